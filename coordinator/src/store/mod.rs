@@ -1,0 +1,339 @@
+//! The store: every fact that must survive a crash. Two implementations, one conformance suite; nothing above knows which runs.
+//!
+//! The rules that hold for both: a send is one atomic step and its answer comes after the commit; pending, settled,
+//! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
+//! expired message is out of the inbox at once, whether or not a sweep has passed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use c3po_shared::agent::AgentRecord;
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Step, Via};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{KindFilter, State, Status};
+use tokio::sync::broadcast;
+use uuid::Uuid;
+
+/// How many wakes a slow listener may fall behind before it has to read everything again.
+pub const WAKE_BACKLOG: usize = 4_096;
+
+/// Why the store did not do something.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached, or did not answer in time. Nothing is known about what it did.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// Another session has the agent now.
+    #[error("another session has taken over {0}")]
+    TakenOver(AgentId),
+    /// What it holds cannot be read.
+    #[error("the store holds something unreadable: {0}")]
+    Corrupt(String),
+}
+
+/// What a store returns.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// A session's wish to be an agent.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The wished name.
+    pub name: AgentId,
+    /// The process that wishes it: the same one keeps its generation.
+    pub instance: Uuid,
+    /// Its machine.
+    pub host: Option<String>,
+    /// The client's session.
+    pub session_id: Option<String>,
+    /// The ways by which messages get into the session.
+    pub reach: Vec<Via>,
+    /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
+    pub suffixed: bool,
+    /// How long the hold lasts unless renewed.
+    pub lease: Duration,
+}
+
+/// One session's hold on one agent. Whoever has an outdated one is refused with [`StoreError::TakenOver`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenure {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its lasting identity.
+    pub uid: Uuid,
+    /// Which session of the agent this is, from 1.
+    pub generation: u64,
+    /// The process that holds it.
+    pub instance: Uuid,
+}
+
+/// An agent as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Its name.
+    pub id: AgentId,
+    /// Its lasting identity.
+    pub uid: Uuid,
+    /// The machine of its latest session.
+    pub host: Option<String>,
+    /// The client's session id of its latest session.
+    pub session_id: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// What it offers.
+    pub capabilities: Vec<String>,
+    /// What `@role` addresses.
+    pub role: Option<String>,
+    /// What its session does.
+    pub state: State,
+    /// What it works on.
+    pub current_task: Option<String>,
+    /// The ways into its session.
+    pub reach: Vec<Via>,
+    /// How many sessions it has had.
+    pub generation: u64,
+    /// The process of its latest session.
+    pub instance: Uuid,
+    /// Until when that session holds it; in the past once it ended.
+    pub held_until: Timestamp,
+    /// When the name was first taken.
+    pub registered_at: Timestamp,
+    /// When a session was last heard of.
+    pub last_seen: Timestamp,
+}
+
+impl Agent {
+    /// Returns whether a session holds the agent at that time.
+    pub fn is_online(&self, now: Timestamp) -> bool {
+        self.held_until > now
+    }
+
+    /// Returns the record that readers see.
+    pub fn record(&self, now: Timestamp) -> AgentRecord {
+        let online = self.is_online(now);
+        AgentRecord {
+            id: self.id.clone(),
+            uid: self.uid,
+            host: self.host.clone(),
+            status: if online { Status::Online } else { Status::Offline },
+            state: if online { self.state } else { State::Stopped },
+            description: self.description.clone(),
+            capabilities: self.capabilities.clone(),
+            role: self.role.clone(),
+            registered_at: self.registered_at,
+            last_seen: self.last_seen,
+            reach: if online { self.reach.clone() } else { Vec::new() },
+        }
+    }
+}
+
+/// What changes in an agent's record. Absent fields stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Amendment {
+    /// What it is for.
+    pub description: Option<String>,
+    /// What it offers, all of it.
+    pub capabilities: Option<Vec<String>>,
+    /// Its role.
+    pub role: Option<String>,
+    /// What its session does.
+    pub state: Option<State>,
+    /// What it works on; an empty text means nothing.
+    pub current_task: Option<String>,
+    /// The client's session id.
+    pub session_id: Option<String>,
+}
+
+/// A message to be put into its recipient's inbox.
+#[derive(Debug, Clone)]
+pub struct Send {
+    /// The envelope, complete.
+    pub message: Message,
+    /// The call that sends it: the same call reaches the same recipient once.
+    pub call: CallId,
+    /// How many messages the inbox may hold.
+    pub bound: usize,
+}
+
+/// What became of a send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// Committed.
+    Stored,
+    /// This call had sent this message to this recipient before; nothing changed.
+    Repeated(Message),
+    /// The inbox holds that many; nothing changed.
+    Full(usize),
+    /// The recipient does not exist; nothing changed.
+    NoSuchAgent,
+    /// Another message has that id; nothing changed.
+    IdTaken,
+}
+
+/// What became of an answer. Sends' outcomes, and those that only answers have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AnswerOutcome {
+    /// What became of sending the reply.
+    Sent(SendOutcome),
+    /// The message does not exist or was not addressed to the one who answers; nothing changed.
+    NotFound,
+    /// That reply came first; nothing changed.
+    AlreadyAnswered(MessageId),
+}
+
+/// A message and its place in its recipient's inbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Grows with every message to the same recipient, and never repeats.
+    pub position: u64,
+    /// The envelope.
+    pub message: Message,
+}
+
+/// Which part of an inbox is wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Selection<'a> {
+    /// Which kinds.
+    pub kind: KindFilter,
+    /// Which thread, where not all.
+    pub thread: Option<&'a MessageId>,
+    /// Only what stands behind this position; 0 for all.
+    pub after: u64,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// How much an agent has not dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending {
+    /// How many messages are in the inbox.
+    pub count: usize,
+    /// When the oldest of them was accepted.
+    pub oldest: Option<Timestamp>,
+}
+
+/// A message with everything known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The envelope.
+    pub message: Message,
+    /// How far it got, step by step, the first one `stored`.
+    pub history: Vec<Step>,
+    /// The reply, if there is one.
+    pub reply: Option<MessageId>,
+}
+
+/// What became of acknowledgements.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Out of the inbox now, or before.
+    pub acked: Vec<MessageId>,
+    /// Never in this inbox, or no longer kept.
+    pub unknown: Vec<MessageId>,
+}
+
+/// Messages of one recipient that got further.
+#[derive(Debug, Clone, Copy)]
+pub struct Advance<'a> {
+    /// Whose inbox they are in.
+    pub recipient: &'a AgentId,
+    /// The session that they reached; refused where it is outdated. `None` for a person's command.
+    pub tenure: Option<&'a Tenure>,
+    /// Which.
+    pub messages: &'a [MessageId],
+    /// How far: `on_host`, `in_session` or `seen`.
+    pub stage: Stage,
+    /// By what evidence.
+    pub via: Via,
+}
+
+/// A hint that somebody should read the store again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wake {
+    /// That agent's inbox, or the receipt of a message that it sent, may have changed.
+    Agent(AgentId),
+    /// Hints may have been lost: everybody should.
+    Everyone,
+}
+
+/// What any store must keep, whatever its tables or keys.
+#[async_trait]
+pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
+    /// Takes the name for a session, if no other process holds it.
+    ///
+    /// Returns `None` where another instance holds it now. The same instance keeps the generation, also after its
+    /// lease ended, unless another took the name meanwhile; any other raises it by one, makes the state `starting`,
+    /// and makes every message of the inbox unshown again. Uid, inbox, capabilities, description and role stay. A
+    /// name never taken before gets a new uid and generation 1.
+    async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
+
+    /// Makes the hold last that much longer from now, and notes that the agent was seen.
+    ///
+    /// Returns false where the tenure is outdated, or the agent is no longer known.
+    async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool>;
+
+    /// Ends the hold; an outdated tenure ends nothing. A suffixed agent with an empty inbox is forgotten.
+    async fn release(&self, tenure: &Tenure) -> Result<()>;
+
+    /// Returns the agent of exactly that name.
+    async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;
+
+    /// Returns agents by id, those after `after`, at most `limit`.
+    async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>>;
+
+    /// Makes sure that the agent exists, without a session (a person), and notes that it was seen.
+    async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent>;
+
+    /// Changes the record. Returns it as it is now, `None` where there is no such agent.
+    async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>>;
+
+    /// Ends any hold, and forgets the agent where its inbox is empty. Returns whether it was known.
+    async fn unregister(&self, id: &AgentId) -> Result<bool>;
+
+    /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
+    async fn send(&self, send: &Send) -> Result<SendOutcome>;
+
+    /// Puts a reply into the asker's inbox and settles what it answers, by `message.reply_to`.
+    ///
+    /// The first answer wins. Where the reply cannot be sent, the question stays open. A crash between its steps
+    /// loses neither: a sweep, or the same call again, completes it.
+    async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
+
+    /// Returns what is in the inbox, by position, shown or not.
+    async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
+
+    /// Returns what is in the inbox and not yet in the present session, by position.
+    async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
+
+    /// Returns how much is in the inbox.
+    async fn pending(&self, agent: &AgentId) -> Result<Pending>;
+
+    /// Takes messages out of the inbox. What was taken out before counts as acknowledged again.
+    async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled>;
+
+    /// Records that messages got further, and wakes their senders.
+    ///
+    /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
+    /// in another session, which is one more step). `in_session` proves `on_host`: a missing step of that is
+    /// recorded with it. `in_session` makes the message shown; `seen` settles one that wants no answer.
+    async fn advance(&self, advance: Advance<'_>) -> Result<()>;
+
+    /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
+    async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;
+
+    /// Returns the messages of the thread that are kept with any of these recipients, by time and id.
+    async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>>;
+
+    /// Removes what is past its time and completes what a crash left half-done. Safe to run anywhere, any time.
+    async fn sweep(&self) -> Result<()>;
+
+    /// Returns whether the store answers.
+    async fn check(&self) -> Result<()>;
+
+    /// Returns the wakes from now on. A listener that lags has to read everything again.
+    fn wakes(&self) -> broadcast::Receiver<Wake>;
+
+    /// Ends what the store owns, after what is under way.
+    async fn close(&self);
+}

@@ -1,0 +1,210 @@
+//! What each tool takes. Field docs are what models read, so they are short; older argument names are aliases.
+
+#![expect(missing_docs, reason = "a field whose name says it all has no doc: every word is paid for in each session")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, MessageId};
+use crate::receipt::Stage;
+use crate::refusal::Refusal;
+use crate::vocabulary::{KindFilter, Priority, ReplyStatus, State, Status};
+
+/// A tool that takes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+/// `send_message`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendMessage {
+    /// Agent id, id@host, or @role
+    pub target: String,
+    #[serde(alias = "content")]
+    pub message: String,
+    /// One line
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Background
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Default true; false for news
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_response: Option<bool>,
+    /// Seconds until it lapses unread; default a day
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<u64>,
+    /// Keep it on this host if the coordinator is away, and send it later
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_if_down: Option<bool>,
+}
+
+/// `reply`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplyTo {
+    /// The message you answer
+    #[serde(alias = "request_id")]
+    pub message_id: MessageId,
+    pub response: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ReplyStatus>,
+    /// True if you expect an answer to this in turn
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requires_response: Option<bool>,
+    /// As in send_message
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_if_down: Option<bool>,
+}
+
+/// `get_messages`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetMessages {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<KindFilter>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<MessageId>,
+    /// Default 50
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// next_cursor of the page before
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+}
+
+/// `wait_for_message`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitForMessage {
+    /// A message you sent
+    #[serde(default, alias = "request_id", skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<KindFilter>,
+    /// Wait for this receipt stage of message_id instead of the answer
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<WaitStage>")]
+    pub until: Option<Stage>,
+    /// Seconds, 1-3600, default 60
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
+}
+
+/// The stages worth waiting for, as the schema names them.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "only its schema is used")]
+enum WaitStage {
+    OnHost,
+    InSession,
+    Seen,
+    Answered,
+}
+
+/// `ack_messages`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AckMessages {
+    #[serde(alias = "ids")]
+    pub message_ids: Vec<MessageId>,
+}
+
+/// `list_agents`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListAgents {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+}
+
+/// `get_agent_status`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetAgentStatus {
+    pub agent_id: AgentId,
+}
+
+/// `get_thread`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetThread {
+    /// Any message of the thread
+    pub message_id: MessageId,
+}
+
+/// `message_status`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MessageStatus {
+    pub message_id: MessageId,
+}
+
+/// `broadcast`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Broadcast {
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+}
+
+/// `set_status`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetStatus {
+    pub status: State,
+    /// What you work on
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_task: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// `register_agent`
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterAgent {
+    /// Take this name instead of the present one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capabilities: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Others reach every agent of it as @role
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// `wait_for_response` waits for the answer to one message, `wait_for_request` for messages that are no replies.
+pub(super) fn apply_older_name(name: &str, wait: &mut WaitForMessage) -> Result<(), Refusal> {
+    match name {
+        "wait_for_response" if wait.message_id.is_none() => {
+            Err(Refusal::invalid("wait_for_response: request_id is missing"))
+        }
+        "wait_for_request" => {
+            wait.kind = Some(KindFilter::Message);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! Which arguments are refused: every bound of the catalogue, before anything is done.
+
+use super::Call;
+use crate::ids::AgentId;
+use crate::limits::{CAPABILITIES_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE, PAGE_MAX, TEXT_MAX, TITLE_MAX, WAIT_MAX};
+use crate::receipt::Stage;
+use crate::refusal::Refusal;
+
+impl Call {
+    /// Returns an error for the first argument that is out of its bounds.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Self::SendMessage(call) => {
+                if call.target.trim().is_empty() {
+                    return Err(Refusal::invalid("target is empty"));
+                }
+                filled("message", &call.message)?;
+                optional("context", call.context.as_deref(), TEXT_MAX)?;
+                optional("title", call.title.as_deref(), TITLE_MAX)?;
+                within("expires_in", call.expires_in, 1, MESSAGE_LIFE.as_secs())
+            }
+            Self::Reply(call) => filled("response", &call.response),
+            Self::Broadcast(call) => {
+                filled("message", &call.message)?;
+                optional("title", call.title.as_deref(), TITLE_MAX)
+            }
+            Self::GetMessages(call) => within("limit", call.limit.map(as_u64), 1, as_u64(PAGE_MAX)),
+            Self::ListAgents(call) => within("limit", call.limit.map(as_u64), 1, as_u64(PAGE_MAX)),
+            Self::WaitForMessage(call) => {
+                within("timeout", call.timeout, 1, WAIT_MAX)?;
+                match call.until {
+                    None => Ok(()),
+                    Some(_) if call.message_id.is_none() => {
+                        Err(Refusal::invalid("until needs the message_id of a message you sent"))
+                    }
+                    Some(Stage::OnHost | Stage::InSession | Stage::Seen | Stage::Answered) => Ok(()),
+                    Some(stage) => Err(Refusal::invalid(format!(
+                        "until: '{stage}' is not one of on_host, in_session, seen, answered"
+                    ))),
+                }
+            }
+            Self::AckMessages(call) => within("message_ids", Some(as_u64(call.message_ids.len())), 1, as_u64(IDS_MAX)),
+            Self::SetStatus(call) => {
+                optional("current_task", call.current_task.as_deref(), LABEL_MAX)?;
+                optional("description", call.description.as_deref(), LABEL_MAX)
+            }
+            Self::RegisterAgent(call) => {
+                optional("description", call.description.as_deref(), LABEL_MAX)?;
+                if let Some(role) = &call.role {
+                    role.parse::<AgentId>().map_err(|error| Refusal::invalid(format!("role: {error}")))?;
+                }
+                let capabilities = call.capabilities.as_deref().unwrap_or_default();
+                within("capabilities", Some(as_u64(capabilities.len())), 0, as_u64(CAPABILITIES_MAX))?;
+                capabilities.iter().try_for_each(|one| optional("capability", Some(one), LABEL_MAX))
+            }
+            Self::GetAgentStatus(_) | Self::GetThread(_) | Self::MessageStatus(_) | Self::Ping(_) => Ok(()),
+        }
+    }
+}
+
+fn as_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn filled(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::invalid(format!("{field} is empty")));
+    }
+    optional(field, Some(text), TEXT_MAX)
+}
+
+fn optional(field: &str, text: Option<&str>, limit: usize) -> Result<(), Refusal> {
+    // A text of at most `limit` bytes has at most that many characters: nothing to count.
+    let Some(text) = text.filter(|text| text.len() > limit) else { return Ok(()) };
+    let count = text.chars().count();
+    if count > limit { Err(Refusal::too_large(field, count, limit)) } else { Ok(()) }
+}
+
+fn within(field: &str, value: Option<u64>, least: u64, most: u64) -> Result<(), Refusal> {
+    match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            let error = format!("{field} is {value}; it must be from {least} to {most}");
+            Err(Refusal::invalid(error).detail("limit", most).detail("count", value))
+        }
+        _ => Ok(()),
+    }
+}

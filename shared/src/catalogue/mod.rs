@@ -1,0 +1,180 @@
+//! Every tool, once. The proxy lists it, the link carries it, `/mcp` serves it, the coordinator dispatches on it.
+
+mod arguments;
+mod checks;
+mod listing;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+pub use arguments::{
+    AckMessages, Broadcast, GetAgentStatus, GetMessages, GetThread, ListAgents, MessageStatus, Nothing, RegisterAgent,
+    ReplyTo, SendMessage, SetStatus, WaitForMessage,
+};
+pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
+pub use replies::{
+    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut, Tracked,
+    presented_messages,
+};
+
+use crate::agent::AgentRecord;
+use crate::message::Message;
+use crate::refusal::Refusal;
+
+/// Defines the enum of calls from one table: variant, name on the wire, arguments, whether clients may
+/// load it lazily, whether it only reads, and the description that models read.
+macro_rules! tools {
+    ($($variant:ident($arguments:ty) = $name:literal, $load:ident, $effect:ident, $description:literal;)+) => {
+        /// A tool, without its arguments.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Tool { $(#[doc = $description] $variant),+ }
+
+        /// A call of a tool: its name and its checked arguments.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Call { $(#[doc = $description] $variant($arguments)),+ }
+
+        impl Tool {
+            /// Every listed tool, in the order in which it is listed.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Returns the tool's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// Returns what models read about the tool.
+            pub fn description(self) -> &'static str {
+                match self { $(Self::$variant => $description),+ }
+            }
+
+            /// Returns whether clients are asked to load the tool's schema at the start.
+            pub fn always_loaded(self) -> bool {
+                match self { $(Self::$variant => tools!(@$load)),+ }
+            }
+
+            /// Returns whether the tool leaves everything as it is.
+            pub fn only_reads(self) -> bool {
+                match self { $(Self::$variant => tools!(@$effect)),+ }
+            }
+
+            /// Returns the schema of the tool's arguments.
+            fn schema(self) -> serde_json::Map<String, serde_json::Value> {
+                match self { $(Self::$variant => schema_of::<$arguments>()),+ }
+            }
+
+            fn with(self, arguments: &RawValue) -> Result<Call, serde_json::Error> {
+                Ok(match self { $(Self::$variant => Call::$variant(serde_json::from_str(arguments.get())?)),+ })
+            }
+
+            fn listed(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$variant),)+ _ => None }
+            }
+        }
+
+        impl Call {
+            /// Returns which tool is called.
+            pub fn tool(&self) -> Tool {
+                match self { $(Self::$variant(_) => Tool::$variant),+ }
+            }
+        }
+    };
+    (@always) => { true };
+    (@deferred) => { false };
+    (@reads) => { true };
+    (@writes) => { false };
+}
+
+tools! {
+    SendMessage(SendMessage) = "send_message", always, writes,
+        "Send a message to another agent. Returns its id and receipt. To have an answer, call wait_for_message with that id.";
+    Reply(ReplyTo) = "reply", always, writes,
+        "Answer a message from another agent. Acknowledges it.";
+    GetMessages(GetMessages) = "get_messages", always, reads,
+        "Read your inbox, oldest first. Messages stay until you reply to or acknowledge them.";
+    WaitForMessage(WaitForMessage) = "wait_for_message", always, reads,
+        "Wait for the next message, or with message_id for the answer to a message you sent. Running out of time is no error.";
+    AckMessages(AckMessages) = "ack_messages", deferred, writes,
+        "Take messages that need no answer out of your inbox.";
+    ListAgents(ListAgents) = "list_agents", deferred, reads,
+        "List the agents you can message.";
+    GetAgentStatus(GetAgentStatus) = "get_agent_status", deferred, reads,
+        "Show one agent: what it does and how many messages it has not dealt with.";
+    GetThread(GetThread) = "get_thread", deferred, reads,
+        "Read the whole conversation that a message belongs to.";
+    MessageStatus(MessageStatus) = "message_status", deferred, reads,
+        "Show how far a message got: stored, on_host, in_session, seen, answered, with the evidence.";
+    Broadcast(Broadcast) = "broadcast", deferred, writes,
+        "Send one message to all agents, or to those of a role or host. Offline ones get it later.";
+    SetStatus(SetStatus) = "set_status", deferred, writes,
+        "Tell other agents what you do.";
+    RegisterAgent(RegisterAgent) = "register_agent", deferred, writes,
+        "Say what you offer, or take another name. Registering is not needed otherwise.";
+    Ping(Nothing) = "ping", deferred, reads,
+        "Check the link to the coordinator.";
+}
+
+impl Tool {
+    /// Returns the tool of that name, listed or one of the older names that are only understood.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::listed(name).or(match name {
+            "send_request" => Some(Self::SendMessage),
+            "get_pending_requests" => Some(Self::GetMessages),
+            "respond_to_request" => Some(Self::Reply),
+            "wait_for_response" | "wait_for_request" => Some(Self::WaitForMessage),
+            _ => None,
+        })
+    }
+}
+
+impl Call {
+    /// Reads a call off its name and the JSON of its arguments, and checks every value.
+    ///
+    /// Errors: `NOT_SUPPORTED` for a name that is no tool, `INVALID_REQUEST` and `PAYLOAD_TOO_LARGE` for arguments.
+    pub fn parse(name: &str, arguments: &RawValue) -> Result<Self, Refusal> {
+        let Some(tool) = Tool::named(name) else {
+            let error = format!("there is no tool named {}", name.chars().take(80).collect::<String>());
+            return Err(Refusal::new(crate::refusal::ErrorCode::NotSupported, error));
+        };
+        let mut call = tool.with(arguments).map_err(|error| Refusal::invalid(format!("{name}: {error}")))?;
+        if let Self::WaitForMessage(wait) = &mut call {
+            arguments::apply_older_name(name, wait)?;
+        }
+        call.check()?;
+        Ok(call)
+    }
+}
+
+/// What a tool answers: one JSON object.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Reply {
+    /// `ping`
+    Pong(Pong),
+    /// `register_agent`
+    Agent(AgentRecord),
+    /// `list_agents`
+    Agents(Agents),
+    /// `get_agent_status`
+    AgentDetails(AgentDetails),
+    /// `set_status`
+    StatusSet(StatusSet),
+    /// `send_message` to one agent, `reply`
+    Sent(Sent),
+    /// `send_message` to a role, `broadcast`
+    Copies(Copies),
+    /// `get_messages`
+    Inbox(Inbox),
+    /// `ack_messages`
+    Acked(Acked),
+    /// `wait_for_message` that got one
+    Message(Message),
+    /// `wait_for_message` that did not
+    TimedOut(TimedOut),
+    /// `get_thread`
+    Thread(Thread),
+    /// `message_status`, `wait_for_message` with `until`
+    Tracked(Tracked),
+}

@@ -1,0 +1,251 @@
+//! What each tool answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Tool;
+use crate::agent::AgentRecord;
+use crate::ids::{AgentId, MessageId};
+use crate::message::Message;
+use crate::receipt::{Receipt, Stage, Step};
+use crate::refusal::{ErrorCode, Refusal};
+use crate::time::Timestamp;
+
+/// `ping`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pong {
+    /// Always true.
+    pub pong: bool,
+    /// The coordinator's clock.
+    pub timestamp: Timestamp,
+    /// The coordinator's name and version.
+    pub coordinator: String,
+    /// Who the caller is.
+    pub agent_id: AgentId,
+    /// The state of the link, filled in by the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// From the proxy to the coordinator and back, filled in by the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
+}
+
+/// `list_agents`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Agents {
+    /// The agents of this page, by id.
+    pub agents: Vec<AgentRecord>,
+    /// Where the next page begins; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// Who the caller is.
+    pub you: AgentId,
+}
+
+/// `get_agent_status`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentDetails {
+    /// The record.
+    #[serde(flatten)]
+    pub agent: AgentRecord,
+    /// What it works on, in its own words.
+    pub current_task: Option<String>,
+    /// How many messages it has not dealt with.
+    pub pending: usize,
+    /// How long the oldest of them has waited.
+    pub oldest_pending_seconds: Option<u64>,
+}
+
+/// `set_status`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusSet {
+    /// Always true.
+    pub success: bool,
+    /// The record as it is now.
+    pub agent: AgentRecord,
+}
+
+/// `send_message`, `reply`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The message as it was accepted.
+    #[serde(flatten)]
+    pub message: Message,
+    /// How far it got by now.
+    pub receipt: Receipt,
+}
+
+/// `broadcast`, and `send_message` to a role: a copy for each recipient.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Copies {
+    /// The thread that all copies belong to.
+    pub id: MessageId,
+    /// Who got one.
+    pub recipients: Vec<AgentId>,
+    /// What became of each copy.
+    pub receipts: Vec<Copy>,
+}
+
+/// One recipient's copy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Copy {
+    /// The recipient.
+    pub agent_id: AgentId,
+    /// The copy's own id; absent where it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<MessageId>,
+    /// How far it got.
+    pub stage: Stage,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+}
+
+/// `get_messages`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inbox {
+    /// The page, oldest first.
+    pub messages: Vec<Message>,
+    /// How many are in the inbox.
+    pub count: usize,
+    /// Where the next page begins; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// `ack_messages`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acked {
+    /// What is out of the inbox now, or was before.
+    pub acked: Vec<MessageId>,
+    /// What was never in it.
+    pub unknown: Vec<MessageId>,
+}
+
+/// `get_thread`
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// The caller's part of the thread, oldest first.
+    pub messages: Vec<Message>,
+}
+
+/// `message_status`, and `wait_for_message` with `until`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tracked {
+    /// The message.
+    pub message_id: MessageId,
+    /// The furthest stage.
+    pub stage: Stage,
+    /// Every stage, in the order in which it was reached.
+    pub history: Vec<Step>,
+}
+
+/// A wait that ended without what it waited for. Not an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedOut {
+    /// Always `timeout`.
+    pub status: String,
+    /// Always `TIMEOUT`.
+    pub code: ErrorCode,
+    /// Always true.
+    pub timeout: bool,
+    /// How long it waited.
+    pub waited_seconds: u64,
+    /// What it waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<MessageId>,
+    /// What happened, in a sentence.
+    pub message: String,
+    /// What to do next.
+    pub suggestion: String,
+}
+
+impl TimedOut {
+    /// A wait for any message that got none.
+    pub fn any(waited_seconds: u64) -> Self {
+        Self {
+            status: "timeout".into(),
+            code: ErrorCode::Timeout,
+            timeout: true,
+            waited_seconds,
+            message_id: None,
+            message: format!("No message received within {waited_seconds} seconds"),
+            suggestion: "No messages are pending. You can continue with other work.".into(),
+        }
+    }
+
+    /// A wait for the answer to one message, or for a stage of it, that got none.
+    pub fn of(message_id: MessageId, waited_seconds: u64) -> Self {
+        Self {
+            message_id: Some(message_id),
+            message: format!("No response received within {waited_seconds} seconds"),
+            suggestion: "The target agent may be offline or busy. Check agent status with list_agents.".into(),
+            ..Self::any(waited_seconds)
+        }
+    }
+}
+
+/// Returns the messages that a result puts before the model, with the text: what is `in_session` once it is written.
+pub fn presented_messages(tool: Tool, reply: &RawValue) -> Vec<MessageId> {
+    #[derive(Deserialize)]
+    struct Named {
+        id: MessageId,
+    }
+    #[derive(Deserialize)]
+    struct Page {
+        messages: Vec<Named>,
+    }
+    match tool {
+        // A wait that timed out, or that waited for a stage, has no `id`.
+        Tool::WaitForMessage => serde_json::from_str(reply.get()).map(|one: Named| vec![one.id]).unwrap_or_default(),
+        Tool::GetMessages | Tool::GetThread => serde_json::from_str(reply.get())
+            .map(|page: Page| page.messages.into_iter().map(|one| one.id).collect())
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn timeouts_have_the_documented_shape() {
+        assert_eq!(
+            serde_json::to_value(TimedOut::any(60)).expect("JSON"),
+            json!({
+                "status": "timeout", "code": "TIMEOUT", "timeout": true, "waited_seconds": 60,
+                "message": "No message received within 60 seconds",
+                "suggestion": "No messages are pending. You can continue with other work.",
+            })
+        );
+        let id: MessageId = "homeassistant::meshtastic::abc12345".parse().expect("an id");
+        assert_eq!(
+            serde_json::to_value(TimedOut::of(id, 60)).expect("JSON"),
+            json!({
+                "status": "timeout", "code": "TIMEOUT", "timeout": true, "waited_seconds": 60,
+                "message_id": "homeassistant::meshtastic::abc12345",
+                "message": "No response received within 60 seconds",
+                "suggestion": "The target agent may be offline or busy. Check agent status with list_agents.",
+            })
+        );
+    }
+
+    #[test]
+    fn what_a_result_presents_is_read_off_it() {
+        let check = |tool, reply: serde_json::Value, expected: usize| {
+            let raw = serde_json::value::to_raw_value(&reply).expect("JSON");
+            assert_eq!(presented_messages(tool, &raw).len(), expected, "{reply}");
+        };
+        check(Tool::WaitForMessage, json!({"id": "a::b::00000001", "message": "hi"}), 1);
+        check(Tool::WaitForMessage, json!({"status": "timeout"}), 0);
+        check(Tool::WaitForMessage, json!({"message_id": "a::b::00000001", "stage": "seen", "history": []}), 0);
+        check(
+            Tool::GetMessages,
+            json!({"messages": [{"id": "a::b::00000001"}, {"id": "a::b::00000002"}], "count": 2}),
+            2,
+        );
+        check(Tool::SendMessage, json!({"id": "a::b::00000001"}), 0);
+    }
+}

@@ -1,0 +1,262 @@
+//! Identifiers, checked where they enter: an `AgentId` or a `MessageId` in hand is a valid one.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use uuid::Uuid;
+
+/// Names that no session can take: the person, the system itself, everybody.
+pub const RESERVED: [&str; 3] = ["human", "system", "all"];
+
+/// The longest agent id, in characters.
+pub const AGENT_ID_MAX: usize = 64;
+
+/// Why a text is not an identifier.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// The text is not an agent id.
+    #[error("'{0}' is not an agent id: 1 to 64 of A-Z a-z 0-9 _ . - and the first a letter or a digit")]
+    Agent(String),
+    /// The text is not a message id.
+    #[error("'{0}' is not a message id: from_agent::to_agent:: and 8 hexadecimal digits, as send_message returns it")]
+    Message(String),
+}
+
+/// The name of an agent: 1 to 64 of `[A-Za-z0-9_.-]`, the first alphanumeric.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AgentId(Box<str>);
+
+impl AgentId {
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns whether a session may not take this name (`human`, `system`, `all`).
+    pub fn is_reserved(&self) -> bool {
+        RESERVED.iter().any(|name| self.0.eq_ignore_ascii_case(name))
+    }
+
+    /// Makes an id of any text, such as a folder's name: characters that do not belong become `-`.
+    ///
+    /// Returns `None` where nothing usable is left.
+    pub fn from_any(text: &str) -> Option<Self> {
+        let cleaned: String = text
+            .chars()
+            .map(|c| if is_agent_char(c) { c } else { '-' })
+            .skip_while(|c| !c.is_ascii_alphanumeric())
+            .take(AGENT_ID_MAX)
+            .collect();
+        cleaned.trim_end_matches('-').parse().ok()
+    }
+
+    /// Returns the name that the `number`th session of the same name gets: `name-2`, `name-3`, ….
+    ///
+    /// The stem is shortened where the result would be longer than an id may be.
+    pub fn suffixed(&self, number: u32) -> Self {
+        let suffix = format!("-{number}");
+        let stem: String = self.0.chars().take(AGENT_ID_MAX - suffix.len()).collect();
+        Self(format!("{stem}{suffix}").into())
+    }
+
+    /// Returns the id of the person who uses the commands.
+    pub fn human() -> Self {
+        Self("human".into())
+    }
+
+    /// Returns the id that stands for every agent in a broadcast's own id.
+    pub fn all() -> Self {
+        Self("all".into())
+    }
+}
+
+fn is_agent_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+impl FromStr for AgentId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let valid = (1..=AGENT_ID_MAX).contains(&text.len())
+            && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && text.chars().all(is_agent_char);
+        if valid { Ok(Self(text.into())) } else { Err(IdError::Agent(clip(text))) }
+    }
+}
+
+/// The name of a message: `from::to::8 hex`. Sender and recipient can be read off it.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MessageId {
+    text: Box<str>,
+    from_len: u8,
+    to_len: u8,
+}
+
+impl MessageId {
+    /// Makes a new random id. Whether it is free is checked by the store when the message is made.
+    pub fn random(from: &AgentId, to: &AgentId) -> Self {
+        let number = Uuid::new_v4().as_u128() as u32;
+        Self::new(from, to, number)
+    }
+
+    /// Makes the id with the given number as its eight hexadecimal digits.
+    pub fn new(from: &AgentId, to: &AgentId, number: u32) -> Self {
+        let text = format!("{from}::{to}::{number:08x}").into_boxed_str();
+        Self { text, from_len: length(from), to_len: length(to) }
+    }
+
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns who sent the message.
+    pub fn from(&self) -> AgentId {
+        AgentId(self.text[..usize::from(self.from_len)].into())
+    }
+
+    /// Returns whom the message is for.
+    pub fn to(&self) -> AgentId {
+        let start = usize::from(self.from_len) + 2;
+        AgentId(self.text[start..start + usize::from(self.to_len)].into())
+    }
+}
+
+/// An agent id is at most 64 bytes long, so its length fits.
+fn length(id: &AgentId) -> u8 {
+    u8::try_from(id.0.len()).unwrap_or(u8::MAX)
+}
+
+impl FromStr for MessageId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let refused = || IdError::Message(clip(text));
+        let (from, rest) = text.split_once("::").ok_or_else(refused)?;
+        let (to, digits) = rest.split_once("::").ok_or_else(refused)?;
+        let from: AgentId = from.parse().map_err(|_| refused())?;
+        let to: AgentId = to.parse().map_err(|_| refused())?;
+        let hex = digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        if !hex {
+            return Err(refused());
+        }
+        Ok(Self { text: text.into(), from_len: length(&from), to_len: length(&to) })
+    }
+}
+
+/// Shortens what a caller sent before it is repeated in an error.
+fn clip(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// The name of one tool call, chosen by the caller: however often it arrives, it is applied once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(pub Uuid);
+
+impl CallId {
+    /// Makes a new id that sorts after those made before it (UUIDv7).
+    pub fn fresh() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! text_form {
+    ($type:ty, $text:expr) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($text(self))
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($text(self))
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str($text(self))
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from)?.parse().map_err(de::Error::custom)
+            }
+        }
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string" })
+            }
+        }
+    };
+}
+text_form!(AgentId, AgentId::as_str);
+text_form!(MessageId, MessageId::as_str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent_ids_are_checked() {
+        for good in ["homeassistant", "web-frontend", "sensor.temp1", "agent_2", "7", &"a".repeat(64)] {
+            assert_eq!(good.parse::<AgentId>().map(|id| id.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "-agent", "_test", "agent with spaces", "agent@home", "é", "a::b", &"a".repeat(65)] {
+            assert!(bad.parse::<AgentId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn any_folder_name_becomes_an_agent_id() {
+        let check = |text: &str, expected: Option<&str>| {
+            assert_eq!(AgentId::from_any(text).map(|id| id.to_string()).as_deref(), expected);
+        };
+        check("Home Assistant", Some("Home-Assistant"));
+        check(".config", Some("config"));
+        check("café ☕", Some("caf"));
+        check("///", None);
+        check("", None);
+        check(&"x".repeat(100), Some(&"x".repeat(64)));
+    }
+
+    #[test]
+    fn suffixes_stay_within_the_length_of_an_id() {
+        let long: AgentId = "x".repeat(64).parse().expect("64 characters are an id");
+        assert_eq!(long.suffixed(2).as_str().len(), 64);
+        assert!(long.suffixed(12).as_str().ends_with("x-12"));
+    }
+
+    #[test]
+    fn message_ids_name_sender_and_recipient() {
+        let id: MessageId = "homeassistant::meshtastic::abc12345".parse().expect("the API reference's example");
+        assert_eq!(id.from().as_str(), "homeassistant");
+        assert_eq!(id.to().as_str(), "meshtastic");
+        for bad in ["", "a::b", "a::b::xyz99999", "a::b::abc1234", "a::b::abc123456", "a:b:abc12345", "-a::b::abc12345"]
+        {
+            assert!(bad.parse::<MessageId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn random_message_ids_parse_back() {
+        let (from, to) = (AgentId::human(), AgentId::all());
+        let id = MessageId::random(&from, &to);
+        assert_eq!(id.as_str().parse::<MessageId>(), Ok(id));
+    }
+}

@@ -1,0 +1,21 @@
+//! What both ends of c3po agree on. No I/O and no async runtime: values, their text forms, and nothing else.
+//!
+//! - [`ids`], [`time`], [`vocabulary`]: the small checked types everything else is made of
+//! - [`message`], [`receipt`], [`agent`]: the envelope, how far it got, who there is
+//! - [`refusal`]: the error codes, their sentences and what to do next
+//! - [`catalogue`]: every tool, once: name, description, arguments, reply
+//! - [`wire`]: the frames between proxy and coordinator
+//! - [`limits`]: every number that bounds something
+
+#![warn(missing_docs)]
+
+pub mod agent;
+pub mod catalogue;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod receipt;
+pub mod refusal;
+pub mod time;
+pub mod vocabulary;
+pub mod wire;

@@ -1,0 +1,42 @@
+//! Every number that bounds something a user can meet. Each refusal names its limit and the current count.
+
+use std::time::Duration;
+
+/// The longest `message`, `response` or `context`, in characters.
+pub const TEXT_MAX: usize = 50_000;
+/// The longest `title`, in characters.
+pub const TITLE_MAX: usize = 200;
+/// The longest `description`, `role`, `current_task` or single capability, in characters.
+pub const LABEL_MAX: usize = 500;
+/// How many capabilities an agent may name.
+pub const CAPABILITIES_MAX: usize = 50;
+/// The largest frame on the link, in bytes.
+pub const FRAME_MAX: usize = 1 << 20;
+/// How many unacknowledged messages an inbox holds before senders get `INBOX_FULL`.
+pub const INBOX_MAX: usize = 1_000;
+/// How long a message waits for its recipient.
+pub const MESSAGE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long settled messages stay readable in threads and receipts.
+pub const ARCHIVE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Sends per rolling minute and agent, unless the coordinator is told another number.
+pub const SENDS_PER_MINUTE: u32 = 200;
+/// The longest wait, in seconds.
+pub const WAIT_MAX: u64 = 3_600;
+/// The wait where none is named, in seconds.
+pub const WAIT_DEFAULT: u64 = 60;
+/// How many messages a page of `get_messages` holds where no limit is named.
+pub const PAGE_DEFAULT: usize = 50;
+/// How many messages or agents one page can be asked for.
+pub const PAGE_MAX: usize = 1_000;
+/// The longest page, in characters of JSON: clients cut longer tool results. A single longer message comes alone.
+pub const PAGE_CHARS: usize = 30_000;
+/// How many message ids one call may name.
+pub const IDS_MAX: usize = 1_000;
+/// How often a proxy says that it is alive.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+/// After how much silence a proxy counts as gone.
+pub const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// How long a client without a proxy stays online after a request.
+pub const HTTP_PRESENCE: Duration = Duration::from_secs(90);
+/// How many calls one connection may have under way.
+pub const CALLS_IN_FLIGHT: usize = 256;

@@ -1,0 +1,104 @@
+//! The envelope: one message, as it is stored, sent and shown.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, MessageId};
+use crate::time::Timestamp;
+use crate::vocabulary::{Kind, Priority, ReplyStatus};
+
+/// One message. Absent fields are left out of its JSON.
+///
+/// A reply carries its text in `response`, and `message_id` and `status` besides; every other kind in `message`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// The name of this message.
+    pub id: MessageId,
+    /// The id of the message that began the thread.
+    pub thread_id: MessageId,
+    /// What kind of message this is.
+    pub kind: Kind,
+    /// Who sent it, stamped by the coordinator from the authenticated connection.
+    pub from_agent: AgentId,
+    /// The sender's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<String>,
+    /// Whose inbox it is in.
+    pub to_agent: AgentId,
+    /// What it is about, in a line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The text, in all kinds but replies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Background to the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// How urgent it is.
+    #[serde(default)]
+    pub priority: Priority,
+    /// Whether the sender waits for an answer. Where not, being seen settles the message.
+    #[serde(default)]
+    pub requires_response: bool,
+    /// The message that this one answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<MessageId>,
+    /// In replies: the message that this one answers, by its older name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<MessageId>,
+    /// In replies: the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<String>,
+    /// In replies: how it turned out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<ReplyStatus>,
+    /// When the coordinator accepted it.
+    pub timestamp: Timestamp,
+    /// When it leaves the inbox unread.
+    pub expires_at: Timestamp,
+}
+
+impl Message {
+    /// Returns the text, whichever field holds it.
+    pub fn text(&self) -> &str {
+        self.response.as_deref().or(self.message.as_deref()).unwrap_or_default()
+    }
+
+    /// Returns whether the agent sent or received this message.
+    pub fn concerns(&self, agent: &AgentId) -> bool {
+        self.from_agent == *agent || self.to_agent == *agent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_envelope_has_the_documented_shape() {
+        let wire = json!({
+            "id": "homeassistant::meshtastic::abc12345", "thread_id": "homeassistant::meshtastic::abc12345",
+            "kind": "message", "from_agent": "homeassistant", "from_host": "nas2", "to_agent": "meshtastic",
+            "title": "MQTT topics", "message": "What MQTT topics are available?", "context": "Building a dashboard",
+            "priority": "normal", "requires_response": true,
+            "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        });
+        let message: Message = serde_json::from_value(wire.clone()).expect("the documented envelope");
+        assert_eq!(message.text(), "What MQTT topics are available?");
+        assert_eq!(serde_json::to_value(&message).expect("an envelope is JSON"), wire);
+    }
+
+    #[test]
+    fn a_reply_carries_what_it_answers_and_how_it_went() {
+        let wire = json!({
+            "id": "meshtastic::homeassistant::def67890", "thread_id": "homeassistant::meshtastic::abc12345",
+            "kind": "reply", "from_agent": "meshtastic", "to_agent": "homeassistant",
+            "priority": "normal", "requires_response": false, "reply_to": "homeassistant::meshtastic::abc12345",
+            "message_id": "homeassistant::meshtastic::abc12345", "response": "mesh/#", "status": "success",
+            "timestamp": "2026-01-15T10:30:15.000Z", "expires_at": "2026-01-16T10:30:15.000Z",
+        });
+        let reply: Message = serde_json::from_value(wire.clone()).expect("the documented reply");
+        assert_eq!(reply.text(), "mesh/#");
+        assert_eq!(serde_json::to_value(&reply).expect("a reply is JSON"), wire);
+    }
+}

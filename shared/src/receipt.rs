@@ -1,0 +1,126 @@
+//! How far a message got, with the evidence. No stage is recorded before its evidence, and none is guessed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::MessageId;
+use crate::time::Timestamp;
+use crate::vocabulary::words;
+
+words! {
+    /// How far a message got. The first six are successes in order; the last three are ends that are not.
+    Stage {
+        /// On the sender's disk, waiting for the link (said by the proxy only).
+        QueuedOnHost = "queued_on_host",
+        /// The coordinator has it durably: the store has committed.
+        Stored = "stored",
+        /// The recipient's proxy has it: it answered `deliver`.
+        OnHost = "on_host",
+        /// It was put into the session's context: the result that holds it was written.
+        InSession = "in_session",
+        /// The model went on after that: a later call of the same session.
+        Seen = "seen",
+        /// A reply exists.
+        Answered = "answered",
+        /// It left the inbox unread when its life was over.
+        Expired = "expired",
+        /// A policy or the recipient's client refused it.
+        Refused = "refused",
+        /// The recipient's client holds it for a person's approval.
+        Held = "held",
+    }
+}
+
+impl Stage {
+    /// Returns whether nothing further can happen to a message at this stage.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Answered | Self::Expired | Self::Refused)
+    }
+
+    /// Returns whether a message at this stage has got as far as `wanted`.
+    pub fn reaches(self, wanted: Self) -> bool {
+        match self {
+            Self::Expired | Self::Refused | Self::Held => self == wanted,
+            _ => self >= wanted && wanted <= Self::Answered,
+        }
+    }
+}
+
+words! {
+    /// By which way a message moved on: the evidence for a stage.
+    Via {
+        /// The proxy answered `deliver`.
+        Deliver = "deliver",
+        /// The result of a wait.
+        WaitForMessage = "wait_for_message",
+        /// A page of the inbox.
+        GetMessages = "get_messages",
+        /// A thread that was read.
+        GetThread = "get_thread",
+        /// A later tool call of the same session.
+        ToolCall = "tool_call",
+        /// The answer itself.
+        Reply = "reply",
+        /// Printed on a person's terminal.
+        Terminal = "terminal",
+    }
+}
+
+/// One line of a message's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// The stage that was reached.
+    pub stage: Stage,
+    /// When the coordinator recorded it.
+    pub at: Timestamp,
+    /// The evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<Via>,
+    /// The session that it reached, as the agent's generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// For `answered`: the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_id: Option<MessageId>,
+}
+
+/// Returns the stage that a history amounts to: how it ended where it ended without success, else the furthest.
+pub fn furthest(history: &[Step]) -> Stage {
+    match history.last().map(|step| step.stage) {
+        Some(end @ (Stage::Expired | Stage::Refused | Stage::Held)) => end,
+        _ => history
+            .iter()
+            .map(|step| step.stage)
+            .filter(|stage| *stage <= Stage::Answered)
+            .max()
+            .unwrap_or(Stage::Stored),
+    }
+}
+
+/// The stage that a send had reached when it returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// How far the message got.
+    pub stage: Stage,
+    /// When that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn successes_reach_what_came_before_them() {
+        assert!(Stage::Seen.reaches(Stage::Stored) && Stage::Seen.reaches(Stage::Seen));
+        assert!(!Stage::OnHost.reaches(Stage::InSession));
+        assert!(Stage::Answered.reaches(Stage::Seen));
+    }
+
+    #[test]
+    fn an_end_without_success_reaches_only_itself() {
+        for end in [Stage::Expired, Stage::Refused, Stage::Held] {
+            assert!(end.reaches(end) && !end.reaches(Stage::Stored) && !Stage::Answered.reaches(end));
+        }
+    }
+}

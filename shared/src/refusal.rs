@@ -1,0 +1,291 @@
+//! The one shape of every error that a caller meets: a sentence, a code, and what to do next.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids::{AgentId, IdError, MessageId};
+use crate::limits;
+use crate::vocabulary::words;
+
+words! {
+    /// Why something was refused. Callers decide by the code, never by the sentence.
+    ErrorCode {
+        /// No agent has that name.
+        AgentNotFound = "AGENT_NOT_FOUND",
+        /// The agent takes no new work.
+        AgentUnavailable = "AGENT_UNAVAILABLE",
+        /// No such message, or none that the caller may know of.
+        MessageNotFound = "MESSAGE_NOT_FOUND",
+        /// Another answer came first.
+        AlreadyAnswered = "ALREADY_ANSWERED",
+        /// Nothing came in time.
+        Timeout = "TIMEOUT",
+        /// Somebody stopped it.
+        Interrupted = "INTERRUPTED",
+        /// Too many sends in a minute.
+        RateLimited = "RATE_LIMITED",
+        /// The request itself is wrong.
+        InvalidRequest = "INVALID_REQUEST",
+        /// A text is longer than it may be.
+        PayloadTooLarge = "PAYLOAD_TOO_LARGE",
+        /// The recipient has too many unacknowledged messages.
+        InboxFull = "INBOX_FULL",
+        /// No credentials, or wrong ones.
+        Unauthorized = "UNAUTHORIZED",
+        /// Not this caller's to do.
+        Forbidden = "FORBIDDEN",
+        /// A rule forbids it.
+        ForbiddenByPolicy = "FORBIDDEN_BY_POLICY",
+        /// The present state does not allow it.
+        Conflict = "CONFLICT",
+        /// Proxy and coordinator speak different protocols.
+        VersionMismatch = "VERSION_MISMATCH",
+        /// The proxy has no link to a coordinator.
+        CoordDown = "COORD_DOWN",
+        /// The coordinator cannot reach its store.
+        StoreUnavailable = "STORE_UNAVAILABLE",
+        /// Nothing here can do that.
+        NotSupported = "NOT_SUPPORTED",
+        /// A defect of ours.
+        Internal = "INTERNAL",
+    }
+}
+
+impl ErrorCode {
+    /// Returns the number that JSON-RPC carries for this code.
+    pub fn json_rpc(self) -> i32 {
+        match self {
+            Self::InvalidRequest | Self::PayloadTooLarge => -32602,
+            Self::Unauthorized => -32001,
+            Self::Forbidden | Self::ForbiddenByPolicy => -32003,
+            Self::AgentNotFound | Self::MessageNotFound => -32004,
+            Self::Timeout => -32008,
+            Self::Conflict | Self::AlreadyAnswered | Self::VersionMismatch => -32009,
+            Self::RateLimited | Self::InboxFull => -32029,
+            Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
+            Self::NotSupported => -32601,
+            Self::Interrupted | Self::Internal => -32603,
+        }
+    }
+
+    /// Returns the HTTP status that REST answers with for this code.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden | Self::ForbiddenByPolicy => 403,
+            Self::AgentNotFound | Self::MessageNotFound => 404,
+            Self::Timeout => 408,
+            Self::Conflict | Self::AlreadyAnswered | Self::Interrupted => 409,
+            Self::PayloadTooLarge => 413,
+            Self::VersionMismatch => 426,
+            Self::RateLimited | Self::InboxFull => 429,
+            Self::Internal => 500,
+            Self::NotSupported => 501,
+            Self::AgentUnavailable | Self::CoordDown | Self::StoreUnavailable => 503,
+        }
+    }
+
+    /// Returns what to do next where the refusal says nothing better.
+    pub fn suggestion(self) -> &'static str {
+        match self {
+            Self::AgentNotFound => "Check the agent id's spelling; list_agents shows who there is.",
+            Self::AgentUnavailable => "Ask another agent (list_agents), try later, or send it with priority urgent.",
+            Self::MessageNotFound => "Use the full id as send_message, get_messages or wait_for_message returned it.",
+            Self::AlreadyAnswered => {
+                "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
+            }
+            Self::Timeout => "The other agent may be busy or offline. Go on with other work and ask again later.",
+            Self::Interrupted => "Stop what you were doing and read why.",
+            Self::RateLimited => "Wait until the minute has passed, and put several points into one message.",
+            Self::InvalidRequest => "Check parameter values and formats.",
+            Self::PayloadTooLarge => {
+                "Shorten the text, or write it to a file the other agent can read and send the path."
+            }
+            Self::InboxFull => "The recipient has to read its inbox first. Try again later or ask another agent.",
+            Self::Unauthorized => "Set C3PO_TOKEN to the coordinator's token and reconnect.",
+            Self::Forbidden => "This is not yours to do; ask the person who runs the coordinator.",
+            Self::ForbiddenByPolicy => "A rule of the coordinator forbids this; the sentence says which.",
+            Self::Conflict => "Look at the present state and decide again.",
+            Self::VersionMismatch => "Update the older side: c3po on this host or the coordinator.",
+            Self::CoordDown => {
+                "Work on without c3po; it reconnects by itself. `c3po status` in a terminal says what is wrong."
+            }
+            Self::StoreUnavailable => {
+                "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look."
+            }
+            Self::NotSupported => "See tools/list for what there is.",
+            Self::Internal => "Try again; if it happens again, report it with the coordinator's log.",
+        }
+    }
+}
+
+/// An error as every caller gets it: `{"error", "code", "suggestion", "details"?}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub struct Refusal {
+    /// What is wrong, in a sentence.
+    pub error: String,
+    /// Why, for programs.
+    pub code: ErrorCode,
+    /// What to do next.
+    pub suggestion: String,
+    /// Numbers and names that belong to it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub details: Map<String, Value>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.error, self.code)
+    }
+}
+
+impl Refusal {
+    /// Makes a refusal with the code's own suggestion.
+    pub fn new(code: ErrorCode, error: impl Into<String>) -> Self {
+        Self { error: error.into(), code, suggestion: code.suggestion().to_owned(), details: Map::new() }
+    }
+
+    /// Returns the refusal with a better suggestion.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = suggestion.into();
+        self
+    }
+
+    /// Returns the refusal with one more detail.
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The request itself is wrong.
+    pub fn invalid(error: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, error)
+    }
+
+    /// No agent has that name. The nearest names go into the suggestion.
+    pub fn agent_not_found(name: &str, nearest: &[AgentId]) -> Self {
+        let refusal = Self::new(ErrorCode::AgentNotFound, format!("no agent named {name}"));
+        if nearest.is_empty() {
+            return refusal;
+        }
+        let names: Vec<_> = nearest.iter().map(AgentId::as_str).collect();
+        refusal
+            .suggest(format!("Did you mean {}? list_agents shows who there is.", names.join(" or ")))
+            .detail("nearest", names)
+    }
+
+    /// No such message, or none that the caller may know of: the two are told apart for nobody.
+    pub fn message_not_found(id: &MessageId) -> Self {
+        Self::new(ErrorCode::MessageNotFound, format!("no message {id} of yours"))
+    }
+
+    /// Another answer came first.
+    pub fn already_answered(id: &MessageId, reply: &MessageId) -> Self {
+        Self::new(ErrorCode::AlreadyAnswered, format!("{id} is answered already")).detail("reply_id", reply.as_str())
+    }
+
+    /// A text is longer than it may be.
+    pub fn too_large(field: &str, count: usize, limit: usize) -> Self {
+        Self::new(ErrorCode::PayloadTooLarge, format!("{field} has {count} characters; at most {limit} are allowed"))
+            .detail("field", field)
+            .detail("count", count)
+            .detail("limit", limit)
+    }
+
+    /// The recipient's inbox is at its bound.
+    pub fn inbox_full(agent: &AgentId, count: usize) -> Self {
+        let limit = limits::INBOX_MAX;
+        Self::new(
+            ErrorCode::InboxFull,
+            format!("the inbox of {agent} is full: {count} of {limit} messages are unacknowledged; nothing was sent"),
+        )
+        .detail("count", count)
+        .detail("limit", limit)
+    }
+
+    /// Too many sends in the last minute.
+    pub fn rate_limited(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
+        Self::new(
+            ErrorCode::RateLimited,
+            format!("{count} sends in the last 60 seconds; at most {limit} are allowed; nothing was sent"),
+        )
+        .suggest(format!("Wait {retry_after_seconds} s, and put several points into one message."))
+        .detail("count", count)
+        .detail("limit", limit)
+        .detail("retry_after_seconds", retry_after_seconds)
+    }
+
+    /// The coordinator cannot reach its store.
+    pub fn store_unavailable() -> Self {
+        Self::new(ErrorCode::StoreUnavailable, "the coordinator cannot reach its store")
+    }
+}
+
+impl From<IdError> for Refusal {
+    fn from(error: IdError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_documented_numbers() {
+        let check = |code: ErrorCode, json_rpc: i32, http: u16| {
+            assert_eq!((code.json_rpc(), code.http_status()), (json_rpc, http), "{code}");
+        };
+        check(ErrorCode::InvalidRequest, -32602, 400);
+        check(ErrorCode::PayloadTooLarge, -32602, 413);
+        check(ErrorCode::Unauthorized, -32001, 401);
+        check(ErrorCode::Forbidden, -32003, 403);
+        check(ErrorCode::ForbiddenByPolicy, -32003, 403);
+        check(ErrorCode::AgentNotFound, -32004, 404);
+        check(ErrorCode::MessageNotFound, -32004, 404);
+        check(ErrorCode::Timeout, -32008, 408);
+        check(ErrorCode::Conflict, -32009, 409);
+        check(ErrorCode::AlreadyAnswered, -32009, 409);
+        check(ErrorCode::RateLimited, -32029, 429);
+        check(ErrorCode::InboxFull, -32029, 429);
+        check(ErrorCode::CoordDown, -32050, 503);
+        check(ErrorCode::StoreUnavailable, -32050, 503);
+        check(ErrorCode::AgentUnavailable, -32050, 503);
+        check(ErrorCode::NotSupported, -32601, 501);
+        check(ErrorCode::VersionMismatch, -32009, 426);
+        check(ErrorCode::Interrupted, -32603, 409);
+        check(ErrorCode::Internal, -32603, 500);
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_wrong_and_what_to_do() {
+        let refusal = Refusal::agent_not_found("meshtastik", &["meshtastic".parse().expect("an id")]);
+        assert_eq!(
+            serde_json::to_value(&refusal).expect("a refusal is JSON"),
+            serde_json::json!({
+                "error": "no agent named meshtastik", "code": "AGENT_NOT_FOUND",
+                "suggestion": "Did you mean meshtastic? list_agents shows who there is.",
+                "details": {"nearest": ["meshtastic"]},
+            })
+        );
+        for code in ErrorCode::ALL {
+            assert!(code.suggestion().ends_with('.'), "{code}");
+        }
+    }
+
+    #[test]
+    fn refusals_by_a_limit_name_the_limit_and_the_count() {
+        for refusal in [
+            Refusal::too_large("message", 50_001, 50_000),
+            Refusal::inbox_full(&AgentId::human(), 1_000),
+            Refusal::rate_limited(200, 200, 12),
+        ] {
+            assert!(refusal.details.contains_key("limit") && refusal.details.contains_key("count"), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Points in time as c3po writes them: RFC 3339, UTC, milliseconds.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
+
+/// Milliseconds since the Unix epoch; in text `2026-01-15T10:30:00.000Z`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// Returns the time of this machine's clock.
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Returns the point in time that many milliseconds after the Unix epoch.
+    pub fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// Returns the milliseconds since the Unix epoch.
+    pub fn millis(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the time that passed from `earlier` to `self`, zero where it is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+        let nanos = i128::from(self.0) * 1_000_000;
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).map_err(|_| fmt::Error)?;
+        f.write_str(&moment.format(&format).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = time::error::Parse;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let moment = OffsetDateTime::parse(text, &Rfc3339)?.to_offset(UtcOffset::UTC);
+        let millis = moment.unix_timestamp_nanos() / 1_000_000;
+        Ok(Self(u64::try_from(millis).unwrap_or_default()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339_in_utc_with_milliseconds() {
+        assert_eq!(Timestamp::from_millis(1_768_473_000_007).to_string(), "2026-01-15T10:30:00.007Z");
+    }
+
+    #[test]
+    fn times_parse_back_from_any_offset() {
+        let expected = Timestamp::from_millis(1_768_473_000_000);
+        for text in ["2026-01-15T10:30:00.000Z", "2026-01-15T10:30:00Z", "2026-01-15T12:30:00+02:00"] {
+            assert_eq!(text.parse::<Timestamp>().ok(), Some(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What the two sides say to each other: every method with its parameters and its result.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::ids::{AgentId, CallId, MessageId};
+use crate::message::Message;
+use crate::receipt::{Stage, Via};
+use crate::refusal::{ErrorCode, Refusal};
+use crate::time::Timestamp;
+use crate::vocabulary::State;
+
+/// An object without members.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {}
+
+/// Which program is on the other end of stdio.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Its name, such as `claude-code`.
+    pub name: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+}
+
+/// `hello`: a session, or a person's command, takes its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Of the link, such as `1.0`.
+    pub protocol_version: String,
+    /// The wished name; the canonical one in every later `hello` of the same proxy.
+    pub name: AgentId,
+    /// The machine.
+    pub host: String,
+    /// The proxy process: the same in every `hello` of it, and in no other's.
+    pub instance: Uuid,
+    /// The client's session, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The client.
+    pub client: Client,
+    /// How far `deliver` has come on this host, as the last frame's `position`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_delivered: Option<u64>,
+    /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub person: bool,
+    /// The ways by which this host can get a message into its session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reach: Vec<Via>,
+}
+
+/// The result of `hello`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The canonical name.
+    pub agent_id: AgentId,
+    /// The agent's lasting identity.
+    pub uid: Uuid,
+    /// Which session of the agent this is.
+    pub generation: u64,
+    /// How often the proxy has to send a `heartbeat`.
+    pub heartbeat_seconds: u64,
+    /// The coordinator's version.
+    pub coordinator_version: String,
+    /// How many messages are in the inbox.
+    pub pending: usize,
+}
+
+/// `call`: a tool, by name, applied once for each `call_id`. The result is the tool's reply.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CallParams<'a> {
+    /// The same however often the call is sent.
+    pub call_id: CallId,
+    /// The tool's name, or an older one.
+    #[serde(borrow)]
+    pub tool: Cow<'a, str>,
+    /// Its arguments, an object.
+    #[serde(borrow)]
+    pub arguments: Cow<'a, RawValue>,
+}
+
+/// `cancel`: nobody waits for that call any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancel {
+    /// Which.
+    pub call_id: CallId,
+}
+
+/// `session`: something about the session changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionChange {
+    /// What it does now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+    /// The client's new session id, after `/clear` or a resume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+/// `receipt`: messages got further on the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptParams {
+    /// Which.
+    pub message_ids: Vec<MessageId>,
+    /// How far: `in_session` or `seen`.
+    pub stage: Stage,
+    /// By what evidence.
+    pub via: Via,
+}
+
+/// `heartbeat`: the proxy lives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The proxy's clock.
+    pub timestamp: Timestamp,
+}
+
+/// The result of `heartbeat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatReply {
+    /// The proxy's clock, as it was sent.
+    pub timestamp: Timestamp,
+    /// The coordinator's clock.
+    pub server_time: Timestamp,
+}
+
+/// `deliver`: messages for this host. An empty result means that it has them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deliver {
+    /// In the order in which they were accepted.
+    pub messages: Vec<Message>,
+    /// The position of the last one in the inbox's order; goes back in `hello` as `last_delivered`.
+    pub position: u64,
+}
+
+/// The result of `get_status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetStatus {
+    /// Who the proxy is.
+    pub agent_id: Option<AgentId>,
+    /// What its session does, where the proxy knows.
+    pub state: State,
+    /// What it works on.
+    pub current_task: Option<String>,
+    /// How long the proxy runs.
+    pub uptime_seconds: u64,
+}
+
+/// `broadcast`: a notification to every connected proxy, beside the durable copies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Broadcast {
+    /// Always `broadcast`.
+    pub message_type: String,
+    /// The text.
+    pub content: String,
+}
+
+/// What a proxy says.
+#[derive(Debug, Clone)]
+pub enum ToCoordinator<'a> {
+    /// `hello` -> [`Welcome`]
+    Hello(Hello),
+    /// `call` -> the tool's reply
+    Call(CallParams<'a>),
+    /// `cancel`
+    Cancel(Cancel),
+    /// `goodbye`
+    Goodbye,
+    /// `session`
+    Session(SessionChange),
+    /// `receipt` -> [`Empty`]
+    Receipt(ReceiptParams),
+    /// `heartbeat` -> [`HeartbeatReply`]
+    Heartbeat(Heartbeat),
+}
+
+/// What a coordinator says.
+#[derive(Debug, Clone)]
+pub enum ToProxy {
+    /// `deliver` -> [`Empty`]
+    Deliver(Deliver),
+    /// `get_status` -> [`GetStatus`]
+    GetStatus,
+    /// `broadcast`
+    Broadcast(Broadcast),
+    /// `draining`
+    Draining,
+}
+
+fn read<'a, T: Deserialize<'a>>(method: &str, params: Option<&'a RawValue>) -> Result<T, Refusal> {
+    let text = params.map_or("{}", RawValue::get);
+    serde_json::from_str(text).map_err(|error| Refusal::invalid(format!("{method}: {error}")))
+}
+
+fn unknown(method: &str) -> Refusal {
+    let method: String = method.chars().take(80).collect();
+    Refusal::new(ErrorCode::NotSupported, format!("there is no method {method}"))
+}
+
+impl<'a> ToCoordinator<'a> {
+    /// Reads what a proxy says.
+    ///
+    /// Errors: `NOT_SUPPORTED` for an unknown method, `INVALID_REQUEST` for wrong parameters.
+    pub fn parse(method: &str, params: Option<&'a RawValue>) -> Result<Self, Refusal> {
+        Ok(match method {
+            "hello" => Self::Hello(read(method, params)?),
+            "call" => Self::Call(read(method, params)?),
+            "cancel" => Self::Cancel(read(method, params)?),
+            "goodbye" => Self::Goodbye,
+            "session" => Self::Session(read(method, params)?),
+            "receipt" => Self::Receipt(read(method, params)?),
+            "heartbeat" => Self::Heartbeat(read(method, params)?),
+            _ => return Err(unknown(method)),
+        })
+    }
+}
+
+impl ToProxy {
+    /// Reads what a coordinator says.
+    ///
+    /// Errors: `NOT_SUPPORTED` for an unknown method, `INVALID_REQUEST` for wrong parameters.
+    pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, Refusal> {
+        Ok(match method {
+            "deliver" => Self::Deliver(read(method, params)?),
+            "get_status" => Self::GetStatus,
+            "broadcast" => Self::Broadcast(read(method, params)?),
+            "draining" => Self::Draining,
+            _ => return Err(unknown(method)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn golden<T: Serialize + for<'a> Deserialize<'a>>(wire: serde_json::Value) {
+        let value: T = serde_json::from_value(wire.clone()).expect("the documented shape");
+        assert_eq!(serde_json::to_value(value).expect("JSON"), wire);
+    }
+
+    #[test]
+    fn methods_have_the_documented_shapes() {
+        let uuid = "0191e6b0-0000-7000-8000-000000000001";
+        golden::<Hello>(json!({
+            "protocol_version": "1.0", "name": "homeassistant", "host": "nas2", "instance": uuid,
+            "session_id": "abc", "client": {"name": "claude-code", "version": "2.1.329"}, "last_delivered": 7,
+        }));
+        golden::<Welcome>(json!({
+            "agent_id": "homeassistant", "uid": uuid, "generation": 3, "heartbeat_seconds": 15,
+            "coordinator_version": "0.1.0", "pending": 2,
+        }));
+        golden::<Cancel>(json!({"call_id": uuid}));
+        golden::<SessionChange>(json!({"state": "busy", "session_id": "def"}));
+        golden::<ReceiptParams>(json!({
+            "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
+        }));
+        golden::<Heartbeat>(json!({"timestamp": "2026-01-15T10:30:00.000Z"}));
+        golden::<HeartbeatReply>(json!({
+            "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z",
+        }));
+        golden::<Deliver>(json!({"messages": [], "position": 9}));
+        golden::<GetStatus>(json!({"agent_id": "b", "state": "ready", "current_task": null, "uptime_seconds": 5}));
+        golden::<Broadcast>(json!({"message_type": "broadcast", "content": "backup at ten"}));
+    }
+
+    #[test]
+    fn a_call_carries_its_arguments_unread() {
+        let text = r#"{"call_id":"0191e6b0-0000-7000-8000-000000000001","tool":"ping","arguments":{"x": 1}}"#;
+        let params: &RawValue = serde_json::from_str(text).expect("JSON");
+        let Ok(ToCoordinator::Call(call)) = ToCoordinator::parse("call", Some(params)) else { panic!("not a call") };
+        assert_eq!((call.tool.as_ref(), call.arguments.get()), ("ping", r#"{"x": 1}"#));
+    }
+
+    #[test]
+    fn unknown_methods_and_wrong_parameters_are_told_apart() {
+        let code = |method, params: serde_json::Value| {
+            let raw = serde_json::value::to_raw_value(&params).expect("JSON");
+            ToCoordinator::parse(method, Some(&raw)).expect_err("refused").code
+        };
+        assert_eq!(code("fly", json!({})), ErrorCode::NotSupported);
+        assert_eq!(code("hello", json!({"name": "-"})), ErrorCode::InvalidRequest);
+        assert_eq!(code("receipt", json!({"message_ids": ["x"]})), ErrorCode::InvalidRequest);
+    }
+}
