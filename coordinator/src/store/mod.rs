@@ -162,7 +162,7 @@ pub enum SendOutcome {
     /// Committed.
     Stored,
     /// This call had sent this message to this recipient before; nothing changed.
-    Repeated(Message),
+    Repeated(Box<Message>),
     /// The inbox holds that many; nothing changed.
     Full(usize),
     /// The recipient does not exist; nothing changed.
