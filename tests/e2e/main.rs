@@ -1,0 +1,3 @@
+//! Every end-to-end test, in one program: linking it is most of what building it takes.
+
+mod claude;
