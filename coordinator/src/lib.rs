@@ -1,5 +1,85 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth} -> config`
+//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config`
 
+mod auth;
+pub mod config;
+mod limit;
+mod metrics;
+mod presence;
+mod request;
+mod server;
+mod session;
 pub mod store;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::limit::RateLimit;
+use crate::metrics::Metrics;
+use crate::presence::Presence;
+use crate::request::Office;
+use crate::store::{Store, Wake};
+
+/// How often what is past its time is removed and what a crash left is completed.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Serves on the listener until `stop` is cancelled. The caller binds, opens the store, and stops; the store is closed here.
+pub async fn run(
+    listener: TcpListener,
+    config: Config,
+    store: Arc<dyn Store>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let office = Arc::new(Office {
+        store: Arc::clone(&store),
+        presence: Presence::default(),
+        limit: RateLimit::new(config.rate_limit),
+        metrics: Metrics::new(),
+    });
+    let tasks = TaskTracker::new();
+    tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
+    tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
+    let outcome = server::serve(listener, &config, office, tasks, stop).await;
+    store.close().await;
+    outcome
+}
+
+/// Asks the coordinator that listens there whether it is well. Returns what it says of itself.
+pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
+    server::ask_health(listen)
+}
+
+/// Wakes this process's listeners for what any process did.
+async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
+    let mut wakes = office.store.wakes();
+    loop {
+        let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
+        match wake {
+            Ok(Wake::Agent(agent)) => office.presence.wake(&agent),
+            Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => office.presence.wake_everyone(),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {
+    let mut ticks = interval(SWEEP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if stop.run_until_cancelled(ticks.tick()).await.is_none() {
+            return;
+        }
+        if let Err(error) = store.sweep().await {
+            tracing::warn!("the sweep did not finish: {error}");
+        }
+    }
+}

@@ -1,1 +1,61 @@
-fn main() {}
+//! The coordinator's program: settings, store, listener, signals.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use c3po_coordinator::config::{Action, CommandLine};
+use c3po_coordinator::{ask_health, run, store};
+use clap::Parser;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let command_line = CommandLine::parse();
+    match start(command_line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("c3po-coordinator: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(command_line: CommandLine) -> anyhow::Result<()> {
+    let settings = command_line.settings;
+    if let Some(Action::Health) = command_line.action {
+        let answer = ask_health(settings.listen)?;
+        eprintln!("{answer}");
+        return Ok(());
+    }
+    let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let listen = settings.listen;
+    let config = settings.into_config()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let address = listener.local_addr().context("reading the address")?;
+        let store = store::open(&config.store).await.with_context(|| format!("opening {}", config.store))?;
+        tracing::info!("serving on {address} with {}", config.store);
+        tokio::select! {
+            outcome = run(listener, config, store, stop.clone()) => outcome?,
+            outcome = stop_on_signals(&stop) => outcome?,
+        }
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// Cancels `stop` at the first SIGTERM or SIGINT; returns an error at the second, without waiting any longer.
+async fn stop_on_signals(stop: &CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    for _ in 0..2 {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+    }
+    bail!("stopped at once by a second signal")
+}

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Tool;
 
@@ -26,6 +26,22 @@ pub struct Listing {
     pub tool: Tool,
     /// The schema of its arguments, a JSON Schema object.
     pub schema: Map<String, Value>,
+}
+
+impl Listing {
+    /// Returns the tool as it stands in the answer to `tools/list`.
+    pub fn wire(&self) -> Value {
+        let mut wire = json!({
+            "name": self.tool.name(),
+            "description": self.tool.description(),
+            "inputSchema": self.schema,
+            "annotations": {"readOnlyHint": self.tool.only_reads()},
+        });
+        if self.tool.always_loaded() {
+            wire["_meta"] = json!({"anthropic/alwaysLoad": true});
+        }
+        wire
+    }
 }
 
 /// Returns every listed tool, in order. Made once.

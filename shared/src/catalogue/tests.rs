@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json, value::to_raw_value};
 
-use super::{Call, INSTRUCTIONS, Tool, listing};
+use super::{Call, INSTRUCTIONS, Listing, Tool, listing};
 use crate::refusal::ErrorCode;
 
 fn parse(name: &str, arguments: Value) -> Result<Call, ErrorCode> {
@@ -12,17 +12,7 @@ fn parse(name: &str, arguments: Value) -> Result<Call, ErrorCode> {
 
 #[test]
 fn the_whole_list_stays_under_nine_thousand_bytes() {
-    let tools: Vec<Value> = listing()
-        .iter()
-        .map(|one| {
-            let mut tool =
-                json!({"name": one.tool.name(), "description": one.tool.description(), "inputSchema": one.schema});
-            if one.tool.always_loaded() {
-                tool["_meta"] = json!({"anthropic/alwaysLoad": true});
-            }
-            tool
-        })
-        .collect();
+    let tools: Vec<Value> = listing().iter().map(Listing::wire).collect();
     let bytes = serde_json::to_string(&tools).expect("JSON").len();
     assert!(bytes < 9_000, "tools/list has {bytes} bytes");
     assert!(INSTRUCTIONS.len() < 1_500, "the instructions have {} bytes", INSTRUCTIONS.len());

@@ -1,0 +1,228 @@
+//! What the coordinator is told at its start: flags and environment, read once. The only place that reads the environment.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use c3po_shared::limits::SENDS_PER_MINUTE;
+use clap::{Args, Parser, Subcommand};
+
+/// The file of the embedded store, below the user's data folder.
+const DATABASE: &str = "c3po/c3po.db";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "c3po-coordinator", version, about = "The c3po server: keeps every message and serves agents")]
+pub struct CommandLine {
+    /// What to do instead of serving.
+    #[command(subcommand)]
+    pub action: Option<Action>,
+    /// How to serve.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// What the program can do besides serving.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Ask the coordinator at --listen whether it is well; exit code 0 if it is (for container health checks)
+    Health,
+}
+
+/// How to serve, as it is written on the command line.
+#[derive(Debug, Args)]
+pub struct Settings {
+    /// Address and port to listen on
+    #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true)]
+    pub listen: SocketAddr,
+    /// Where messages are kept: redis://HOST:PORT or sqlite:PATH [default: sqlite in the user's data folder]
+    #[arg(long, env = "C3PO_STORE", hide_env_values = true)]
+    pub store: Option<StoreAddress>,
+    /// An older name for --store redis://…
+    #[arg(long, env = "REDIS_URL", hide = true, hide_env_values = true)]
+    pub redis_url: Option<StoreAddress>,
+    /// Sends per minute and agent; 0 for no limit
+    #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
+    pub rate_limit: u32,
+    /// The token that every client has to present; without one only loopback is served
+    #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
+    pub token: Option<Secret>,
+    /// Serve the network without a token: everybody on it may be anybody
+    #[arg(long, env = "C3PO_OPEN")]
+    pub open: bool,
+    /// Further host names that clients may address /mcp by, separated by commas
+    #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
+    pub allowed_hosts: Vec<String>,
+    /// Which log lines to write, such as info or c3po_coordinator=debug
+    #[arg(long, env = "C3PO_LOG", default_value = "info", global = true)]
+    pub log: String,
+}
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where messages are kept.
+    pub store: StoreAddress,
+    /// Sends per minute and agent; `None` for no limit.
+    pub rate_limit: Option<u32>,
+    /// What clients have to present; `None` where everybody is served.
+    pub token: Option<Secret>,
+    /// Further host names for `/mcp`.
+    pub allowed_hosts: Vec<String>,
+}
+
+/// Why the settings cannot be served with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The network would be served without a token.
+    #[error(
+        "{0} is not loopback, so clients need a token: set C3PO_TOKEN to a long random text (on the hosts as well), \
+         or say --open if everybody on this network is trusted"
+    )]
+    NoToken(SocketAddr),
+    /// There is no place for the database.
+    #[error("neither XDG_DATA_HOME nor HOME is set: say where messages are kept with --store sqlite:PATH")]
+    NoDataFolder,
+}
+
+impl Settings {
+    /// Returns the settings in the form the server works with.
+    pub fn into_config(self) -> Result<Config, ConfigError> {
+        if !self.listen.ip().is_loopback() && self.token.is_none() && !self.open {
+            return Err(ConfigError::NoToken(self.listen));
+        }
+        let store = match self.store.or(self.redis_url) {
+            Some(store) => store,
+            None => default_store(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
+        };
+        Ok(Config {
+            store,
+            rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
+            token: self.token,
+            allowed_hosts: self.allowed_hosts,
+        })
+    }
+}
+
+fn default_store(data_home: Option<OsString>, home: Option<OsString>) -> Result<StoreAddress, ConfigError> {
+    let set = |folder: &OsString| !folder.is_empty();
+    let folder = match (data_home.filter(set), home.filter(set)) {
+        (Some(data), _) => PathBuf::from(data),
+        (None, Some(home)) => PathBuf::from(home).join(".local/share"),
+        (None, None) => return Err(ConfigError::NoDataFolder),
+    };
+    Ok(StoreAddress::Sqlite(folder.join(DATABASE)))
+}
+
+/// Where messages are kept.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreAddress {
+    /// A file of the embedded store.
+    Sqlite(PathBuf),
+    /// The URL of a Redis. It may hold a password.
+    Redis(String),
+}
+
+impl FromStr for StoreAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
+            Some(("redis", _)) => Ok(Self::Redis(text.to_owned())),
+            _ => Err("it must be redis://HOST:PORT or sqlite:PATH".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for StoreAddress {
+    /// Writes the address without any password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Redis(url) => {
+                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+                write!(f, "redis://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the text, for comparing.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Secret {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() < 16 { Err("a token has at least 16 characters".to_owned()) } else { Ok(Self(text.to_owned())) }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Settings {
+        CommandLine::parse_from([&["c3po-coordinator"], arguments].concat()).settings
+    }
+
+    #[test]
+    fn the_network_is_not_served_without_a_token() {
+        let listen = ["--listen", "0.0.0.0:8420", "--store", "sqlite:x.db"];
+        let refused = settings(&listen).into_config().expect_err("no token");
+        assert_eq!(refused, ConfigError::NoToken("0.0.0.0:8420".parse().expect("an address")));
+        assert!(settings(&[&listen[..], &["--open"]].concat()).into_config().is_ok());
+        assert!(settings(&[&listen[..], &["--token", "0123456789abcdef"]].concat()).into_config().is_ok());
+        assert!(settings(&["--store", "sqlite:x.db"]).into_config().is_ok());
+    }
+
+    #[test]
+    fn the_embedded_store_lives_in_the_users_data_folder() {
+        let check = |data: Option<&str>, home: Option<&str>, expected: Option<&str>| {
+            let store = default_store(data.map(OsString::from), home.map(OsString::from)).ok();
+            assert_eq!(store.map(|store| store.to_string()), expected.map(str::to_owned));
+        };
+        check(Some("/data"), Some("/home/a"), Some("sqlite:/data/c3po/c3po.db"));
+        check(Some(""), Some("/home/a"), Some("sqlite:/home/a/.local/share/c3po/c3po.db"));
+        check(None, None, None);
+    }
+
+    #[test]
+    fn passwords_and_tokens_are_never_printed() {
+        let settings = settings(&["--store", "redis://user:hunter2@nas:6379/0", "--token", "0123456789abcdef"]);
+        let config = settings.into_config().expect("valid");
+        let printed = format!("{config:?} {}", config.store);
+        assert!(!printed.contains("hunter2") && !printed.contains("0123456789abcdef"), "{printed}");
+        assert!(printed.contains("redis://nas:6379/0"), "{printed}");
+    }
+
+    #[test]
+    fn a_rate_limit_of_zero_is_none() {
+        let limit =
+            |text| settings(&["--rate-limit", text, "--store", "sqlite:x"]).into_config().expect("valid").rate_limit;
+        assert_eq!((limit("0"), limit("7")), (None, Some(7)));
+    }
+}

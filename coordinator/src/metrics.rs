@@ -1,0 +1,101 @@
+//! What the coordinator counts, in the form that Prometheus reads.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// The counters of one coordinator.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    calls: Family<CallLabels, Counter>,
+    call_seconds: Histogram,
+    /// Messages that the store accepted.
+    pub(crate) messages_stored: Counter,
+    /// Connections that were refused before the upgrade.
+    pub(crate) connections_refused: Counter,
+    agents_connected: Gauge,
+    listeners: Gauge,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    tool: &'static str,
+    outcome: &'static str,
+}
+
+impl Metrics {
+    /// Begins to count.
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("c3po"),
+            calls: Family::default(),
+            call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
+            messages_stored: Counter::default(),
+            connections_refused: Counter::default(),
+            agents_connected: Gauge::default(),
+            listeners: Gauge::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("calls", "Tool calls by tool and outcome", metrics.calls.clone());
+        registry.register("call_seconds", "How long calls took, waits aside", metrics.call_seconds.clone());
+        registry.register("messages_stored", "Messages that were accepted", metrics.messages_stored.clone());
+        registry.register(
+            "connections_refused",
+            "Links refused before the upgrade",
+            metrics.connections_refused.clone(),
+        );
+        registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
+        registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
+        metrics
+    }
+
+    /// Counts a call; `outcome` is `ok` or an error code.
+    pub(crate) fn called(&self, tool: &'static str, outcome: &'static str, took: Option<Duration>) {
+        self.calls.get_or_create(&CallLabels { tool, outcome }).inc();
+        if let Some(took) = took {
+            self.call_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Returns everything in Prometheus' text format.
+    pub(crate) fn text(&self, connected: usize, listening: usize) -> String {
+        self.agents_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
+        self.listeners.set(i64::try_from(listening).unwrap_or(i64::MAX));
+        let mut text = String::new();
+        if encode(&mut text, &self.registry).is_err() {
+            // Writing to a String cannot fail; say so in the page itself rather than panic over a counter.
+            text.clear();
+            text.write_str("# the counters could not be written\n").unwrap_or_default();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_published_by_name() {
+        let metrics = Metrics::new();
+        metrics.called("ping", "ok", Some(Duration::from_millis(1)));
+        metrics.messages_stored.inc();
+        let text = metrics.text(3, 4);
+        for line in [
+            r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,
+            "c3po_messages_stored_total 1",
+            "c3po_agents_connected 3",
+            "c3po_listeners 4",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Who there is and what they do.
+
+use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::{PAGE_CHARS, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Status;
+
+use super::{Caller, Done, Newcomer, Office, settle_name, target};
+use crate::store::{Agent, Amendment};
+
+/// `ping`
+pub(super) fn ping(caller: &Caller) -> Reply {
+    Reply::Pong(Pong {
+        pong: true,
+        timestamp: Timestamp::now(),
+        coordinator: concat!("c3po-coordinator ", env!("CARGO_PKG_VERSION")).to_owned(),
+        agent_id: caller.agent.clone(),
+        link: None,
+        round_trip_ms: None,
+    })
+}
+
+/// `list_agents`
+pub(super) async fn list(office: &Office, caller: &Caller, call: tools::ListAgents) -> Result<Reply, Refusal> {
+    let limit = call.limit.unwrap_or(PAGE_DEFAULT);
+    let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
+    let now = Timestamp::now();
+    let (mut agents, mut size) = (Vec::new(), 0);
+    loop {
+        let page = office.store.agents(after.as_ref(), PAGE_MAX).await?;
+        let complete = page.len() < PAGE_MAX;
+        for agent in page {
+            if matches(&agent, &call, now) {
+                let record = agent.record(now);
+                size += serde_json::to_string(&record).map_or(0, |text| text.chars().count()) + 1;
+                if agents.len() == limit || (!agents.is_empty() && size > PAGE_CHARS) {
+                    let next_cursor = after.map(|id| id.to_string());
+                    return Ok(Reply::Agents(Agents { agents, next_cursor, you: caller.agent.clone() }));
+                }
+                agents.push(record);
+            }
+            after = Some(agent.id);
+        }
+        if complete {
+            return Ok(Reply::Agents(Agents { agents, next_cursor: None, you: caller.agent.clone() }));
+        }
+    }
+}
+
+fn matches(agent: &Agent, call: &tools::ListAgents, now: Timestamp) -> bool {
+    call.status.is_none_or(|status| (status == Status::Online) == agent.is_online(now))
+        && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
+        && call.capability.as_ref().is_none_or(|capability| agent.capabilities.contains(capability))
+}
+
+/// `get_agent_status`
+pub(super) async fn status(office: &Office, call: tools::GetAgentStatus) -> Result<Reply, Refusal> {
+    let agent = target::find(office, &call.agent_id).await?;
+    let pending = office.store.pending(&agent.id).await?;
+    let now = Timestamp::now();
+    Ok(Reply::AgentDetails(AgentDetails {
+        agent: agent.record(now),
+        current_task: agent.current_task.filter(|task| !task.is_empty()),
+        pending: pending.count,
+        oldest_pending_seconds: pending.oldest.map(|oldest| now.since(oldest).as_secs()),
+    }))
+}
+
+/// `set_status`
+pub(super) async fn set_status(office: &Office, caller: &Caller, call: tools::SetStatus) -> Result<Reply, Refusal> {
+    let amendment = Amendment {
+        state: Some(call.status),
+        current_task: call.current_task,
+        description: call.description,
+        ..Amendment::default()
+    };
+    let agent = amend(office, &caller.agent, &amendment).await?;
+    Ok(Reply::StatusSet(StatusSet { success: true, agent: agent.record(Timestamp::now()) }))
+}
+
+async fn amend(office: &Office, id: &AgentId, amendment: &Amendment) -> Result<Agent, Refusal> {
+    let agent = office.store.amend(id, amendment).await?;
+    agent.ok_or_else(|| Refusal::agent_not_found(id.as_str(), &[]))
+}
+
+/// `register_agent`: says what the caller offers; with another name it becomes that agent.
+///
+/// The agent it was before stays with its inbox, as after the end of a session.
+pub(super) async fn register(office: &Office, caller: &Caller, call: tools::RegisterAgent) -> Result<Done, Refusal> {
+    let renamed = match &call.name {
+        Some(name) => rename(office, caller, name).await?,
+        None => None,
+    };
+    let id = renamed.as_ref().map_or(&caller.agent, |caller| &caller.agent);
+    let amendment = Amendment {
+        capabilities: call.capabilities,
+        description: call.description,
+        role: call.role,
+        ..Amendment::default()
+    };
+    let agent = amend(office, id, &amendment).await?;
+    Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed })
+}
+
+async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {
+    let name = AgentId::from_any(name)
+        .ok_or_else(|| Refusal::invalid(format!("name: nothing of '{}' can be an agent id", name.trim())))?;
+    if name == caller.agent {
+        return Ok(None);
+    }
+    let (Some(tenure), true) = (&caller.tenure, caller.renamable) else {
+        let error = format!("this connection cannot change its name from {} to {name}", caller.agent);
+        return Err(Refusal::new(ErrorCode::NotSupported, error)
+            .suggest("Say the name where you connect: X-Agent-ID for /mcp, --as for commands."));
+    };
+    let before = office.store.agent(&caller.agent).await?;
+    let newcomer = Newcomer {
+        name,
+        instance: tenure.instance,
+        host: caller.host.clone(),
+        session_id: before.as_ref().and_then(|agent| agent.session_id.clone()),
+        reach: before.map(|agent| agent.reach).unwrap_or_default(),
+        lease: SILENCE_MAX,
+    };
+    let taken = settle_name(office, &newcomer).await?;
+    if taken.agent == caller.agent {
+        return Ok(None);
+    }
+    office.store.release(tenure).await?;
+    Ok(Some(Caller { agent: taken.agent.clone(), tenure: Some(taken), ..caller.clone() }))
+}

@@ -1,0 +1,58 @@
+//! Which name a session gets: the wished one, or the next free with a number.
+
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use uuid::Uuid;
+
+use super::Office;
+use crate::store::{Claim, Tenure};
+
+/// How many numbered names are tried.
+const SUFFIX_MAX: u32 = 1_000;
+
+/// A session that wants to be an agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Newcomer {
+    /// The name it wishes.
+    pub(crate) name: AgentId,
+    /// Its process.
+    pub(crate) instance: Uuid,
+    /// Its machine.
+    pub(crate) host: Option<String>,
+    /// The client's session.
+    pub(crate) session_id: Option<String>,
+    /// The ways by which messages get into it.
+    pub(crate) reach: Vec<Via>,
+    /// How long its hold lasts unless renewed.
+    pub(crate) lease: Duration,
+}
+
+/// Makes the newcomer an agent: of the wished name where no other session holds it, else `name-2`, `name-3`, ….
+///
+/// A reserved name counts as held. Errors: `CONFLICT` where a thousand names are held, `STORE_UNAVAILABLE`.
+pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<Tenure, Refusal> {
+    for number in 1..=SUFFIX_MAX {
+        let suffixed = number > 1;
+        let name = if suffixed { newcomer.name.suffixed(number) } else { newcomer.name.clone() };
+        if name.is_reserved() {
+            continue;
+        }
+        let claim = Claim {
+            name,
+            suffixed,
+            instance: newcomer.instance,
+            host: newcomer.host.clone(),
+            session_id: newcomer.session_id.clone(),
+            reach: newcomer.reach.clone(),
+            lease: newcomer.lease,
+        };
+        if let Some(tenure) = office.store.claim(&claim).await? {
+            return Ok(tenure);
+        }
+    }
+    let error = format!("{} and {SUFFIX_MAX} names after it are taken by connected sessions", newcomer.name);
+    Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
+}

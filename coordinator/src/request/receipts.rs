@@ -1,0 +1,48 @@
+//! What became of a message, and the conversation it belongs to.
+
+use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::furthest;
+use c3po_shared::refusal::Refusal;
+
+use super::{Caller, Office, target};
+use crate::store::Kept;
+
+/// Returns the message if the caller sent or received it; to everybody else it does not exist.
+pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<Kept, Refusal> {
+    match office.store.message(id).await? {
+        Some(kept) if kept.message.concerns(&caller.agent) => Ok(kept),
+        _ => Err(Refusal::message_not_found(id)),
+    }
+}
+
+/// `message_status`
+pub(super) async fn message_status(
+    office: &Office,
+    caller: &Caller,
+    call: tools::MessageStatus,
+) -> Result<Reply, Refusal> {
+    let kept = own_message(office, caller, &call.message_id).await?;
+    Ok(Reply::Tracked(tracked(kept)))
+}
+
+/// Returns the receipt that readers see.
+pub(super) fn tracked(kept: Kept) -> Tracked {
+    Tracked { message_id: kept.message.id, stage: furthest(&kept.history), history: kept.history }
+}
+
+/// `get_thread`
+pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
+    let id = call.message_id;
+    // The id of a broadcast itself is that of a thread; its copies are with all recipients.
+    let (thread, recipients) = if id.to() == AgentId::all() && id.from() == caller.agent {
+        let everyone = target::everyone(office).await?;
+        (id, everyone.into_iter().map(|agent| agent.id).collect())
+    } else {
+        let message = own_message(office, caller, &id).await?.message;
+        (message.thread_id, vec![message.from_agent, message.to_agent])
+    };
+    let mut messages = office.store.thread(&thread, &recipients).await?;
+    messages.retain(|message| message.concerns(&caller.agent));
+    Ok(Reply::Thread(Thread { messages }))
+}

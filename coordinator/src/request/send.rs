@@ -1,0 +1,259 @@
+//! Sending: one message, a reply, copies for many.
+
+use c3po_shared::catalogue::{self as tools, Copies, Copy, Reply, Sent};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Receipt, Stage, furthest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus, State};
+use futures_util::StreamExt;
+use futures_util::stream;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::target::{self, Target};
+use super::{Caller, Office};
+use crate::store::{Agent, AnswerOutcome, Send, SendOutcome};
+
+/// How often a random id is drawn again where it is taken: 1 in 4 billion each time.
+const ID_TRIES: usize = 8;
+/// How many copies of one broadcast are sent at once.
+const COPIES_AT_ONCE: usize = 32;
+
+/// What is to be sent, before it has a recipient.
+#[derive(Debug, Clone)]
+struct Draft {
+    kind: Kind,
+    thread: Option<MessageId>,
+    title: Option<String>,
+    message: String,
+    context: Option<String>,
+    priority: Priority,
+    requires_response: bool,
+    life: Duration,
+}
+
+impl Draft {
+    fn envelope(&self, caller: &Caller, to: &AgentId) -> Message {
+        let now = Timestamp::now();
+        let id = MessageId::random(&caller.agent, to);
+        Message {
+            thread_id: self.thread.clone().unwrap_or_else(|| id.clone()),
+            id,
+            kind: self.kind,
+            from_agent: caller.agent.clone(),
+            from_host: caller.host.clone(),
+            to_agent: to.clone(),
+            title: self.title.clone(),
+            message: Some(self.message.clone()),
+            context: self.context.clone(),
+            priority: self.priority,
+            requires_response: self.requires_response,
+            reply_to: None,
+            message_id: None,
+            response: None,
+            status: None,
+            timestamp: now,
+            expires_at: now + self.life,
+        }
+    }
+}
+
+/// `send_message`
+pub(super) async fn send_message(
+    office: &Office,
+    caller: &Caller,
+    id: CallId,
+    call: tools::SendMessage,
+) -> Result<Reply, Refusal> {
+    let target = Target::parse(&call.target)?;
+    office.limit.take(&caller.agent, id, Instant::now())?;
+    let mut draft = Draft {
+        kind: Kind::Message,
+        thread: None,
+        title: call.title,
+        message: call.message,
+        context: call.context,
+        priority: call.priority.unwrap_or_default(),
+        requires_response: call.requires_response.unwrap_or(true),
+        life: call.expires_in.map_or(MESSAGE_LIFE, Duration::from_secs),
+    };
+    match target {
+        Target::One(name, host) => {
+            let recipient = target::recipient(office, &name, host.as_deref()).await?;
+            takes_work(&recipient, draft.priority)?;
+            let (message, receipt) = deposit(office, caller, id, &draft, &recipient.id).await?;
+            Ok(Reply::Sent(Sent { message, receipt }))
+        }
+        Target::Role(role) => {
+            let of_role = |agent: &Agent| agent.role.as_deref() == Some(role.as_str());
+            let recipients = others(office, caller, of_role).await?;
+            if recipients.is_empty() {
+                return Err(Refusal::new(ErrorCode::AgentNotFound, format!("no other agent has the role {role}")));
+            }
+            draft.thread = Some(MessageId::random(&caller.agent, &AgentId::all()));
+            Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
+        }
+    }
+}
+
+/// `broadcast`
+pub(super) async fn broadcast(
+    office: &Office,
+    caller: &Caller,
+    id: CallId,
+    call: tools::Broadcast,
+) -> Result<Reply, Refusal> {
+    office.limit.take(&caller.agent, id, Instant::now())?;
+    let wanted = |agent: &Agent| {
+        call.role.as_ref().is_none_or(|role| agent.role.as_ref() == Some(role))
+            && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
+    };
+    let recipients = others(office, caller, wanted).await?;
+    let draft = Draft {
+        kind: Kind::Broadcast,
+        thread: Some(MessageId::random(&caller.agent, &AgentId::all())),
+        title: call.title,
+        message: call.message,
+        context: None,
+        priority: call.priority.unwrap_or_default(),
+        requires_response: false,
+        life: MESSAGE_LIFE,
+    };
+    Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
+}
+
+/// An agent that says it is away takes no new work, unless it is urgent; one that is merely offline finds it later.
+fn takes_work(recipient: &Agent, priority: Priority) -> Result<(), Refusal> {
+    let away = recipient.state == State::Away && recipient.is_online(Timestamp::now());
+    if away && priority < Priority::Urgent {
+        return Err(Refusal::new(
+            ErrorCode::AgentUnavailable,
+            format!("{} is away and takes no new work", recipient.id),
+        ));
+    }
+    Ok(())
+}
+
+async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> bool) -> Result<Vec<AgentId>, Refusal> {
+    let everyone = target::everyone(office).await?;
+    Ok(everyone.into_iter().filter(|agent| agent.id != caller.agent && wanted(agent)).map(|agent| agent.id).collect())
+}
+
+/// Sends one copy to each recipient. One that is refused does not stop the others; its refusal stands in the reply.
+async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
+    let draft = &draft;
+    let outcomes: Vec<(AgentId, Result<(Message, Receipt), Refusal>)> = stream::iter(recipients)
+        .map(|to| async move {
+            let outcome = deposit(office, caller, id, draft, &to).await;
+            (to, outcome)
+        })
+        .buffered(COPIES_AT_ONCE)
+        .collect()
+        .await;
+    let mut thread = draft.thread.clone();
+    let mut receipts = Vec::with_capacity(outcomes.len());
+    for (agent_id, outcome) in outcomes {
+        receipts.push(match outcome {
+            Ok((message, receipt)) => {
+                // A call that is repeated keeps the thread of the first time.
+                thread = Some(message.thread_id);
+                Copy { agent_id, message_id: Some(message.id), stage: receipt.stage, refusal: None }
+            }
+            Err(refusal) => Copy { agent_id, message_id: None, stage: Stage::Refused, refusal: Some(refusal) },
+        });
+    }
+    let id = thread.unwrap_or_else(|| MessageId::random(&caller.agent, &AgentId::all()));
+    let recipients = receipts.iter().filter(|copy| copy.refusal.is_none()).map(|copy| copy.agent_id.clone()).collect();
+    Copies { id, recipients, receipts }
+}
+
+/// Puts the draft into one inbox.
+async fn deposit(
+    office: &Office,
+    caller: &Caller,
+    call: CallId,
+    draft: &Draft,
+    to: &AgentId,
+) -> Result<(Message, Receipt), Refusal> {
+    for _ in 0..ID_TRIES {
+        let message = draft.envelope(caller, to);
+        let send = Send { message, call, bound: INBOX_MAX };
+        let outcome = office.store.send(&send).await?;
+        if let Some(sent) = sent(office, send.message, outcome).await? {
+            return Ok(sent);
+        }
+    }
+    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+}
+
+/// Returns what the caller is told of a send; `None` where another id has to be drawn.
+async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result<Option<(Message, Receipt)>, Refusal> {
+    match outcome {
+        SendOutcome::Stored => {
+            office.metrics.messages_stored.inc();
+            let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
+            Ok(Some((message, receipt)))
+        }
+        SendOutcome::Repeated(accepted) => {
+            let kept = office.store.message(&accepted.id).await?;
+            let history = kept.map(|kept| kept.history).unwrap_or_default();
+            let receipt = Receipt { stage: furthest(&history), at: history.last().map(|step| step.at) };
+            Ok(Some((*accepted, receipt)))
+        }
+        SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
+        SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
+        SendOutcome::IdTaken => Ok(None),
+    }
+}
+
+/// `reply`
+pub(super) async fn reply(
+    office: &Office,
+    caller: &Caller,
+    id: CallId,
+    call: tools::ReplyTo,
+) -> Result<Reply, Refusal> {
+    let asked = &call.message_id;
+    let question = match office.store.message(asked).await? {
+        Some(kept) if kept.message.to_agent == caller.agent => kept.message,
+        _ => return Err(Refusal::message_not_found(asked)),
+    };
+    for _ in 0..ID_TRIES {
+        let answer = Send { message: envelope_of_reply(caller, &question, &call), call: id, bound: INBOX_MAX };
+        let outcome = match office.store.answer(&answer).await? {
+            AnswerOutcome::Sent(outcome) => outcome,
+            AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
+            AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),
+        };
+        if let Some((message, receipt)) = sent(office, answer.message, outcome).await? {
+            return Ok(Reply::Sent(Sent { message, receipt }));
+        }
+    }
+    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+}
+
+fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo) -> Message {
+    let now = Timestamp::now();
+    Message {
+        id: MessageId::random(&caller.agent, &question.from_agent),
+        thread_id: question.thread_id.clone(),
+        kind: Kind::Reply,
+        from_agent: caller.agent.clone(),
+        from_host: caller.host.clone(),
+        to_agent: question.from_agent.clone(),
+        title: None,
+        message: None,
+        context: None,
+        priority: question.priority,
+        requires_response: call.requires_response.unwrap_or(false),
+        reply_to: Some(question.id.clone()),
+        message_id: Some(question.id.clone()),
+        response: Some(call.response.clone()),
+        status: Some(call.status.unwrap_or(ReplyStatus::Success)),
+        timestamp: now,
+        expires_at: now + MESSAGE_LIFE,
+    }
+}

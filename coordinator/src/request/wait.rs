@@ -1,0 +1,120 @@
+//! Waiting: for the next message, for the answer to one, for a stage of its receipt. No thread, no polling.
+
+use std::time::Duration;
+
+use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::WAIT_DEFAULT;
+use c3po_shared::receipt::{Stage, furthest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::vocabulary::KindFilter;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::receipts::{own_message, tracked};
+use super::{CALL_DEADLINE, Caller, Office};
+use crate::store::Selection;
+
+/// After how long without news a wait looks at the store all the same: a hint may have been lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// How soon a wait looks again after the store failed it.
+const RETRY: Duration = Duration::from_secs(1);
+/// How many unshown messages are read at once: more than one only where other waits were handed some.
+const PAGE: usize = 8;
+
+/// What a wait is for.
+enum Wanted {
+    Next(KindFilter),
+    Answer(MessageId),
+    Stage(MessageId, Stage),
+}
+
+/// `wait_for_message`
+///
+/// A store that fails at the first look refuses the call; later ones are tried again until the time is up.
+pub(super) async fn wait_for_message(
+    office: &Office,
+    caller: &Caller,
+    call: tools::WaitForMessage,
+) -> Result<Reply, Refusal> {
+    let seconds = call.timeout.unwrap_or(WAIT_DEFAULT);
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let about = call.message_id.clone();
+    let wanted = match (call.message_id, call.until) {
+        (None, _) => Wanted::Next(call.kind.unwrap_or_default()),
+        (Some(id), None) => Wanted::Answer(id),
+        (Some(id), Some(stage)) => Wanted::Stage(id, stage),
+    };
+    let mut listener = office.presence.listen(&caller.agent);
+    let mut first = true;
+    loop {
+        let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
+            Ok(Ok(Some(reply))) => return Ok(reply),
+            Ok(Ok(None)) => LOOK_AGAIN,
+            Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
+            Err(_) if first => return Err(Refusal::store_unavailable()),
+            Ok(Err(_)) | Err(_) => RETRY,
+        };
+        first = false;
+        tokio::select! {
+            () = listener.news() => {}
+            () = sleep_until(deadline.min(Instant::now() + next_look)) => {}
+        }
+        if Instant::now() >= deadline {
+            return Ok(Reply::TimedOut(match about {
+                Some(id) => TimedOut::of(id, seconds),
+                None => TimedOut::any(seconds),
+            }));
+        }
+    }
+}
+
+/// Returns what is waited for, if it is there.
+async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Option<Reply>, Refusal> {
+    match wanted {
+        Wanted::Next(kind) => next_message(office, caller, *kind).await,
+        Wanted::Answer(id) => answer(office, caller, id).await,
+        Wanted::Stage(id, stage) => {
+            let kept = own_message(office, caller, id).await?;
+            let reached = furthest(&kept.history);
+            Ok((reached.reaches(*stage) || reached.is_final()).then(|| Reply::Tracked(tracked(kept))))
+        }
+    }
+}
+
+/// Returns the oldest message that this session was not shown, and that no other wait of it was handed.
+async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
+    let mut after = 0;
+    loop {
+        let selection = Selection { kind, thread: None, after, limit: PAGE };
+        let page = office.store.unshown(&caller.agent, selection).await?;
+        let complete = page.len() < PAGE;
+        for placed in page {
+            after = placed.position;
+            if caller.memory.hand(&placed.message.id, Instant::now()) {
+                return Ok(Some(Reply::Message(placed.message)));
+            }
+        }
+        if complete {
+            return Ok(None);
+        }
+    }
+}
+
+/// Returns the reply to a message that the caller sent; also a second time.
+async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
+    let kept = own_message(office, caller, id).await?;
+    if kept.message.from_agent != caller.agent {
+        return Err(Refusal::invalid(format!("{id} was sent to you, not by you"))
+            .suggest("Answer it with reply, or wait without message_id for the next message."));
+    }
+    match kept.reply {
+        Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| Reply::Message(kept.message))),
+        None if furthest(&kept.history) == Stage::Expired => {
+            let mut timed_out = TimedOut::of(id.clone(), 0);
+            timed_out.message = "The message expired before anybody answered".to_owned();
+            timed_out.suggestion = "Send it again if it still matters.".to_owned();
+            Ok(Some(Reply::TimedOut(timed_out)))
+        }
+        None => Ok(None),
+    }
+}

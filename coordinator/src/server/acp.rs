@@ -1,0 +1,27 @@
+//! `GET /acp`: the upgrade to a link.
+
+use axum::extract::State;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::response::Response;
+use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::wire::SUBPROTOCOL;
+
+use super::Server;
+use crate::session;
+
+/// The read buffer of a link. The default of 128 KiB is paid for by every idle connection.
+const READ_BUFFER: usize = 1024;
+
+/// Upgrades an admitted request and serves the link in a task of its own.
+pub(super) async fn upgrade(State(server): State<Server>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade
+        .protocols([SUBPROTOCOL])
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(FRAME_MAX)
+        .max_frame_size(FRAME_MAX)
+        .on_upgrade(move |socket| {
+            let Server { office, tasks, stop, .. } = server;
+            tasks.track_future(session::serve(socket, office, stop))
+        })
+}

@@ -1,0 +1,93 @@
+//! Knowing when a response has left: the body tells when its last byte was taken by the connection.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use super::{Server, http_session};
+use crate::request::Caller;
+
+/// What a response puts before its reader; filled by the tool that makes the response.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shown {
+    content: Arc<Mutex<Option<Presented>>>,
+}
+
+#[derive(Debug)]
+struct Presented {
+    caller: Caller,
+    messages: Vec<MessageId>,
+    via: Via,
+}
+
+impl Shown {
+    /// Notes what the response will show, and to whom.
+    pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, via: Via) {
+        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
+        *content = Some(Presented { caller, messages, via });
+    }
+
+    fn take(&self) -> Option<Presented> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Records `in_session` for what a response shows, once all of it was taken by the connection, and not before.
+pub(super) async fn layer(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    let shown = Shown::default();
+    request.extensions_mut().insert(shown.clone());
+    let response = next.run(request).await;
+    response.map(|body| {
+        let written = move || {
+            let Some(Presented { caller, messages, via }) = shown.take() else { return };
+            caller.memory.show(&messages);
+            let office = Arc::clone(&server.office);
+            server.tasks.spawn(async move {
+                http_session::note(&office, &caller, &messages, Stage::InSession, via).await;
+            });
+        };
+        Body::new(Watched { body, written: Some(Box::new(written)) })
+    })
+}
+
+/// A body that says when its last byte was taken. One that is dropped before says nothing.
+struct Watched {
+    body: Body,
+    written: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        let complete = match &polled {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if complete && let Some(written) = this.written.take() {
+            written();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

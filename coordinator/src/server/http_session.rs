@@ -1,0 +1,141 @@
+//! Clients without a proxy: who an HTTP request is, and what such a client was shown.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::HTTP_PRESENCE;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::Refusal;
+use http::HeaderMap;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
+use crate::store::Advance;
+
+/// The header that names the agent.
+pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
+/// The header that tells two clients of the same name apart.
+const SESSION_HEADER: &str = "X-Session-ID";
+/// The header by which a client may name its machine.
+const HOST_HEADER: &str = "X-Agent-Host";
+/// The longest session id or host name that is taken.
+const LABEL_MAX: usize = 200;
+/// The namespace of instance ids made of agent and session: a random UUID, fixed for ever.
+const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
+
+/// The clients that were heard of lately. Bounded by time: who is silent for 90 s is dropped.
+#[derive(Debug, Default)]
+pub(super) struct HttpSessions {
+    clients: Mutex<HashMap<AgentId, Client>>,
+}
+
+#[derive(Debug)]
+struct Client {
+    instance: Uuid,
+    memory: Arc<Memory>,
+    heard: Instant,
+}
+
+impl HttpSessions {
+    fn clients(&self) -> MutexGuard<'_, HashMap<AgentId, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many are online.
+    pub(super) fn online(&self) -> usize {
+        let now = Instant::now();
+        self.clients().values().filter(|client| now.duration_since(client.heard) < HTTP_PRESENCE).count()
+    }
+
+    /// Returns whether the agent is held by such a client of that instance.
+    pub(super) fn holds(&self, agent: &AgentId, instance: Uuid) -> bool {
+        self.clients().get(agent).is_some_and(|client| client.instance == instance)
+    }
+
+    /// Forgets the client of an agent.
+    pub(super) fn forget(&self, agent: &AgentId) {
+        self.clients().remove(agent);
+    }
+
+    /// Returns what the agent's client was shown, and notes that it was heard.
+    fn memory(&self, agent: &AgentId, instance: Uuid) -> Arc<Memory> {
+        let now = Instant::now();
+        let mut clients = self.clients();
+        clients.retain(|_, client| now.duration_since(client.heard) < HTTP_PRESENCE);
+        let fresh = || Client { instance, memory: Arc::default(), heard: now };
+        let client = clients.entry(agent.clone()).or_insert_with(fresh);
+        if client.instance != instance {
+            *client = fresh();
+        }
+        client.heard = now;
+        Arc::clone(&client.memory)
+    }
+
+    /// Returns who makes the request, after the same rules of names as for links.
+    ///
+    /// What the client was shown before counts as seen by this request.
+    pub(super) async fn caller(&self, office: &Office, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let Some(name) = agent_header(headers)? else {
+            return Err(Refusal::invalid(format!("Missing {AGENT_HEADER} header"))
+                .suggest(format!("Send the header {AGENT_HEADER} with the name you want to be known by.")));
+        };
+        let session_id = label(headers, SESSION_HEADER)?;
+        let instance = Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes());
+        let newcomer = Newcomer {
+            name,
+            instance,
+            host: label(headers, HOST_HEADER)?.map(str::to_owned),
+            session_id: session_id.map(str::to_owned),
+            reach: vec![Via::WaitForMessage, Via::GetMessages],
+            lease: HTTP_PRESENCE,
+        };
+        let tenure = settle_name(office, &newcomer).await?;
+        let caller = Caller {
+            agent: tenure.agent.clone(),
+            host: newcomer.host,
+            memory: self.memory(&tenure.agent, instance),
+            tenure: Some(tenure),
+            renamable: false,
+        };
+        note(office, &caller, &caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
+        Ok(caller)
+    }
+}
+
+/// Records that messages got further with a client. What cannot be recorded stays at the stage before.
+pub(super) async fn note(
+    office: &Office,
+    caller: &Caller,
+    messages: &[c3po_shared::ids::MessageId],
+    stage: Stage,
+    via: Via,
+) {
+    if messages.is_empty() {
+        return;
+    }
+    let advance = Advance { recipient: &caller.agent, tenure: caller.tenure.as_ref(), messages, stage, via };
+    if let Err(error) = office.store.advance(advance).await {
+        tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
+    }
+}
+
+/// Returns the agent that the headers name, if they name one.
+pub(super) fn agent_header(headers: &HeaderMap) -> Result<Option<AgentId>, Refusal> {
+    match label(headers, AGENT_HEADER)? {
+        None => Ok(None),
+        Some(name) => match name.parse() {
+            Ok(agent) => Ok(Some(agent)),
+            Err(error) => Err(Refusal::invalid(format!("{AGENT_HEADER}: {error}"))),
+        },
+    }
+}
+
+fn label<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    match value.to_str() {
+        Ok(text) if text.len() <= LABEL_MAX => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
+        _ => Err(Refusal::invalid(format!("{name} is not a text of at most {LABEL_MAX} characters"))),
+    }
+}

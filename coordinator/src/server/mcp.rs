@@ -1,0 +1,150 @@
+//! `/mcp`: the same catalogue and rules for clients without a proxy, over streamable HTTP, without sessions of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware;
+use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Reply, Tool, listing, presented_messages};
+use c3po_shared::ids::CallId;
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use http::request::Parts;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool as ListedTool,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+use serde_json::value::to_raw_value;
+use tokio::time::{Instant, interval_at};
+
+use super::evidence::{self, Shown};
+use super::{Server, http_session::HttpSessions};
+use crate::config::Config;
+use crate::request::{self, Office};
+
+/// How often a client that asked for progress hears that its wait goes on.
+const PROGRESS: Duration = Duration::from_secs(25);
+/// The largest request, in bytes: two texts of the longest kind, escaped.
+const BODY_MAX: usize = 1 << 20;
+
+/// Returns the service for `/mcp`.
+///
+/// Host and Origin are checked against rebinding of names; where a token is demanded, any host name may lead here.
+pub(super) fn service(server: &Server, config: &Config) -> Router {
+    let handler = Handler { office: Arc::clone(&server.office), sessions: Arc::clone(&server.http_sessions) };
+    let settings = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_max_request_body_bytes(BODY_MAX)
+        .with_cancellation_token(server.stop.clone())
+        .enforce_origin_validation();
+    let mut hosts: Vec<String> = settings.allowed_hosts.clone();
+    hosts.extend(config.allowed_hosts.iter().cloned());
+    let settings = settings.with_allowed_hosts(if config.token.is_some() { Vec::new() } else { hosts });
+    let service =
+        StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
+    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
+}
+
+#[derive(Debug, Clone)]
+struct Handler {
+    office: Arc<Office>,
+    sessions: Arc<HttpSessions>,
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("c3po", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tools: Result<Vec<ListedTool>, _> =
+            listing().iter().map(Listing::wire).map(serde_json::from_value).collect();
+        let tools = tools.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(ListToolsResult::with_all_items(tools))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(parts) = context.extensions.get::<Parts>() else {
+            return Err(ErrorData::internal_error("the request's headers are missing", None));
+        };
+        if Tool::named(&request.name).is_none() {
+            return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
+        }
+        let shown = parts.extensions.get::<Shown>().cloned().unwrap_or_default();
+        let call = self.call(parts, &request.name, request.arguments.unwrap_or_default(), &shown);
+        let outcome = tokio::select! {
+            outcome = call => outcome,
+            () = tell_progress(&context) => Err(Refusal::new(ErrorCode::Internal, "progress ended")),
+        };
+        let result = match outcome.and_then(|reply| to_value(&reply)) {
+            Ok(reply) => CallToolResult::structured(reply),
+            Err(refusal) => CallToolResult::structured_error(to_value(&refusal).unwrap_or_default()),
+        };
+        Ok(result.into())
+    }
+}
+
+impl Handler {
+    async fn call(&self, parts: &Parts, name: &str, arguments: JsonObject, shown: &Shown) -> Result<Reply, Refusal> {
+        let call = Call::parse(name, &raw(&arguments)?)?;
+        let caller = self.sessions.caller(&self.office, &parts.headers).await?;
+        let tool = call.tool();
+        // The protocol names no call twice, so each is a call of its own.
+        let done = request::perform(&self.office, &caller, CallId::fresh(), call).await?;
+        if let Some(via) = shown_via(tool) {
+            let messages = presented_messages(tool, &raw(&done.reply)?);
+            let own = messages.into_iter().filter(|id| id.to() == caller.agent).collect();
+            shown.set(caller, own, via);
+        }
+        Ok(done.reply)
+    }
+}
+
+fn shown_via(tool: Tool) -> Option<Via> {
+    match tool {
+        Tool::WaitForMessage => Some(Via::WaitForMessage),
+        Tool::GetMessages => Some(Via::GetMessages),
+        Tool::GetThread => Some(Via::GetThread),
+        _ => None,
+    }
+}
+
+fn raw<T: serde::Serialize>(value: &T) -> Result<Box<serde_json::value::RawValue>, Refusal> {
+    to_raw_value(value).map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
+}
+
+fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, Refusal> {
+    serde_json::to_value(value).map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
+}
+
+/// Says now and then that the call goes on, to a client that asked for it. Never resolves.
+async fn tell_progress(context: &RequestContext<RoleServer>) {
+    let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
+    let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
+    let mut seconds = 0.0;
+    loop {
+        ticks.tick().await;
+        seconds += PROGRESS.as_secs_f64();
+        let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message("still waiting");
+        if context.peer.notify_progress(progress).await.is_err() {
+            // The client is gone; the call ends by itself when its connection does.
+            return std::future::pending().await;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The REST paths of seeds 000 and 001: health, pending, agents, unregister, and the metrics.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use c3po_shared::agent::AgentRecord;
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
+use c3po_shared::message::Message;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::http_session::{AGENT_HEADER, agent_header};
+use super::{Server, refused};
+use crate::store::{Agent, Selection};
+
+/// The media type of Prometheus' text format.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// `GET /api/health`
+pub(super) async fn health(State(server): State<Server>) -> Response {
+    let store = &server.office.store;
+    match store.check().await {
+        Ok(()) => {
+            let online = server.office.presence.connected() + server.http_sessions.online();
+            Json(json!({"status": "ok", "agents_online": online})).into_response()
+        }
+        Err(error) => {
+            tracing::warn!("unhealthy: {error}");
+            let body = Json(json!({
+                "status": "error", "error": "Store connection failed", "code": "REDIS_UNAVAILABLE",
+                "suggestion": ErrorCode::StoreUnavailable.suggestion(),
+            }));
+            (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
+        }
+    }
+}
+
+/// How much of an inbox is wanted.
+#[derive(Debug, Deserialize)]
+pub(super) struct Page {
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct PendingMessages {
+    count: usize,
+    messages: Vec<Message>,
+}
+
+/// `GET /api/pending`
+pub(super) async fn pending(State(server): State<Server>, Query(page): Query<Page>, headers: HeaderMap) -> Response {
+    let outcome = async {
+        let agent = named(&headers)?;
+        let limit = page.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+        let store = &server.office.store;
+        let selection = Selection { limit, ..Selection::default() };
+        let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
+        let messages = placed.into_iter().map(|placed| placed.message).collect();
+        Ok(PendingMessages { count: pending.count, messages })
+    };
+    answer(outcome.await)
+}
+
+/// `GET /api/agents`: all of them, for people who look.
+pub(super) async fn agents(State(server): State<Server>) -> Response {
+    let outcome = async {
+        let now = Timestamp::now();
+        let mut records: Vec<AgentRecord> = Vec::new();
+        loop {
+            let after = records.last().map(|record| record.id.clone());
+            let page = server.office.store.agents(after.as_ref(), PAGE_MAX).await?;
+            let complete = page.len() < PAGE_MAX;
+            records.extend(page.iter().map(|agent: &Agent| agent.record(now)));
+            if complete {
+                return Ok(records);
+            }
+        }
+    };
+    answer(outcome.await)
+}
+
+/// `POST /api/unregister`
+pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap) -> Response {
+    let outcome = async {
+        let agent = named(&headers)?;
+        let known = server.office.store.agent(&agent).await?;
+        let linked = known.is_some_and(|known| {
+            known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
+        });
+        if linked {
+            let error = format!("{agent} is a connected session, which ends by itself");
+            return Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye."));
+        }
+        let was = if server.office.store.unregister(&agent).await? { "" } else { "was not registered" };
+        let said = if was.is_empty() { "unregistered" } else { was };
+        server.http_sessions.forget(&agent);
+        Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
+    };
+    answer(outcome.await)
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(State(server): State<Server>) -> Response {
+    let presence = &server.office.presence;
+    let text = server.office.metrics.text(presence.connected(), presence.listening());
+    ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
+}
+
+/// Returns the agent that the request names, in the words of the first API reference where it names none.
+fn named(headers: &HeaderMap) -> Result<AgentId, Refusal> {
+    agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))
+}
+
+/// REST keeps the older name of the code that says that the store is away.
+fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
+    match outcome {
+        Ok(body) => Json(body).into_response(),
+        Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {
+            let body = json!({"error": refusal.error, "code": "REDIS_UNAVAILABLE", "suggestion": refusal.suggestion});
+            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
+        }
+        Err(refusal) => refused(&refusal),
+    }
+}

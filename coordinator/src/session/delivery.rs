@@ -1,0 +1,144 @@
+//! Getting messages onto the host as they come: one page at a time, the next when the host has answered for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::vocabulary::{Kind, KindFilter};
+use c3po_shared::wire::{Broadcast, Deliver, Outgoing, RequestId};
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::request::{Memory, Office};
+use crate::store::{Placed, Result, Selection};
+
+/// How many messages one frame holds at most.
+const PAGE: usize = 16;
+/// How many bytes of messages one frame holds, well below the largest frame; a longer message comes alone.
+const PAGE_BYTES: usize = 256 * 1024;
+/// How long a wait of the same session gets to take a new message before it is pushed as well.
+const WAITS_FIRST: Duration = Duration::from_millis(5);
+/// How long a host may take to answer for a page before the link counts as broken.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+/// How soon a page is read again after the store failed.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What the store had.
+pub(super) type Page = Result<Vec<Placed>>;
+
+/// How far the deliveries of one link have come.
+pub(super) struct Delivery {
+    pushes: bool,
+    position: u64,
+    due: Option<Instant>,
+    reading: Option<BoxFuture<'static, Page>>,
+    sent: Option<Sent>,
+    counter: i64,
+}
+
+struct Sent {
+    id: RequestId,
+    messages: Vec<MessageId>,
+    at: Instant,
+}
+
+impl Delivery {
+    /// Begins behind `position`. Nothing is ever delivered to a link that takes no pushes.
+    pub(super) fn new(position: u64, pushes: bool) -> Self {
+        Self { pushes, position, due: None, reading: None, sent: None, counter: 0 }
+    }
+
+    /// Something may have come. A session that waits gets it by its wait.
+    pub(super) fn ring(&mut self, waits: usize) {
+        if self.pushes {
+            let now = Instant::now();
+            let due = if waits > 0 { now + WAITS_FIRST } else { now };
+            self.due = Some(self.due.map_or(due, |before| before.min(due)));
+        }
+    }
+
+    /// Starts to read the next page if it is time.
+    pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId) {
+        let is_due = self.due.is_some_and(|due| due <= Instant::now());
+        if !is_due || self.reading.is_some() || self.sent.is_some() {
+            return;
+        }
+        self.due = None;
+        let (store, agent, after) = (Arc::clone(&office.store), agent.clone(), self.position);
+        self.reading = Some(Box::pin(async move {
+            store.unshown(&agent, Selection { kind: KindFilter::Any, thread: None, after, limit: PAGE }).await
+        }));
+    }
+
+    /// Resolves when a page was read. Cancel-safe.
+    pub(super) async fn page(&mut self) -> Page {
+        let Some(reading) = &mut self.reading else { return std::future::pending().await };
+        let page = reading.await;
+        self.reading = None;
+        page
+    }
+
+    /// Returns the frames to send for a page: what no wait of the session was handed.
+    pub(super) fn frames(&mut self, page: Page, memory: &Memory) -> Vec<String> {
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::debug!("deliveries were not read: {error}");
+                self.due = Some(Instant::now() + RETRY);
+                return Vec::new();
+            }
+        };
+        let more = page.len() == PAGE;
+        let (mut messages, mut bytes, mut cut) = (Vec::new(), 0, false);
+        for placed in page {
+            bytes += placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
+            if !messages.is_empty() && bytes > PAGE_BYTES {
+                cut = true;
+                break;
+            }
+            self.position = placed.position;
+            if !memory.is_handed(&placed.message.id) {
+                messages.push(placed.message);
+            }
+        }
+        if more || cut {
+            self.due = Some(Instant::now());
+        }
+        if messages.is_empty() {
+            return Vec::new();
+        }
+        self.counter += 1;
+        let id = RequestId::Number(self.counter);
+        let mut frames: Vec<String> = messages
+            .iter()
+            .filter(|message| message.kind == Kind::Broadcast)
+            .map(|message| Broadcast { message_type: "broadcast".to_owned(), content: message.text().to_owned() })
+            .map(|broadcast| Outgoing::notification("broadcast", &broadcast).text())
+            .collect();
+        let ids = messages.iter().map(|message| message.id.clone()).collect();
+        let deliver = Deliver { messages, position: self.position };
+        frames.push(Outgoing::request(&id, "deliver", &deliver).text());
+        self.sent = Some(Sent { id, messages: ids, at: Instant::now() });
+        frames
+    }
+
+    /// Returns which messages the host has now, if that was the answer for them.
+    pub(super) fn answered(&mut self, id: &RequestId, accepted: bool) -> Option<Vec<MessageId>> {
+        let sent = self.sent.take_if(|sent| sent.id == *id)?;
+        accepted.then_some(sent.messages)
+    }
+
+    /// Returns whether the host owes an answer for too long.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.sent.as_ref().is_some_and(|sent| sent.at.elapsed() >= ANSWER_DEADLINE)
+    }
+
+    /// Returns when to look again without any other event.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        match &self.sent {
+            Some(sent) => Some(sent.at + ANSWER_DEADLINE),
+            None if self.reading.is_some() => None,
+            None => self.due,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The beginning of a link: who it is, under which name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::{HEARTBEAT, SILENCE_MAX};
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::wire::{
+    CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
+};
+use tokio::time::timeout;
+
+use super::connection::{Connection, Gone};
+use crate::presence::Present;
+use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
+
+/// How long a link may take to say who it is.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A link that may be served.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) caller: Caller,
+    /// `None` for a person, who is nowhere.
+    pub(super) present: Option<Present>,
+    /// How far deliveries have come on that host.
+    pub(super) delivered: u64,
+    /// Whether messages are pushed to it.
+    pub(super) pushes: bool,
+}
+
+/// Waits for `hello` and answers it. Returns `None` where the link ends with that.
+pub(super) async fn receive(connection: &mut Connection, office: &Office) -> Option<Admitted> {
+    let (id, hello) = timeout(HELLO_DEADLINE, first(connection)).await.ok()?.ok()?;
+    match admit(office, hello).await {
+        Ok((admitted, welcome)) => {
+            connection.send(Outgoing::result(&id, &welcome).text()).await.ok()?;
+            Some(admitted)
+        }
+        Err(refusal) => {
+            tracing::warn!("a hello was refused: {refusal}");
+            connection.send(Outgoing::error(Some(&id), &RpcError::from(refusal)).text()).await.ok()?;
+            connection.close(CLOSE_REFUSED, "hello was refused").await;
+            None
+        }
+    }
+}
+
+/// Returns the first `hello`. Whatever comes before it is refused.
+async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> {
+    loop {
+        let text = connection.receive().await?;
+        let (id, error) = match Frame::parse(&text) {
+            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
+                Ok(ToCoordinator::Hello(hello)) => return Ok((id, hello)),
+                Ok(_) => (Some(id), RpcError::from(Refusal::invalid("say hello first"))),
+                Err(refusal) => (Some(id), RpcError::from(refusal)),
+            },
+            Ok(Frame::Notification { .. } | Frame::Response { .. }) => continue,
+            Err(error) => (None, error.rpc_error()),
+        };
+        connection.send(Outgoing::error(id.as_ref(), &error).text()).await?;
+    }
+}
+
+async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+    if !compatible(&hello.protocol_version) {
+        let theirs: String = hello.protocol_version.chars().take(20).collect();
+        let older = if theirs.as_str() < PROTOCOL_VERSION { "c3po on this host" } else { "the coordinator" };
+        return Err(Refusal::new(
+            ErrorCode::VersionMismatch,
+            format!("this host speaks link protocol {theirs}, the coordinator {PROTOCOL_VERSION}"),
+        )
+        .suggest(format!("Update {older}.")));
+    }
+    if hello.person { admit_person(office, hello).await } else { admit_session(office, hello).await }
+}
+
+async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+    let newcomer = Newcomer {
+        name: hello.name,
+        instance: hello.instance,
+        host: Some(hello.host.clone()),
+        session_id: hello.session_id,
+        reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
+        lease: SILENCE_MAX,
+    };
+    let tenure = settle_name(office, &newcomer).await?;
+    let present = office.presence.enter(&tenure.agent);
+    let pending = office.store.pending(&tenure.agent).await?.count;
+    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending);
+    let caller = Caller {
+        agent: tenure.agent.clone(),
+        host: Some(hello.host),
+        tenure: Some(tenure),
+        renamable: true,
+        memory: Arc::new(Memory::default()),
+    };
+    let delivered = hello.last_delivered.unwrap_or_default();
+    Ok((Admitted { caller, present: Some(present), delivered, pushes: true }, welcome))
+}
+
+/// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
+async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+    let known = office.store.agent(&hello.name).await?;
+    if known.is_some_and(|agent| agent.is_online(Timestamp::now())) {
+        let error = format!("{} is a connected session, and nobody can speak for it", hello.name);
+        return Err(Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself."));
+    }
+    if hello.name.is_reserved() && hello.name != AgentId::human() {
+        return Err(Refusal::invalid(format!("{} is a reserved name", hello.name)));
+    }
+    let agent = office.store.introduce(&hello.name, Some(&hello.host)).await?;
+    let pending = office.store.pending(&agent.id).await?.count;
+    let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending);
+    let pushes = hello.reach.contains(&Via::Terminal);
+    let caller = Caller {
+        agent: agent.id,
+        host: Some(hello.host),
+        tenure: None,
+        renamable: false,
+        memory: Arc::new(Memory::default()),
+    };
+    Ok((Admitted { caller, present: None, delivered: hello.last_delivered.unwrap_or_default(), pushes }, welcome))
+}
+
+fn welcome(agent_id: AgentId, uid: uuid::Uuid, generation: u64, pending: usize) -> Welcome {
+    Welcome {
+        agent_id,
+        uid,
+        generation,
+        heartbeat_seconds: HEARTBEAT.as_secs(),
+        coordinator_version: env!("CARGO_PKG_VERSION").to_owned(),
+        pending,
+    }
+}

@@ -1,0 +1,401 @@
+//! One link: a proxy, or a person's command, from its `hello` to its end. One task, one loop, nothing queued for slow readers.
+
+mod connection;
+mod delivery;
+mod hello;
+mod ledger;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::WebSocket;
+use c3po_shared::catalogue::{Call, Tool};
+use c3po_shared::ids::CallId;
+use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::wire::{
+    CLOSE_TAKEN_OVER, Empty, Frame, HeartbeatReply, Outgoing, RequestId, RpcError, SessionChange, ToCoordinator,
+};
+use futures_util::future::{AbortHandle, Abortable, BoxFuture};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde::Serialize;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use self::connection::{Connection, Gone};
+use self::delivery::Delivery;
+use self::ledger::{Entry, Ledger, Noted};
+use crate::presence::{Listener, Present};
+use crate::request::{self, Caller, Done, Office};
+use crate::store::{Amendment, StoreError};
+
+/// The close code of a server that goes away, from RFC 6455.
+const CLOSE_GOING_AWAY: u16 = 1001;
+/// How long calls under way may take once the coordinator stops. Waits are sent again elsewhere.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Serves one link until it ends or `stop` is cancelled.
+pub(crate) async fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) {
+    let mut connection = Connection::new(socket);
+    let Some(admitted) = hello::receive(&mut connection, &office).await else { return };
+    let agent = admitted.caller.agent.clone();
+    tracing::info!(agent.id = %agent, "agent {agent} connected");
+    let mut session = Session::new(connection, office, admitted);
+    let end = session.run(&stop).await;
+    session.leave(&end).await;
+    tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
+}
+
+/// Why a link ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The proxy said so.
+    Goodbye,
+    /// The connection broke, or fell silent.
+    Gone,
+    /// Another connection or session has the agent.
+    TakenOver,
+    /// The coordinator stops.
+    Draining,
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+/// A call that ended: what to answer under which id.
+struct Finished {
+    id: RequestId,
+    call: CallId,
+    tool: Tool,
+    outcome: Result<Done, Refusal>,
+}
+
+/// What woke the loop.
+enum Event {
+    Frame(Result<String, Gone>),
+    Finished(Option<Finished>),
+    Noted(Noted),
+    Delivery(delivery::Page),
+    Renewed(Result<bool, StoreError>),
+    News,
+    Replaced,
+    Stop,
+    Tick,
+}
+
+struct Session {
+    connection: Connection,
+    office: Arc<Office>,
+    caller: Caller,
+    present: Option<Present>,
+    listener: Listener,
+    delivery: Delivery,
+    ledger: Ledger,
+    calls: FuturesUnordered<BoxFuture<'static, Option<Finished>>>,
+    running: HashMap<CallId, (Tool, AbortHandle)>,
+    renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
+    renewed: Instant,
+    heard: Instant,
+    drain_until: Option<Instant>,
+}
+
+impl Session {
+    fn new(connection: Connection, office: Arc<Office>, admitted: hello::Admitted) -> Self {
+        let hello::Admitted { caller, present, delivered, pushes } = admitted;
+        let now = Instant::now();
+        Self {
+            listener: office.presence.listen(&caller.agent),
+            delivery: Delivery::new(delivered, pushes),
+            connection,
+            office,
+            caller,
+            present,
+            ledger: Ledger::default(),
+            calls: FuturesUnordered::new(),
+            running: HashMap::new(),
+            renewal: None,
+            renewed: now,
+            heard: now,
+            drain_until: None,
+        }
+    }
+
+    async fn run(&mut self, stop: &CancellationToken) -> End {
+        self.delivery.ring(self.waits());
+        loop {
+            self.pump();
+            let event = self.next_event(stop).await;
+            if let Err(end) = self.on(event).await {
+                return end;
+            }
+            let drained = self.running.len() == self.waits() && self.ledger.is_empty();
+            if self.drain_until.is_some_and(|until| drained || Instant::now() >= until) {
+                return End::Draining;
+            }
+        }
+    }
+
+    async fn next_event(&mut self, stop: &CancellationToken) -> Event {
+        let deadline = self.next_deadline();
+        tokio::select! {
+            biased;
+            () = stop.cancelled(), if self.drain_until.is_none() => Event::Stop,
+            () = replaced(self.present.as_ref()) => Event::Replaced,
+            Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
+            noted = self.ledger.noted() => Event::Noted(noted),
+            page = self.delivery.page() => Event::Delivery(page),
+            renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
+            frame = self.connection.receive(), if self.ledger.has_room() => Event::Frame(frame),
+            () = self.listener.news() => Event::News,
+            () = sleep_until(deadline) => Event::Tick,
+        }
+    }
+
+    async fn on(&mut self, event: Event) -> Result<(), End> {
+        match event {
+            Event::Frame(text) => self.on_frame(&text?).await,
+            Event::Finished(None) => Ok(()),
+            Event::Finished(Some(finished)) => self.on_finished(finished).await,
+            Event::Noted(noted) => self.on_noted(noted).await,
+            Event::Delivery(page) => {
+                let frames = self.delivery.frames(page, &self.caller.memory);
+                for frame in frames {
+                    self.connection.send(frame).await?;
+                }
+                Ok(())
+            }
+            Event::Renewed(renewed) => self.on_renewed(renewed),
+            Event::News => {
+                self.delivery.ring(self.waits());
+                Ok(())
+            }
+            Event::Replaced => Err(End::TakenOver),
+            Event::Stop => self.drain().await,
+            Event::Tick if self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue() => Err(End::Gone),
+            Event::Tick => Ok(()),
+        }
+    }
+
+    /// Starts what can be started: the next entries of the ledger, the next page of deliveries.
+    fn pump(&mut self) {
+        while let Some(entry) = self.ledger.start(&self.office, &self.caller) {
+            self.start_call(entry);
+        }
+        self.delivery.start(&self.office, &self.caller.agent);
+    }
+
+    fn start_call(&mut self, started: ledger::ReadyCall) {
+        let ledger::ReadyCall { id, call_id, call } = started;
+        let (office, caller, tool) = (Arc::clone(&self.office), self.caller.clone(), call.tool());
+        let (abort, registration) = AbortHandle::new_pair();
+        let work = async move {
+            let outcome = request::perform(&office, &caller, call_id, call).await;
+            Finished { id, call: call_id, tool, outcome }
+        };
+        self.running.insert(call_id, (tool, abort));
+        self.calls.push(Box::pin(async move { Abortable::new(work, registration).await.ok() }));
+    }
+
+    fn waits(&self) -> usize {
+        self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage).count()
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let silence = self.heard + SILENCE_MAX;
+        [self.delivery.next_deadline(), self.drain_until].into_iter().flatten().fold(silence, Instant::min)
+    }
+
+    async fn on_frame(&mut self, text: &str) -> Result<(), End> {
+        self.heard = Instant::now();
+        match Frame::parse(text) {
+            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
+                Ok(said) => self.on_said(Some(id), said).await,
+                Err(refusal) => self.refuse(&id, refusal).await,
+            },
+            Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
+                Ok(said) => self.on_said(None, said).await,
+                // A notification has no answer; JSON-RPC has it ignored.
+                Err(_) => Ok(()),
+            },
+            Ok(Frame::Response { id, outcome }) => {
+                if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
+                    self.ledger.push(Entry::receipt(None, delivered, Stage::OnHost, Via::Deliver));
+                }
+                Ok(())
+            }
+            Err(error) => Ok(self.connection.send(Outgoing::error(None, &error.rpc_error()).text()).await?),
+        }
+    }
+
+    async fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
+        match (said, id) {
+            (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
+            (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
+            (ToCoordinator::Session(change), _) => self.on_change(change),
+            (ToCoordinator::Receipt(receipt), id) => {
+                if receipt.stage == Stage::InSession {
+                    self.caller.memory.show(&receipt.message_ids);
+                }
+                self.ledger.push(Entry::receipt(id, receipt.message_ids, receipt.stage, receipt.via));
+            }
+            (ToCoordinator::Heartbeat(beat), Some(id)) => {
+                self.renew();
+                let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
+                self.answer(&id, &reply).await?;
+            }
+            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
+                Ok(_) if self.running.len() + self.ledger.len() >= CALLS_IN_FLIGHT => {
+                    let error = format!("{CALLS_IN_FLIGHT} calls of this session are under way");
+                    self.refuse(&id, Refusal::invalid(error).suggest("Wait for some of them to end.")).await?;
+                }
+                Ok(call) => self.accept(id, params.call_id, call),
+                Err(refusal) => self.refuse(&id, refusal).await?,
+            },
+            (ToCoordinator::Hello(_), Some(id)) => {
+                self.refuse(&id, Refusal::invalid("hello was said already on this link")).await?;
+            }
+            (ToCoordinator::Hello(_) | ToCoordinator::Call(_) | ToCoordinator::Heartbeat(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// Lines up a call behind the receipts that came before it, and the proof that what was shown has been seen.
+    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call) {
+        let seen = self.caller.memory.take_shown();
+        if !seen.is_empty() {
+            self.ledger.push(Entry::receipt(None, seen, Stage::Seen, Via::ToolCall));
+        }
+        if self.renewed.elapsed() >= SILENCE_MAX {
+            self.ledger.push(Entry::Renew);
+        }
+        self.ledger.push(Entry::Call { id, call_id, call });
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.ledger.withdraw(call);
+        if let Some((_, abort)) = self.running.remove(&call) {
+            abort.abort();
+        }
+    }
+
+    fn on_change(&mut self, change: SessionChange) {
+        let amendment = Amendment { state: change.state, session_id: change.session_id, ..Amendment::default() };
+        self.ledger.push(Entry::Amend(amendment));
+    }
+
+    fn renew(&mut self) {
+        let Some(tenure) = self.caller.tenure.clone() else { return };
+        if self.renewal.is_none() {
+            let store = Arc::clone(&self.office.store);
+            self.renewal = Some(Box::pin(async move { store.renew(&tenure, SILENCE_MAX).await }));
+        }
+    }
+
+    fn on_renewed(&mut self, renewed: Result<bool, StoreError>) -> Result<(), End> {
+        self.renewal = None;
+        match renewed {
+            Ok(true) => self.renewed = Instant::now(),
+            Ok(false) | Err(StoreError::TakenOver(_)) => return Err(End::TakenOver),
+            // The next heartbeat tries again; a hold that ran out is renewed before the next call.
+            Err(error) => tracing::debug!("a hold was not renewed: {error}"),
+        }
+        Ok(())
+    }
+
+    async fn on_noted(&mut self, noted: Noted) -> Result<(), End> {
+        match noted.outcome {
+            Ok(()) => {
+                if noted.renewed {
+                    self.renewed = Instant::now();
+                }
+                if let Some(id) = noted.id {
+                    self.answer(&id, &Empty {}).await?;
+                }
+                Ok(())
+            }
+            Err(StoreError::TakenOver(_)) => Err(End::TakenOver),
+            Err(error) => match noted.id {
+                Some(id) => self.refuse(&id, error.into()).await,
+                None => {
+                    tracing::warn!(agent.id = %self.caller.agent, "a receipt was not recorded: {error}");
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    async fn on_finished(&mut self, finished: Finished) -> Result<(), End> {
+        self.running.remove(&finished.call);
+        match finished.outcome {
+            Ok(done) => {
+                if let Some(renamed) = done.renamed {
+                    self.become_other(renamed);
+                }
+                self.answer(&finished.id, &done.reply).await
+            }
+            Err(refusal) => {
+                tracing::debug!(tool = finished.tool.name(), "refused: {refusal}");
+                self.refuse(&finished.id, refusal).await
+            }
+        }
+    }
+
+    /// The session goes on as another agent; calls under way end as the one that made them.
+    fn become_other(&mut self, caller: Caller) {
+        tracing::info!(agent.id = %caller.agent, "agent {} is {} from now on", self.caller.agent, caller.agent);
+        self.present = Some(self.office.presence.enter(&caller.agent));
+        self.listener = self.office.presence.listen(&caller.agent);
+        self.delivery = Delivery::new(0, true);
+        self.delivery.ring(0);
+        self.renewed = Instant::now();
+        self.caller = caller;
+    }
+
+    async fn drain(&mut self) -> Result<(), End> {
+        self.drain_until = Some(Instant::now() + DRAIN);
+        Ok(self.connection.send(Outgoing::notification("draining", &Empty {}).text()).await?)
+    }
+
+    async fn answer<R: Serialize>(&mut self, id: &RequestId, result: &R) -> Result<(), End> {
+        Ok(self.connection.send(Outgoing::result(id, result).text()).await?)
+    }
+
+    async fn refuse(&mut self, id: &RequestId, refusal: Refusal) -> Result<(), End> {
+        Ok(self.connection.send(Outgoing::error(Some(id), &RpcError::from(refusal)).text()).await?)
+    }
+
+    /// Ends the hold where the session ended, and tells the other side why the link does.
+    async fn leave(&mut self, end: &End) {
+        let current = self.present.as_ref().is_some_and(Present::is_current);
+        if let (End::Goodbye | End::Gone, true, Some(tenure)) = (end, current, &self.caller.tenure)
+            && let Err(error) = self.office.store.release(tenure).await
+        {
+            tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
+        }
+        match end {
+            End::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,
+            End::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator stops").await,
+            End::Goodbye | End::Gone => {}
+        }
+    }
+}
+
+async fn replaced(present: Option<&Present>) {
+    match present {
+        Some(present) => present.replaced().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn resolved<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
