@@ -1,1 +1,18 @@
-//! stub
+//! Everything a host needs: the MCP proxy beside a session, and the commands for people.
+//!
+//! `main -> {proxy, commands} -> {mcp, deliver} -> link -> config`, and no other arrows:
+//!
+//! - [`config`]: what this host was told, read once
+//! - [`link`]: the one connection to the coordinator; owns every call until it is answered
+//! - [`deliver`]: the messages that have come to this host
+//! - [`mcp`]: the MCP server on stdio
+//! - [`proxy`]: the process beside a session, made of the four above
+//! - [`commands`]: what people type
+
+pub mod commands;
+pub mod config;
+pub mod deliver;
+pub mod link;
+pub mod logs;
+pub mod mcp;
+pub mod proxy;

@@ -1,0 +1,286 @@
+//! What this host was told: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
+use c3po_shared::wire;
+use serde::Deserialize;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+/// Where a coordinator listens when nobody says otherwise.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the text, for the one header that carries it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Everything this host was told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where coordinators are, as `ws://…/acp`, in the order in which they are tried.
+    ///
+    /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
+    pub urls: Vec<String>,
+    /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
+    pub agent: AgentId,
+    /// The machine's name.
+    pub host: String,
+    /// The client's session id as it stands in the environment: not reliable, for information.
+    pub session_id: Option<String>,
+    /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
+    pub timeout: u64,
+    /// What proves who we are: `C3PO_TOKEN`, `token`; default none.
+    pub token: Option<Secret>,
+    /// Where what must survive a restart is kept: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
+    pub state_dir: PathBuf,
+    /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
+    pub log: String,
+    /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
+    pub log_file: Option<PathBuf>,
+    /// What is wrong, so wrong that nothing can be connected. Commands refuse to run; a proxy runs and says so.
+    pub problems: Vec<String>,
+    /// What is wrong, but has a way around it.
+    pub warnings: Vec<String>,
+}
+
+/// The file `config.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    coordinator_url: Option<String>,
+    agent_id: Option<String>,
+    timeout: Option<u64>,
+    token: Option<Secret>,
+}
+
+/// Where settings come from, so that tests can hold them.
+struct Sources<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    file: Option<&'a str>,
+    file_name: &'a Path,
+    cwd: Option<&'a Path>,
+    host: String,
+}
+
+impl Config {
+    /// Reads the file and the environment of this process.
+    pub fn read() -> Self {
+        // Clients pass "${VAR:-}", which makes an unset variable an empty one.
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let path = base(&variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml");
+        let cwd = std::env::current_dir().ok();
+        let (file, unreadable) = match std::fs::read_to_string(&path) {
+            Ok(text) => (Some(text), None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, None),
+            Err(error) => (None, Some(format!("cannot read {}: {error}", path.display()))),
+        };
+        let mut config = Self::from_sources(&Sources {
+            variable: &variable,
+            file: file.as_deref(),
+            file_name: &path,
+            cwd: cwd.as_deref(),
+            host: host_name(&variable),
+        });
+        config.problems.extend(unreadable);
+        config
+    }
+
+    fn from_sources(sources: &Sources<'_>) -> Self {
+        let variable = sources.variable;
+        let (mut problems, mut warnings) = (Vec::new(), Vec::new());
+        let file = sources.file.map_or_else(File::default, |text| {
+            toml::from_str(text).unwrap_or_else(|error| {
+                problems.push(format!("{}: {}", sources.file_name.display(), error.to_string().trim_end()));
+                File::default()
+            })
+        });
+        let urls = variable("C3PO_COORDINATOR_URL").or(file.coordinator_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let urls = targets(&urls).unwrap_or_else(|problem| {
+            problems.push(problem);
+            Vec::new()
+        });
+        let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
+        let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
+        let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
+        let timeout = match variable("C3PO_TIMEOUT").map(|text| text.trim().parse().map_err(|_| text)) {
+            None => file.timeout.unwrap_or(WAIT_DEFAULT),
+            Some(Ok(seconds)) => seconds,
+            Some(Err(text)) => {
+                warnings.push(format!("C3PO_TIMEOUT is '{text}', which is no number of seconds: using {WAIT_DEFAULT}"));
+                WAIT_DEFAULT
+            }
+        };
+        Self {
+            urls,
+            agent,
+            host: sources.host.clone(),
+            session_id: variable("CLAUDE_CODE_SESSION_ID"),
+            timeout: timeout.clamp(1, WAIT_MAX),
+            token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
+            state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
+            log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
+            log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
+            problems,
+            warnings,
+        }
+    }
+}
+
+/// Returns a base directory: what the variable names, or a folder in the home.
+fn base(variable: &dyn Fn(&str) -> Option<String>, name: &str, in_home: &str) -> PathBuf {
+    let home = || variable("HOME").map_or_else(std::env::temp_dir, PathBuf::from).join(in_home);
+    variable(name).map(PathBuf::from).filter(|path| path.is_absolute()).unwrap_or_else(home)
+}
+
+/// Returns the wished name: what was set, else the project's folder, else the working directory's, else `agent`.
+fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warnings: &mut Vec<String>) -> AgentId {
+    let folder = |path: &Path| AgentId::from_any(&path.file_name()?.to_string_lossy());
+    let fallback = || {
+        let named = project.and_then(folder).or_else(|| cwd.and_then(folder));
+        named.or_else(|| AgentId::from_any("agent")).expect("agent is an agent id")
+    };
+    let Some(wished) = wished.map(str::trim) else { return fallback() };
+    wished.parse().unwrap_or_else(|error| {
+        let name = AgentId::from_any(wished).unwrap_or_else(fallback);
+        warnings.push(format!("C3PO_AGENT_ID: {error}; using {name}"));
+        name
+    })
+}
+
+/// Returns where to dial, for one or several URLs separated by commas.
+fn targets(urls: &str) -> Result<Vec<String>, String> {
+    let targets: Vec<_> =
+        urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
+    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which names no URL")) } else { Ok(targets) }
+}
+
+fn target(url: &str) -> Result<String, String> {
+    let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" | "ws" => {}
+        "https" | "wss" => return Err(wrong("asks for TLS, which this version does not speak")),
+        _ => return Err(wrong("is neither http:// nor ws://")),
+    }
+    let rest = rest.trim_end_matches('/');
+    let place = rest.strip_suffix(wire::PATH).unwrap_or(rest);
+    let target = format!("ws://{place}{}", wire::PATH);
+    match target.parse::<Uri>() {
+        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(target),
+        _ => Err(wrong("is no URL")),
+    }
+}
+
+/// Returns the machine's name, without asking anybody but the kernel where that is possible.
+fn host_name(variable: &dyn Fn(&str) -> Option<String>) -> String {
+    let clean = |text: String| Some(text.trim().to_owned()).filter(|name| !name.is_empty());
+    let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok().and_then(clean);
+    let uname = || {
+        let output = std::process::Command::new("uname").arg("-n").output().ok()?;
+        String::from_utf8(output.stdout).ok().and_then(clean)
+    };
+    kernel().or_else(|| variable("HOSTNAME")).or_else(uname).unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)], file: Option<&str>) -> Config {
+        let variables: Vec<_> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let variable = move |name: &str| {
+            let found = variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            found.filter(|value| !value.trim().is_empty())
+        };
+        Config::from_sources(&Sources {
+            variable: &variable,
+            file,
+            file_name: Path::new("config.toml"),
+            cwd: Some(Path::new("/work/Home Assistant")),
+            host: "nas2".to_owned(),
+        })
+    }
+
+    #[test]
+    fn nothing_said_means_the_defaults() {
+        let config = read(&[("HOME", "/home/x"), ("C3PO_TOKEN", ""), ("C3PO_AGENT_ID", " ")], None);
+        assert_eq!(config.urls, ["ws://127.0.0.1:8420/acp"]);
+        assert_eq!((config.agent.as_str(), config.timeout, config.token), ("Home-Assistant", 60, None));
+        assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
+        assert!(config.problems.is_empty() && config.warnings.is_empty());
+    }
+
+    #[test]
+    fn the_environment_overrides_the_file() {
+        let file = "coordinator_url = \"http://nas:8420\"\nagent_id = \"a\"\ntimeout = 5\ntoken = \"t\"\n";
+        let config = read(&[], Some(file));
+        assert_eq!((config.urls[0].as_str(), config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
+        let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
+        assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
+    }
+
+    #[test]
+    fn the_name_is_the_setting_else_the_project_else_the_folder() {
+        let check = |variables: &[(&str, &str)], expected: &str| {
+            assert_eq!(read(variables, None).agent.as_str(), expected);
+        };
+        check(&[("C3PO_AGENT_ID", "x"), ("CLAUDE_PROJECT_DIR", "/p/web")], "x");
+        check(&[("CLAUDE_PROJECT_DIR", "/p/web")], "web");
+        check(&[("CLAUDE_PROJECT_DIR", "/")], "Home-Assistant");
+        check(&[], "Home-Assistant");
+        assert_eq!(agent(None, None, None, &mut Vec::new()).as_str(), "agent");
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_made_one_with_a_warning() {
+        let config = read(&[("C3PO_AGENT_ID", "web front end!")], None);
+        assert_eq!(config.agent.as_str(), "web-front-end");
+        assert_eq!(config.warnings.len(), 1);
+        assert!(config.problems.is_empty());
+    }
+
+    #[test]
+    fn urls_become_targets() {
+        let check = |urls: &str, expected: Result<&[&str], ()>| {
+            let found = targets(urls);
+            assert_eq!(
+                found.as_deref().map_err(|_| ()),
+                expected.map(|all| all.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>()).as_deref().map_err(|()| ()),
+                "{urls}"
+            );
+        };
+        check("http://a:1, ws://b:2/", Ok(&["ws://a:1/acp", "ws://b:2/acp"]));
+        check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));
+        check("nas:8420", Ok(&["ws://nas:8420/acp"]));
+        check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
+        for bad in ["https://a", "ftp://a", "http://", ",", "http://a b"] {
+            check(bad, Err(()));
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_problems_and_secrets_are_not_printed() {
+        let config = read(&[], Some("coordinator = \"x\"\n"));
+        assert!(config.problems[0].contains("coordinator"), "{:?}", config.problems);
+        let config = read(&[("C3PO_TOKEN", "hush")], None);
+        assert!(!format!("{config:?}").contains("hush"));
+        assert_eq!(config.token.as_ref().map(Secret::expose), Some("hush"));
+    }
+}

@@ -1,0 +1,123 @@
+//! The messages that have come to this host. A copy that may vanish: the coordinator's store is the truth.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use c3po_shared::limits::INBOX_MAX;
+use c3po_shared::message::Message;
+use c3po_shared::wire::Deliver;
+use tokio::sync::Notify;
+
+use crate::link::Deliveries;
+
+/// How many characters of text are held: a full inbox of the longest messages would be a hundred megabytes.
+const HELD_CHARS: usize = 8 << 20;
+
+/// The messages that have come and were not taken yet, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    held: Mutex<Held>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    messages: VecDeque<Message>,
+    chars: usize,
+    position: Option<u64>,
+}
+
+impl Inbox {
+    /// Takes every message that is there, waiting for the first.
+    pub async fn take(&self) -> Vec<Message> {
+        loop {
+            // Registered before the look, so that no arrival in between is missed.
+            let arrived = self.arrived.notified();
+            let messages = self.take_present();
+            if !messages.is_empty() {
+                return messages;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Takes every message that is there.
+    pub fn take_present(&self) -> Vec<Message> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.chars = 0;
+        held.messages.drain(..).collect()
+    }
+}
+
+impl Deliveries for Inbox {
+    fn arrived(&self, deliver: Deliver) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.position = held.position.max(Some(deliver.position));
+        for message in deliver.messages {
+            held.add(message);
+        }
+        drop(held);
+        self.arrived.notify_waiters();
+    }
+
+    fn position(&self) -> Option<u64> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).position
+    }
+}
+
+impl Held {
+    /// Adds a message once. The oldest ones make room: the store still has them.
+    fn add(&mut self, message: Message) {
+        if self.messages.iter().any(|held| held.id == message.id) {
+            return;
+        }
+        self.chars += size(&message);
+        self.messages.push_back(message);
+        while self.messages.len() > INBOX_MAX || (self.chars > HELD_CHARS && self.messages.len() > 1) {
+            let Some(oldest) = self.messages.pop_front() else { return };
+            self.chars = self.chars.saturating_sub(size(&oldest));
+        }
+    }
+}
+
+fn size(message: &Message) -> usize {
+    message.text().len() + message.context.as_deref().map_or(0, str::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::ids::{AgentId, MessageId};
+    use serde_json::json;
+
+    fn message(number: u32, text: &str) -> Message {
+        let id = MessageId::new(&AgentId::human(), &AgentId::all(), number);
+        serde_json::from_value(json!({
+            "id": id, "thread_id": id, "kind": "message", "from_agent": "human", "to_agent": "all", "message": text,
+            "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_message_that_comes_twice_is_held_once() {
+        let inbox = Inbox::default();
+        inbox.arrived(Deliver { messages: vec![message(1, "a"), message(2, "b")], position: 2 });
+        inbox.arrived(Deliver { messages: vec![message(2, "b"), message(3, "c")], position: 3 });
+        let texts: Vec<_> = inbox.take_present().iter().map(|m| m.text().to_owned()).collect();
+        assert_eq!((texts, inbox.position()), (vec!["a".into(), "b".into(), "c".into()], Some(3)));
+        assert!(inbox.take_present().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_by_count_and_by_size() {
+        let inbox = Inbox::default();
+        let many = (0..1_500).map(|number| message(number, "x")).collect();
+        inbox.arrived(Deliver { messages: many, position: 1_500 });
+        assert_eq!(inbox.take_present().len(), INBOX_MAX);
+        let long = "x".repeat(1 << 20);
+        let many = (0..20).map(|number| message(number, &long)).collect();
+        inbox.arrived(Deliver { messages: many, position: 1_520 });
+        assert_eq!(inbox.take_present().len(), 8);
+    }
+}

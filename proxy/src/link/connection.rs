@@ -1,0 +1,176 @@
+//! One WebSocket to one coordinator: dialled, greeted, read and written frame by frame.
+
+use std::time::Duration;
+
+use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::{CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use crate::config::Secret;
+
+/// How long dialling, and the answer to `hello`, may take each.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// How long a write may take: a coordinator that reads nothing for so long is gone.
+const WRITE_MAX: Duration = Duration::from_secs(10);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    /// The coordinator said so.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// It could not be reached, or did not speak our protocol.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What came in.
+pub(super) enum Incoming {
+    /// A text frame.
+    Text(Utf8Bytes),
+    /// A sign of life.
+    Alive,
+    /// Another session has the agent now.
+    TakenOver,
+    /// The connection is over.
+    Closed(String),
+}
+
+/// One WebSocket to one coordinator.
+pub(super) struct Connection {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl Connection {
+    /// Dials a coordinator.
+    pub(super) async fn dial(target: &str, token: Option<&Secret>) -> Result<Self, DialError> {
+        let mut request = target.into_client_request().map_err(|error| DialError::Failed(error.to_string()))?;
+        let headers = request.headers_mut();
+        headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
+        if let Some(token) = token {
+            let mut bearer = HeaderValue::from_str(&format!("Bearer {}", token.expose()))
+                .map_err(|_| DialError::Refused(bad_token()))?;
+            bearer.set_sensitive(true);
+            headers.insert("authorization", bearer);
+        }
+        // Small buffers: they are allocated at once and grow with what is read.
+        let config = WebSocketConfig::default()
+            .read_buffer_size(8 << 10)
+            .write_buffer_size(8 << 10)
+            .max_message_size(Some(FRAME_MAX))
+            .max_frame_size(Some(FRAME_MAX));
+        let dialling = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
+        match timeout(HANDSHAKE_MAX, dialling).await {
+            Ok(Ok((socket, _))) => Ok(Self { socket }),
+            Ok(Err(error)) => Err(dial_error(error)),
+            Err(_) => Err(DialError::Failed(format!("no answer within {} s", HANDSHAKE_MAX.as_secs()))),
+        }
+    }
+
+    /// Takes the agent's name. Nothing else may be said before.
+    pub(super) async fn hello(&mut self, hello: &Hello) -> Result<Welcome, DialError> {
+        let failed = |error: String| DialError::Failed(format!("hello: {error}"));
+        let id = RequestId::Number(0);
+        self.write(&Outgoing::request(&id, "hello", hello).text()).await.map_err(failed)?;
+        match timeout(HANDSHAKE_MAX, self.read_welcome()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(failed(format!("no answer within {} s", HANDSHAKE_MAX.as_secs()))),
+        }
+    }
+
+    async fn read_welcome(&mut self) -> Result<Welcome, DialError> {
+        loop {
+            let text = match self.read().await {
+                Incoming::Text(text) => text,
+                Incoming::Alive => continue,
+                Incoming::TakenOver => return Err(DialError::Failed("the agent was taken over".to_owned())),
+                Incoming::Closed(why) => return Err(DialError::Failed(why)),
+            };
+            match Frame::parse(&text) {
+                Ok(Frame::Response { outcome: Ok(result), .. }) => {
+                    return serde_json::from_str(result.get())
+                        .map_err(|error| DialError::Failed(format!("hello: {error}")));
+                }
+                Ok(Frame::Response { outcome: Err(error), .. }) => return Err(DialError::Refused(error.into())),
+                // Whatever else it says before its answer is not for a proxy without a name.
+                Ok(_) => {}
+                Err(error) => return Err(DialError::Failed(error.to_string())),
+            }
+        }
+    }
+
+    /// Reads what comes next. Safe to cancel.
+    pub(super) async fn read(&mut self) -> Incoming {
+        match self.socket.next().await {
+            Some(Ok(Message::Text(text))) => Incoming::Text(text),
+            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_TAKEN_OVER => Incoming::TakenOver,
+            Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_REFUSED => {
+                Incoming::Closed(format!("the coordinator refused us: {}", frame.reason))
+            }
+            Some(Ok(Message::Close(_))) | None => Incoming::Closed("the coordinator closed the connection".to_owned()),
+            Some(Ok(_)) => Incoming::Alive,
+            Some(Err(error)) => Incoming::Closed(error.to_string()),
+        }
+    }
+
+    /// Puts a frame into the buffer, which [`Self::flush`] empties.
+    pub(super) async fn feed(&mut self, text: String) -> Result<(), String> {
+        bounded(self.socket.feed(Message::text(text))).await
+    }
+
+    /// Writes what was fed.
+    pub(super) async fn flush(&mut self) -> Result<(), String> {
+        bounded(self.socket.flush()).await
+    }
+
+    /// Writes one frame.
+    pub(super) async fn write(&mut self, text: &str) -> Result<(), String> {
+        bounded(self.socket.send(Message::text(text))).await
+    }
+
+    /// Says goodbye and closes, as far as that works at once.
+    pub(super) async fn goodbye(&mut self) {
+        let goodbye = Outgoing::notification("goodbye", &c3po_shared::wire::Empty {}).text();
+        // On the way out nothing can be done about a failure; the coordinator notices the end of the connection.
+        let _ = self.write(&goodbye).await;
+        let _ = self.socket.close(None).await;
+    }
+}
+
+async fn bounded(write: impl Future<Output = Result<(), tungstenite::Error>>) -> Result<(), String> {
+    match timeout(WRITE_MAX, write).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the coordinator read nothing for {} s", WRITE_MAX.as_secs())),
+    }
+}
+
+fn bad_token() -> Refusal {
+    Refusal::new(ErrorCode::Unauthorized, "C3PO_TOKEN holds characters that no token has")
+}
+
+fn dial_error(error: tungstenite::Error) -> DialError {
+    let tungstenite::Error::Http(response) = error else {
+        return DialError::Failed(match error {
+            tungstenite::Error::Io(error) => error.to_string(),
+            error => error.to_string(),
+        });
+    };
+    let told = response.body().as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok());
+    match (response.status().as_u16(), told) {
+        (_, Some(refusal)) => DialError::Refused(refusal),
+        (401, None) => DialError::Refused(Refusal::new(
+            ErrorCode::Unauthorized,
+            "the coordinator demands a token and did not accept ours",
+        )),
+        (403, None) => DialError::Refused(Refusal::new(ErrorCode::Forbidden, "the coordinator turned us away")),
+        (status, None) => DialError::Failed(format!("the address answers, but not as a coordinator: HTTP {status}")),
+    }
+}

@@ -1,0 +1,252 @@
+//! Sends and replies that wait on this host's disk for the coordinator. Knows files, nothing of the link.
+//!
+//! One file of JSON lines for each agent. A line is answered for once it is synced; what a crash cut off in the middle
+//! was never answered for and is ignored. Several proxies of one agent take turns by a lock file, which, unlike the
+//! journal itself, is never replaced.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// One call that waits.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Line {
+    /// Its own id, under which it is applied once.
+    pub(super) call_id: CallId,
+    /// The tool's name.
+    pub(super) tool: String,
+    /// Its arguments.
+    pub(super) arguments: Box<RawValue>,
+    /// When it was accepted here.
+    pub(super) at: Timestamp,
+}
+
+/// The journals of this host's agents.
+#[derive(Debug, Clone)]
+pub(super) struct Journal {
+    folder: PathBuf,
+}
+
+impl Journal {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Returns whether nothing of the agent waits.
+    pub(super) fn is_empty(&self, agent: &AgentId) -> bool {
+        std::fs::metadata(self.lines(agent)).map_or(true, |file| file.len() == 0)
+    }
+
+    /// Adds a line behind all others. When this returns without error, the line survives a crash.
+    pub(super) fn append(&self, agent: &AgentId, line: &Line) -> io::Result<()> {
+        let _turn = self.turn(agent)?;
+        let path = self.lines(agent);
+        let is_new = !path.exists();
+        append_to(&path, line)?;
+        if is_new { File::open(&self.folder)?.sync_all() } else { Ok(()) }
+    }
+
+    /// Returns the oldest line.
+    pub(super) fn first(&self, agent: &AgentId) -> io::Result<Option<Line>> {
+        if self.is_empty(agent) {
+            return Ok(None);
+        }
+        let _turn = self.turn(agent)?;
+        Ok(self.read(agent)?.into_iter().next())
+    }
+
+    /// Takes a line out: it is answered.
+    pub(super) fn remove(&self, agent: &AgentId, call_id: CallId) -> io::Result<()> {
+        let _turn = self.turn(agent)?;
+        let mut lines = self.read(agent)?;
+        lines.retain(|line| line.call_id != call_id);
+        let path = self.lines(agent);
+        let fresh = path.with_extension("jsonl.new");
+        let mut file = private().write(true).create(true).truncate(true).open(&fresh)?;
+        for line in &lines {
+            file.write_all(text(line)?.as_bytes())?;
+        }
+        file.sync_all()?;
+        std::fs::rename(&fresh, &path)?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Puts a line that was refused beside the journal, for a person to look at, and takes it out.
+    pub(super) fn refuse(&self, agent: &AgentId, line: &Line) -> io::Result<()> {
+        {
+            let _turn = self.turn(agent)?;
+            append_to(&self.folder.join(format!("{agent}.refused.jsonl")), line)?;
+        }
+        self.remove(agent, line.call_id)
+    }
+
+    /// Waits for this agent's turn; it lasts as long as the returned file.
+    fn turn(&self, agent: &AgentId) -> io::Result<File> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let lock =
+            private().write(true).create(true).truncate(false).open(self.folder.join(format!("{agent}.lock")))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    fn lines(&self, agent: &AgentId) -> PathBuf {
+        self.folder.join(format!("{agent}.jsonl"))
+    }
+
+    fn read(&self, agent: &AgentId) -> io::Result<Vec<Line>> {
+        let mut text = String::new();
+        match File::open(self.lines(agent)) {
+            Ok(mut file) => file.read_to_string(&mut text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let readable = |line: &str| match serde_json::from_str(line) {
+            Ok(line) => Some(line),
+            Err(error) => {
+                tracing::warn!("a line of {agent}'s journal is not readable and is left out: {error}");
+                None
+            }
+        };
+        Ok(whole.lines().filter_map(readable).collect())
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+fn text(line: &Line) -> io::Result<String> {
+    Ok(serde_json::to_string(line)? + "\n")
+}
+
+/// Appends a line, or leaves the file as it was.
+fn append_to(path: &Path, line: &Line) -> io::Result<()> {
+    let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
+    let end = end_of_whole_lines(&mut file)?;
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    let written = file.write_all(text(line)?.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // A half line is ignored anyway; cutting it off only saves the next reader the look.
+        let _ = file.set_len(end);
+    }
+    written
+}
+
+/// Returns where the last whole line ends: what follows was cut off by a crash.
+fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::Start(length - 1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" {
+        return Ok(length);
+    }
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Ok(u64::try_from(end).unwrap_or(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn agent() -> AgentId {
+        "web".parse().unwrap()
+    }
+
+    fn line(number: u32) -> Line {
+        let arguments =
+            serde_json::value::to_raw_value(&json!({"target": "b", "message": format!("m{number}")})).unwrap();
+        Line { call_id: CallId::fresh(), tool: "send_message".to_owned(), arguments, at: Timestamp::now() }
+    }
+
+    fn journal() -> (tempfile::TempDir, Journal) {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::new(folder.path().join("state/journal"));
+        (folder, journal)
+    }
+
+    #[test]
+    fn lines_come_out_in_the_order_in_which_they_went_in() {
+        let (_folder, journal) = journal();
+        assert!(journal.is_empty(&agent()) && journal.first(&agent()).unwrap().is_none());
+        let lines = [line(1), line(2), line(3)];
+        lines.iter().for_each(|line| journal.append(&agent(), line).unwrap());
+        for expected in &lines {
+            let first = journal.first(&agent()).unwrap().unwrap();
+            assert_eq!((first.call_id, first.arguments.get()), (expected.call_id, expected.arguments.get()));
+            journal.remove(&agent(), first.call_id).unwrap();
+        }
+        assert!(journal.is_empty(&agent()));
+    }
+
+    #[test]
+    fn a_line_cut_off_by_a_crash_is_ignored_and_written_over() {
+        let (_folder, journal) = journal();
+        let (one, two) = (line(1), line(2));
+        journal.append(&agent(), &one).unwrap();
+        let path = journal.lines(&agent());
+        let torn = std::fs::read_to_string(&path).unwrap() + &text(&line(9)).unwrap()[..40];
+        std::fs::write(&path, torn).unwrap();
+        assert_eq!(journal.read(&agent()).unwrap().len(), 1);
+        journal.append(&agent(), &two).unwrap();
+        let ids: Vec<_> = journal.read(&agent()).unwrap().iter().map(|line| line.call_id).collect();
+        assert_eq!(ids, [one.call_id, two.call_id]);
+    }
+
+    #[test]
+    fn a_torn_line_alone_is_no_line() {
+        let (_folder, journal) = journal();
+        journal.append(&agent(), &line(1)).unwrap();
+        std::fs::write(journal.lines(&agent()), "{\"call_id\":").unwrap();
+        assert!(journal.first(&agent()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_refused_line_is_kept_beside_the_journal() {
+        let (_folder, journal) = journal();
+        let (one, two) = (line(1), line(2));
+        journal.append(&agent(), &one).unwrap();
+        journal.append(&agent(), &two).unwrap();
+        journal.refuse(&agent(), &one).unwrap();
+        assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, two.call_id);
+        let refused = std::fs::read_to_string(journal.folder.join("web.refused.jsonl")).unwrap();
+        assert!(refused.contains(&one.call_id.to_string()));
+    }
+
+    #[test]
+    fn nobody_else_can_read_the_journal() {
+        let (_folder, journal) = journal();
+        journal.append(&agent(), &line(1)).unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&journal.lines(&agent())), mode(&journal.folder)), (0o600, 0o700));
+    }
+
+    #[test]
+    fn writers_at_the_same_time_lose_nothing() {
+        let (_folder, journal) = journal();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..25).for_each(|number| journal.append(&agent(), &line(number)).unwrap()));
+            }
+        });
+        assert_eq!(journal.read(&agent()).unwrap().len(), 100);
+    }
+}

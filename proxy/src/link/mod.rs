@@ -1,0 +1,245 @@
+//! The one connection to the coordinator. [`Link`] is the handle; [`run`] drives it.
+//!
+//! `pending` owns every request until its reply and sends all of them again, oldest first, after `hello`: a frame
+//! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
+
+mod connection;
+mod journal;
+mod pending;
+mod queue;
+mod rules;
+mod run;
+mod serve;
+mod standing;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use c3po_shared::catalogue::Call;
+use c3po_shared::ids::{CallId, MessageId};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::{Client, Deliver, ReceiptParams};
+use serde_json::value::RawValue;
+use tokio::sync::{Notify, SetOnce, watch};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::config::Config;
+use journal::Journal;
+use pending::{Answer, OutgoingCall, Pending};
+pub use run::run;
+pub use standing::{Standing, State};
+
+/// How long after the client's `initialized` a session counts as real even without a call.
+///
+/// Clients that only look whether the server works (`claude mcp list`) are gone by then and register nobody.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Where delivered messages go.
+pub trait Deliveries: Send + Sync {
+    /// Takes messages that have come to this host.
+    fn arrived(&self, deliver: Deliver);
+    /// Returns how far deliveries have come.
+    fn position(&self) -> Option<u64>;
+}
+
+/// A handle on the link. Cheap to clone.
+#[derive(Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+/// What the handles and the driver have in common.
+struct Shared {
+    config: Config,
+    /// A person's command: speaks beside the agent's session.
+    person: bool,
+    instance: Uuid,
+    born: Instant,
+    client: Mutex<Client>,
+    pending: Mutex<Pending>,
+    /// Something waits to be written.
+    to_write: Notify,
+    standing: watch::Sender<Standing>,
+    /// Set when the client said that it is initialised; the session may still be only a look.
+    initialized: SetOnce<()>,
+    /// Set when the session is real: from now on the link dials.
+    real: SetOnce<()>,
+    journal: Journal,
+    /// Something was put into the journal.
+    kept: Notify,
+    deliveries: Arc<dyn Deliveries>,
+}
+
+impl Link {
+    /// Makes the link of a session. It dials nothing before [`run`] runs and the session is real.
+    pub fn of_session(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
+        Self::new(config, false, deliveries)
+    }
+
+    /// Makes the link of a person's command, which takes nothing over and dials at once.
+    pub fn of_person(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
+        let link = Self::new(config, true, deliveries);
+        link.begin();
+        link
+    }
+
+    fn new(config: Config, person: bool, deliveries: Arc<dyn Deliveries>) -> Self {
+        let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
+        let journal = Journal::new(config.state_dir.join("journal"));
+        let shared = Shared {
+            config,
+            person,
+            instance: Uuid::new_v4(),
+            born: Instant::now(),
+            client: Mutex::default(),
+            pending: Mutex::default(),
+            to_write: Notify::new(),
+            standing: watch::Sender::new(standing),
+            initialized: SetOnce::new(),
+            real: SetOnce::new(),
+            journal,
+            kept: Notify::new(),
+            deliveries,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Notes which program is on the other end of stdio, for `hello`.
+    pub fn client_is(&self, client: Client) {
+        *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+
+    /// Says that the client is initialised: in a moment the session counts as real.
+    pub fn initialized(&self) {
+        // A second notification changes nothing.
+        let _ = self.shared.initialized.set(());
+    }
+
+    /// Says that the session is real: from now on the link dials.
+    pub fn begin(&self) {
+        if self.shared.real.set(()).is_ok() {
+            self.shared.standing.send_modify(Standing::begins);
+        }
+    }
+
+    /// Returns how the link stands, and when that changes.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.shared.standing.subscribe()
+    }
+
+    /// Calls a tool and returns its reply. Dropping the future cancels the call.
+    ///
+    /// A send or reply that asks for it is kept on this host where no coordinator can be reached.
+    pub async fn call(&self, call: &Call, arguments: Box<RawValue>) -> Answer {
+        self.begin();
+        let outgoing = OutgoingCall::new(CallId::fresh(), call, arguments, Instant::now());
+        if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
+    }
+
+    /// Says how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
+    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
+        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via });
+        self.shared.to_write.notify_one();
+    }
+
+    /// Waits until every receipt is answered. The caller bounds it.
+    pub async fn receipts_settled(&self) {
+        /// How often is looked: only a command that is about to end waits here.
+        const LOOK: Duration = Duration::from_millis(2);
+        while self.shared.pending().has_receipts() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn call_now(&self, outgoing: OutgoingCall) -> Answer {
+        let shared = &self.shared;
+        let mut standing = shared.standing.subscribe();
+        if let Some(refusal) = standing.borrow().refused_at_once(Instant::now()) {
+            return Err(refusal);
+        }
+        let wait = outgoing.wait().cloned();
+        let (number, mut reply) = shared.pending().add_call(outgoing)?;
+        let _ticket = Ticket { shared, number };
+        shared.to_write.notify_one();
+        loop {
+            let gives_up = {
+                let now = standing.borrow_and_update();
+                if let Some(refusal) = &now.refusal {
+                    return Err(refusal.clone());
+                }
+                rules::gives_up_at(now.down_since, shared.pending().is_written(number), wait.as_ref().map(|w| w.until))
+            };
+            tokio::select! {
+                biased;
+                outcome = &mut reply => return outcome.unwrap_or_else(|_| Err(rules::ending())),
+                // The sender lives as long as `shared`.
+                _ = standing.changed() => {}
+                () = sleep_until(gives_up) => break,
+            }
+        }
+        let written = shared.pending().is_written(number);
+        match wait {
+            Some(wait) if written => Ok(wait.timed_out(Instant::now())),
+            _ => Err(standing.borrow().down(written)),
+        }
+    }
+
+    async fn call_or_queue(&self, outgoing: OutgoingCall) -> Answer {
+        let agent = self.shared.standing.borrow().agent.clone();
+        if self.shared.journal.is_empty(&agent) {
+            match self.call_now(outgoing.clone()).await {
+                Err(refusal) if refusal.code == ErrorCode::CoordDown => {}
+                answer => return answer,
+            }
+        }
+        queue::keep(&self.shared, &agent, &outgoing).await
+    }
+}
+
+/// Forgets a call that nobody waits for any more, and tells the coordinator so if it has the call.
+struct Ticket<'a> {
+    shared: &'a Shared,
+    number: i64,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if self.shared.pending().forget(self.number) {
+            self.shared.to_write.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wants_queue(call: &Call) -> bool {
+    match call {
+        Call::SendMessage(send) => send.queue_if_down == Some(true),
+        Call::Reply(reply) => reply.queue_if_down == Some(true),
+        _ => false,
+    }
+}
+
+async fn sleep_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Standing {
+    /// Returns why a call need not even wait: the link is refused, or has been down for too long.
+    fn refused_at_once(&self, now: Instant) -> Option<Refusal> {
+        if let Some(refusal) = &self.refusal {
+            return Some(refusal.clone());
+        }
+        let gives_up = rules::gives_up_at(self.down_since, false, None)?;
+        (gives_up <= now).then(|| self.down(false))
+    }
+}

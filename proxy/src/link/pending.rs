@@ -1,0 +1,314 @@
+//! Every request that has no reply yet, in order, and what waits to be written.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use c3po_shared::catalogue::{Call, TimedOut, Tool, WaitForMessage};
+use c3po_shared::ids::CallId;
+use c3po_shared::limits::{CALLS_IN_FLIGHT, WAIT_DEFAULT};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::{CallParams, Cancel, Outgoing, ReceiptParams, RequestId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How many receipts are kept without an answer. Beyond it the oldest goes: the message is then shown once more.
+const RECEIPTS_MAX: usize = 1_024;
+
+/// What became of a call.
+pub(crate) type Answer = Result<Box<RawValue>, Refusal>;
+
+/// A call as it is sent, as often as needed, always under the same id.
+#[derive(Debug, Clone)]
+pub(super) struct OutgoingCall {
+    pub(super) call_id: CallId,
+    pub(super) tool: Tool,
+    pub(super) arguments: Box<RawValue>,
+    wait: Option<Wait>,
+}
+
+/// A wait and its own end.
+#[derive(Debug, Clone)]
+pub(super) struct Wait {
+    arguments: WaitForMessage,
+    began: Instant,
+    pub(super) until: Instant,
+}
+
+impl OutgoingCall {
+    pub(super) fn new(call_id: CallId, call: &Call, arguments: Box<RawValue>, now: Instant) -> Self {
+        let wait = match call {
+            Call::WaitForMessage(wait) => {
+                let until = now + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT));
+                Some(Wait { arguments: wait.clone(), began: now, until })
+            }
+            _ => None,
+        };
+        Self { call_id, tool: call.tool(), arguments, wait }
+    }
+
+    pub(super) fn wait(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    fn frame(&self, number: i64, now: Instant) -> String {
+        let arguments = match &self.wait {
+            Some(wait) => raw(&wait.what_is_left(now)),
+            None => self.arguments.clone(),
+        };
+        let params = CallParams { call_id: self.call_id, tool: self.tool.name().into(), arguments: as_cow(arguments) };
+        Outgoing::request(&RequestId::Number(number), "call", &params).text()
+    }
+}
+
+impl Wait {
+    /// Returns the wait's arguments with the time that is left, at least a second.
+    fn what_is_left(&self, now: Instant) -> WaitForMessage {
+        let left = self.until.saturating_duration_since(now);
+        let seconds = u64::try_from(left.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
+        WaitForMessage { timeout: Some(seconds.max(1)), ..self.arguments.clone() }
+    }
+
+    /// Returns the reply of a wait that got nothing.
+    pub(super) fn timed_out(&self, now: Instant) -> Box<RawValue> {
+        let waited = now.saturating_duration_since(self.began).as_secs();
+        raw(&match self.arguments.message_id.clone() {
+            Some(id) => TimedOut::of(id, waited),
+            None => TimedOut::any(waited),
+        })
+    }
+}
+
+fn as_cow(raw: Box<RawValue>) -> std::borrow::Cow<'static, RawValue> {
+    std::borrow::Cow::Owned(raw)
+}
+
+fn raw<T: Serialize>(value: &T) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("values of the catalogue have text keys and no failing serialisers")
+}
+
+/// Every request that has no reply yet.
+#[derive(Default)]
+pub(super) struct Pending {
+    last_number: i64,
+    /// By number, which is by age.
+    entries: BTreeMap<i64, Entry>,
+    to_write: VecDeque<ToWrite>,
+    calls: usize,
+}
+
+struct Entry {
+    body: Body,
+    /// Whether it was ever written: then it may have been applied.
+    written: bool,
+}
+
+enum Body {
+    Call(Box<OutgoingCall>, oneshot::Sender<Answer>),
+    Receipt(ReceiptParams),
+}
+
+enum ToWrite {
+    Request(i64),
+    Cancel(CallId),
+}
+
+/// A reply that the driver has to look at before it goes to the caller.
+pub(super) struct Answered {
+    pub(super) tool: Tool,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Answered {
+    pub(super) fn pass_on(self, answer: Answer) {
+        // The caller may have gone a moment ago; nobody waits then.
+        let _ = self.reply.send(answer);
+    }
+}
+
+impl Pending {
+    /// Returns a number that no other request of this process has.
+    pub(super) fn number(&mut self) -> i64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Adds a call; the reply comes out of the receiver.
+    pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<Answer>), Refusal> {
+        if self.calls >= CALLS_IN_FLIGHT {
+            let error = format!("{CALLS_IN_FLIGHT} calls of this session are under way");
+            let refusal = Refusal::new(ErrorCode::RateLimited, error).suggest("Wait for some of them to return.");
+            return Err(refusal.detail("limit", CALLS_IN_FLIGHT).detail("count", self.calls));
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.calls += 1;
+        Ok((self.add(Body::Call(Box::new(call), sender)), receiver))
+    }
+
+    /// Adds a receipt.
+    pub(super) fn add_receipt(&mut self, receipt: ReceiptParams) {
+        let receipts = self.entries.len() - self.calls;
+        if receipts >= RECEIPTS_MAX {
+            let is_receipt = |(_, entry): &(&i64, &Entry)| matches!(entry.body, Body::Receipt(_));
+            let oldest = self.entries.iter().find(is_receipt).map(|(number, _)| *number);
+            tracing::warn!("more than {RECEIPTS_MAX} receipts wait for the coordinator: the oldest is dropped");
+            oldest.and_then(|number| self.entries.remove(&number));
+        }
+        self.add(Body::Receipt(receipt));
+    }
+
+    fn add(&mut self, body: Body) -> i64 {
+        let number = self.number();
+        self.entries.insert(number, Entry { body, written: false });
+        self.to_write.push_back(ToWrite::Request(number));
+        number
+    }
+
+    /// Returns the next frame to write. A request counts as written from now on.
+    pub(super) fn next_frame(&mut self, now: Instant) -> Option<String> {
+        while let Some(next) = self.to_write.pop_front() {
+            match next {
+                ToWrite::Cancel(call_id) => return Some(Outgoing::notification("cancel", &Cancel { call_id }).text()),
+                ToWrite::Request(number) => {
+                    let Some(entry) = self.entries.get_mut(&number) else { continue };
+                    entry.written = true;
+                    return Some(match &entry.body {
+                        Body::Call(call, _) => call.frame(number, now),
+                        Body::Receipt(receipt) => {
+                            Outgoing::request(&RequestId::Number(number), "receipt", receipt).text()
+                        }
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// A new connection: everything without a reply is to be written again, oldest first.
+    pub(super) fn write_all_again(&mut self) {
+        self.to_write = self.entries.keys().map(|number| ToWrite::Request(*number)).collect();
+    }
+
+    /// Takes the reply to a request. Returns the call that it belongs to.
+    pub(super) fn answered(&mut self, number: i64) -> Option<Answered> {
+        let entry = self.entries.remove(&number)?;
+        let Body::Call(call, reply) = entry.body else { return None };
+        self.calls -= 1;
+        Some(Answered { tool: call.tool, reply })
+    }
+
+    /// Returns whether a call was ever written.
+    pub(super) fn is_written(&self, number: i64) -> bool {
+        self.entries.get(&number).is_some_and(|entry| entry.written)
+    }
+
+    /// Forgets a call that nobody waits for. Returns whether the coordinator has to be told.
+    pub(super) fn forget(&mut self, number: i64) -> bool {
+        let Some(entry) = self.entries.remove(&number) else { return false };
+        let Body::Call(call, _) = entry.body else { return false };
+        self.calls -= 1;
+        if entry.written {
+            self.to_write.push_back(ToWrite::Cancel(call.call_id));
+        }
+        entry.written
+    }
+
+    /// The agent is another session's now: what was written in its name is over.
+    pub(super) fn taken_over(&mut self, refusal: &Refusal) {
+        let over: Vec<_> = self.entries.iter().filter(|(_, entry)| entry.written).map(|(number, _)| *number).collect();
+        for number in over {
+            if let Some(call) = self.answered(number) {
+                call.pass_on(Err(refusal.clone()));
+            }
+        }
+    }
+
+    /// Returns whether receipts wait for an answer.
+    pub(super) fn has_receipts(&self) -> bool {
+        self.entries.len() > self.calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::receipt::{Stage, Via};
+    use serde_json::{Value, json};
+
+    fn outgoing(name: &str, arguments: Value, now: Instant) -> OutgoingCall {
+        let arguments = raw(&arguments);
+        OutgoingCall::new(CallId::fresh(), &Call::parse(name, &arguments).unwrap(), arguments, now)
+    }
+
+    fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
+        std::iter::from_fn(|| pending.next_frame(now)).map(|text| serde_json::from_str(&text).unwrap()).collect()
+    }
+
+    fn receipt() -> ReceiptParams {
+        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage }
+    }
+
+    #[test]
+    fn unanswered_requests_are_written_again_oldest_first() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let (first, _one) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        pending.add_receipt(receipt());
+        let (third, _two) = pending.add_call(outgoing("list_agents", json!({}), now)).unwrap();
+        let before = frames(&mut pending, now);
+        assert!(frames(&mut pending, now).is_empty());
+        pending.answered(first).unwrap();
+        pending.write_all_again();
+        assert_eq!(frames(&mut pending, now), before[1..]);
+        assert_eq!(before[2]["id"], third);
+    }
+
+    #[test]
+    fn a_wait_that_is_sent_again_asks_for_what_is_left() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let (_, _reply) = pending.add_call(outgoing("wait_for_message", json!({"timeout": 60}), now)).unwrap();
+        let timeout = |frames: Vec<Value>| frames[0]["params"]["arguments"]["timeout"].clone();
+        assert_eq!(timeout(frames(&mut pending, now)), 60);
+        for (passed, left) in [(20, 40), (59, 1), (70, 1)] {
+            pending.write_all_again();
+            assert_eq!(timeout(frames(&mut pending, now + Duration::from_secs(passed))), left);
+        }
+    }
+
+    #[test]
+    fn only_a_call_that_was_written_is_cancelled_on_the_wire() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let (first, _one) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        assert!(!pending.forget(first));
+        assert!(frames(&mut pending, now).is_empty());
+        let (second, _two) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        let call = frames(&mut pending, now).remove(0);
+        assert!(pending.is_written(second) && pending.forget(second));
+        let cancel = frames(&mut pending, now).remove(0);
+        assert_eq!(cancel["params"]["call_id"], call["params"]["call_id"]);
+        assert_eq!(cancel["method"], "cancel");
+    }
+
+    #[test]
+    fn calls_and_receipts_are_bounded() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let _replies: Vec<_> =
+            (0..CALLS_IN_FLIGHT).map(|_| pending.add_call(outgoing("ping", json!({}), now)).unwrap()).collect();
+        assert_eq!(pending.add_call(outgoing("ping", json!({}), now)).unwrap_err().code, ErrorCode::RateLimited);
+        (0..RECEIPTS_MAX + 5).for_each(|_| pending.add_receipt(receipt()));
+        assert_eq!(pending.entries.len(), CALLS_IN_FLIGHT + RECEIPTS_MAX);
+    }
+
+    #[test]
+    fn a_takeover_ends_what_was_written_and_nothing_else() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let (_, mut old) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        pending.add_receipt(receipt());
+        frames(&mut pending, now);
+        let (_, mut new) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        pending.taken_over(&Refusal::new(ErrorCode::Conflict, "taken over"));
+        assert_eq!(old.try_recv().unwrap().unwrap_err().code, ErrorCode::Conflict);
+        assert!(new.try_recv().is_err());
+        assert_eq!(frames(&mut pending, now).len(), 1);
+    }
+}

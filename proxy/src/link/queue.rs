@@ -1,0 +1,158 @@
+//! What waits in the journal: put there while the coordinator is away, sent in order when it is back.
+
+use std::time::Duration;
+
+use c3po_shared::catalogue::Call;
+use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::receipt::{Receipt, Stage};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::journal::{Journal, Line};
+use super::pending::{Answer, OutgoingCall};
+use super::{Link, Shared, State, rules};
+
+/// How long a line waits that the coordinator could not take for the moment.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long until the disk is tried again after an error.
+const DISK_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a call answers that was kept on this host.
+#[derive(Serialize)]
+struct Kept {
+    call_id: CallId,
+    receipt: Receipt,
+    message: &'static str,
+}
+
+/// Keeps a call on this host's disk.
+pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall) -> Answer {
+    let at = Timestamp::now();
+    let line = Line { call_id: call.call_id, tool: call.tool.name().to_owned(), arguments: call.arguments.clone(), at };
+    let owner = agent.clone();
+    if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
+        let mut refusal = shared.standing.borrow().down(false);
+        refusal.error = format!("{}; and it could not be kept on this host: {error}", refusal.error);
+        return Err(refusal);
+    }
+    shared.kept.notify_one();
+    let receipt = Receipt { stage: Stage::QueuedOnHost, at: Some(at) };
+    let message = "The coordinator is away. This is on this host's disk and is sent, once and in order, when the \
+                   coordinator is back; nobody has it before that.";
+    let kept = Kept { call_id: call.call_id, receipt, message };
+    Ok(serde_json::value::to_raw_value(&kept).expect("ids, stages and times are JSON"))
+}
+
+/// Sends what waits, oldest first, whenever the link is up. Never ends by itself.
+pub(super) async fn drain(link: &Link) {
+    let mut standing = link.shared.standing.subscribe();
+    loop {
+        let (up, agent) = {
+            let now = standing.borrow_and_update();
+            (now.state == State::Connected, now.agent.clone())
+        };
+        if up && let Some(pause) = drain_one(link, &agent).await {
+            tokio::time::sleep(pause).await;
+            continue;
+        }
+        tokio::select! {
+            // The sender lives as long as the link.
+            _ = standing.changed() => {}
+            () = link.shared.kept.notified() => {}
+        }
+    }
+}
+
+/// Sends the oldest line. Returns how long to pause before the next; `None` where there is nothing to do for now.
+async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
+    let shared = &link.shared;
+    if shared.journal.is_empty(agent) {
+        return None;
+    }
+    let owner = agent.clone();
+    let line = match on_disk(shared, move |journal| journal.first(&owner)).await {
+        Ok(line) => line?,
+        Err(error) => {
+            tracing::error!("cannot read the journal of {agent}: {error}");
+            return Some(DISK_AGAIN);
+        }
+    };
+    let answer = match Call::parse(&line.tool, &line.arguments) {
+        Ok(call) => link.call_now(OutgoingCall::new(line.call_id, &call, line.arguments.clone(), Instant::now())).await,
+        Err(refusal) => Err(refusal),
+    };
+    let (owner, call_id) = (agent.clone(), line.call_id);
+    let settled = match answer {
+        Ok(_) => on_disk(shared, move |journal| journal.remove(&owner, call_id)).await,
+        Err(refusal) => match after(&refusal) {
+            After::LinkChanges => return None,
+            After::Pause(pause) => return Some(pause),
+            After::Refused => {
+                tracing::warn!("call {call_id} waited on this host and was refused: {refusal}; kept as refused");
+                on_disk(shared, move |journal| journal.refuse(&owner, &line)).await
+            }
+        },
+    };
+    match settled {
+        Ok(()) => Some(Duration::ZERO),
+        Err(error) => {
+            tracing::error!("cannot take call {call_id} out of the journal: {error}");
+            Some(DISK_AGAIN)
+        }
+    }
+}
+
+/// What to do about a line that was not taken.
+#[derive(Debug, PartialEq)]
+enum After {
+    /// Nothing before the link changes.
+    LinkChanges,
+    /// It can be taken later.
+    Pause(Duration),
+    /// It will never be taken.
+    Refused,
+}
+
+fn after(refusal: &Refusal) -> After {
+    match refusal.code {
+        ErrorCode::CoordDown | ErrorCode::Interrupted => After::LinkChanges,
+        ErrorCode::StoreUnavailable => After::Pause(TRY_AGAIN),
+        ErrorCode::RateLimited => {
+            let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
+            After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
+        }
+        code if rules::is_final(code) && code != ErrorCode::InvalidRequest => After::LinkChanges,
+        _ => After::Refused,
+    }
+}
+
+/// Does what takes the disk, beside the runtime's thread.
+async fn on_disk<T: Send + 'static>(
+    shared: &Shared,
+    work: impl FnOnce(&Journal) -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let journal = shared.journal.clone();
+    tokio::task::spawn_blocking(move || work(&journal)).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_never_be_taken_is_put_aside() {
+        let check = |code: ErrorCode, expected: After| assert_eq!(after(&Refusal::new(code, "no")), expected, "{code}");
+        check(ErrorCode::CoordDown, After::LinkChanges);
+        check(ErrorCode::StoreUnavailable, After::Pause(TRY_AGAIN));
+        check(ErrorCode::Unauthorized, After::LinkChanges);
+        for code in
+            [ErrorCode::AgentNotFound, ErrorCode::InvalidRequest, ErrorCode::AlreadyAnswered, ErrorCode::InboxFull]
+        {
+            check(code, After::Refused);
+        }
+        assert_eq!(after(&Refusal::rate_limited(200, 200, 12)), After::Pause(Duration::from_secs(12)));
+    }
+}

@@ -1,0 +1,78 @@
+//! When a call gives up, when the link dials again: decisions without effects.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::time::Instant;
+
+/// How long a call waits for a link that is down, counted from when it went down.
+const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
+/// How long a call that was written waits, without a link, for its answer.
+const UNANSWERED_MAX: Duration = Duration::from_secs(30);
+/// How much longer than asked a wait may take while the link is up: the coordinator's own answer is on its way.
+const WAIT_GRACE: Duration = Duration::from_secs(5);
+/// After how long a connection counts as stable, so that the next loss starts with the shortest delay.
+pub(super) const STABLE: Duration = Duration::from_secs(10);
+
+/// Returns when a call gives up, if nothing changes before. `None` is never.
+pub(super) fn gives_up_at(down_since: Option<Instant>, written: bool, wait_until: Option<Instant>) -> Option<Instant> {
+    match (down_since, written, wait_until) {
+        (None, _, until) => until.map(|until| until + WAIT_GRACE),
+        (Some(since), false, _) => Some(since + WAITS_FOR_LINK),
+        (Some(_), true, Some(until)) => Some(until),
+        (Some(since), true, None) => Some(since + UNANSWERED_MAX),
+    }
+}
+
+/// Returns the delays between attempts: about 1, 2, 4, … and at most 30 s, each between half of that and the whole.
+pub(super) fn backoff() -> ExponentialBackoff {
+    // The builder's jitter adds up to the delay itself, so half of each delay is named here.
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(Duration::from_secs(15))
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+/// Returns whether dialling again is of no use.
+pub(super) fn is_final(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::VersionMismatch | ErrorCode::InvalidRequest
+    )
+}
+
+/// The refusal of calls that the end of the process cut off.
+pub(super) fn ending() -> Refusal {
+    Refusal::new(ErrorCode::Interrupted, "c3po is ending").suggest("Nothing to do: the session is over.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_give_up_by_what_is_known_of_them() {
+        let now = Instant::now();
+        let later = |seconds| Some(now + Duration::from_secs(seconds));
+        let down = Some(now);
+        assert_eq!(gives_up_at(None, true, None), None);
+        assert_eq!(gives_up_at(None, false, None), None);
+        assert_eq!(gives_up_at(None, true, later(60)), later(65));
+        assert_eq!(gives_up_at(down, false, None), later(2));
+        assert_eq!(gives_up_at(down, false, later(60)), later(2));
+        assert_eq!(gives_up_at(down, true, None), later(30));
+        assert_eq!(gives_up_at(down, true, later(60)), later(60));
+    }
+
+    #[test]
+    fn delays_double_up_to_half_a_minute_and_never_end() {
+        let delays: Vec<_> = backoff().take(40).map(|delay| delay.as_secs_f64()).collect();
+        for (at, most) in [(0, 1.0), (1, 2.0), (2, 4.0), (3, 8.0), (4, 16.0), (5, 30.0), (39, 30.0)] {
+            assert!(delays[at] >= most / 2.0 - 0.01 && delays[at] <= most + 0.01, "{at}: {}", delays[at]);
+        }
+        assert_eq!(delays.len(), 40);
+    }
+}

@@ -1,0 +1,156 @@
+//! Drives the link: dial, greet, serve, back off, and again, until it is stopped or refused for good.
+
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::receipt::Via;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::{Hello, PROTOCOL_VERSION, Welcome};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, DialError};
+use super::serve::{End, serve};
+use super::{GRACE, Link, PoisonError, Shared, queue, rules};
+
+/// Keeps the link up until it is stopped. Calls that wait are answered in any case.
+pub async fn run(link: Link, stop: CancellationToken) {
+    let shared = &*link.shared;
+    if stop.run_until_cancelled(session_is_real(shared)).await.is_some() {
+        link.begin();
+        tokio::select! {
+            () = keep_connected(shared, &stop) => {}
+            // Never ends by itself.
+            () = queue::drain(&link) => {}
+        }
+    }
+    stop.cancelled().await;
+    shared.standing.send_modify(|standing| {
+        standing.has_ended();
+        standing.refusal = Some(rules::ending());
+    });
+}
+
+async fn session_is_real(shared: &Shared) {
+    let grace = async {
+        shared.initialized.wait().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        _ = shared.real.wait() => {}
+        () = grace => {}
+    }
+}
+
+/// What is tried next, and under which name.
+struct Course {
+    /// Which of the URLs comes first.
+    next_url: usize,
+    /// The name for `hello`: wished at first, canonical once there was an answer.
+    name: AgentId,
+}
+
+async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
+    if shared.config.urls.is_empty() {
+        let refusal = Refusal::new(ErrorCode::InvalidRequest, shared.config.problems.join("; "));
+        let refusal = refusal.suggest("Correct c3po's configuration and start the session again.");
+        shared.standing.send_modify(|standing| standing.is_refused(refusal));
+        return;
+    }
+    let mut course = Course { next_url: 0, name: shared.config.agent.clone() };
+    let mut backoff = rules::backoff();
+    while !stop.is_cancelled() {
+        match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
+            None => return,
+            Some(Err(refusal)) => {
+                tracing::error!("the coordinator refuses us for good: {refusal}");
+                shared.standing.send_modify(|standing| standing.is_refused(refusal));
+                return;
+            }
+            Some(Ok(None)) => {}
+            Some(Ok(Some((mut connection, welcome)))) => {
+                let began = Instant::now();
+                let end = serve(shared, &mut connection, &welcome, stop).await;
+                if began.elapsed() >= rules::STABLE {
+                    backoff = rules::backoff();
+                }
+                if !goes_on(shared, &mut course, end) {
+                    return;
+                }
+            }
+        }
+        let delay = backoff.next().unwrap_or(Duration::from_secs(30));
+        tracing::debug!("dialling again in {delay:?}");
+        if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Notes how a connection ended. Returns whether another one is wanted.
+fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
+    course.name = shared.standing.borrow().agent.clone();
+    let lost = |why: String| shared.standing.send_modify(|standing| standing.is_lost(why));
+    match end {
+        End::Stopped => return false,
+        End::Lost(why) => {
+            tracing::info!("the link is down: {why}");
+            lost(why);
+        }
+        End::Draining => {
+            course.next_url += 1;
+            lost("the coordinator is going down".to_owned());
+        }
+        End::TakenOver => {
+            let agent = &course.name;
+            tracing::warn!("another session is {agent} now: taking another name");
+            let refusal = Refusal::new(ErrorCode::Conflict, format!("another session took over {agent}"))
+                .suggest("Call ping to see your name now, then look with message_status whether it was sent.")
+                .detail("applied", "unknown");
+            shared.pending().taken_over(&refusal);
+            course.name = shared.config.agent.clone();
+            lost("another session took over the agent".to_owned());
+        }
+    }
+    true
+}
+
+/// Tries every coordinator once. `Err` is a refusal that no later attempt would change.
+async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connection, Welcome)>, Refusal> {
+    let urls = &shared.config.urls;
+    for _ in 0..urls.len() {
+        let target = &urls[course.next_url % urls.len()];
+        match dial_one(shared, target, &course.name).await {
+            Ok((connection, welcome)) => {
+                shared.pending().write_all_again();
+                tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
+                shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
+                return Ok(Some((connection, welcome)));
+            }
+            Err(DialError::Refused(refusal)) if rules::is_final(refusal.code) => return Err(refusal),
+            Err(error) => {
+                tracing::debug!("{target}: {error}");
+                shared.standing.send_modify(|standing| standing.attempt_failed(target, error.to_string()));
+                course.next_url += 1;
+            }
+        }
+    }
+    Ok(None)
+}
+
+async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Connection, Welcome), DialError> {
+    let mut connection = Connection::dial(target, shared.config.token.as_ref()).await?;
+    let hello = Hello {
+        protocol_version: PROTOCOL_VERSION.to_owned(),
+        name: name.clone(),
+        host: shared.config.host.clone(),
+        instance: shared.instance,
+        session_id: shared.config.session_id.clone(),
+        client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        last_delivered: shared.deliveries.position(),
+        person: shared.person,
+        reach: if shared.person { Vec::new() } else { vec![Via::WaitForMessage] },
+    };
+    let welcome = connection.hello(&hello).await?;
+    Ok((connection, welcome))
+}

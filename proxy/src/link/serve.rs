@@ -1,0 +1,173 @@
+//! One connection in use: writes what is pending, answers what the coordinator asks, notices when it is gone.
+
+use std::time::Duration;
+
+use c3po_shared::agent::AgentRecord;
+use c3po_shared::catalogue::Tool;
+use c3po_shared::limits::SILENCE_MAX;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+use c3po_shared::wire::{Empty, Frame, GetStatus, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::Shared;
+use super::connection::{Connection, Incoming};
+
+/// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How long the goodbye may take.
+const GOODBYE_MAX: Duration = Duration::from_millis(40);
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// We were told to.
+    Stopped,
+    /// It broke, or the coordinator went silent.
+    Lost(String),
+    /// The coordinator goes down.
+    Draining,
+    /// Another session has the agent now.
+    TakenOver,
+}
+
+/// Uses a connection until it ends.
+pub(super) async fn serve(
+    shared: &Shared,
+    connection: &mut Connection,
+    welcome: &Welcome,
+    stop: &CancellationToken,
+) -> End {
+    let mut heartbeat = tokio::time::interval(Duration::from_secs(welcome.heartbeat_seconds.max(1)));
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat.reset();
+    let mut leave_at = None;
+    let mut silent_at = Instant::now() + SILENCE_MAX;
+    // What was pending before this connection is written first.
+    shared.to_write.notify_one();
+    loop {
+        let done = tokio::select! {
+            incoming = connection.read() => {
+                silent_at = Instant::now() + SILENCE_MAX;
+                took(shared, connection, incoming, &mut leave_at).await
+            }
+            () = shared.to_write.notified() => write_pending(shared, connection).await,
+            _ = heartbeat.tick() => beat(shared, connection).await,
+            () = tokio::time::sleep_until(silent_at) => Err(End::Lost("the coordinator is silent".to_owned())),
+            () = super::sleep_until(leave_at) => Err(End::Draining),
+            () = stop.cancelled() => Err(End::Stopped),
+        };
+        if let Err(end) = done {
+            if matches!(end, End::Stopped | End::Draining) {
+                // A goodbye that takes longer is not worth the session's time.
+                let _ = tokio::time::timeout(GOODBYE_MAX, leave(shared, connection, &end)).await;
+            }
+            return end;
+        }
+    }
+}
+
+/// Leaves in order: what is written already goes out; only the end of the session is a goodbye.
+async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
+    // What fails here is sent again on the next connection, or is over with the session.
+    let _ = write_pending(shared, connection).await;
+    if matches!(end, End::Stopped) {
+        connection.goodbye().await;
+    }
+}
+
+async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
+    loop {
+        let Some(frame) = shared.pending().next_frame(Instant::now()) else { break };
+        connection.feed(frame).await.map_err(End::Lost)?;
+    }
+    connection.flush().await.map_err(End::Lost)
+}
+
+async fn beat(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
+    let id = RequestId::Number(shared.pending().number());
+    let beat = Heartbeat { timestamp: Timestamp::now() };
+    connection.write(&Outgoing::request(&id, "heartbeat", &beat).text()).await.map_err(End::Lost)
+}
+
+async fn took(
+    shared: &Shared,
+    connection: &mut Connection,
+    incoming: Incoming,
+    leave_at: &mut Option<Instant>,
+) -> Result<(), End> {
+    let text = match incoming {
+        Incoming::Text(text) => text,
+        Incoming::Alive => return Ok(()),
+        Incoming::TakenOver => return Err(End::TakenOver),
+        Incoming::Closed(why) => return Err(if leave_at.is_some() { End::Draining } else { End::Lost(why) }),
+    };
+    let answer = match Frame::parse(&text) {
+        Ok(Frame::Response { id, outcome }) => {
+            answered(shared, &id, outcome);
+            None
+        }
+        Ok(Frame::Request { id, method, params }) => Some(match ToProxy::parse(&method, params) {
+            Ok(asked) => answer(shared, &id, asked),
+            Err(refusal) => Outgoing::error(Some(&id), &refusal.into()).text(),
+        }),
+        Ok(Frame::Notification { method, params }) => {
+            match ToProxy::parse(&method, params) {
+                Ok(ToProxy::Draining) => *leave_at = Some(Instant::now() + DRAIN),
+                Ok(ToProxy::Broadcast(said)) => tracing::debug!(kind = said.message_type, "a broadcast came"),
+                Ok(_) | Err(_) => tracing::debug!("a notification of no use: {method}"),
+            }
+            None
+        }
+        Err(error) => Some(Outgoing::error(None, &error.rpc_error()).text()),
+    };
+    match answer {
+        Some(frame) => connection.write(&frame).await.map_err(End::Lost),
+        None => Ok(()),
+    }
+}
+
+/// Returns the frame that answers a request of the coordinator.
+fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
+    match asked {
+        ToProxy::Deliver(deliver) => {
+            shared.deliveries.arrived(deliver);
+            Outgoing::result(id, &Empty {}).text()
+        }
+        ToProxy::GetStatus => {
+            let status = GetStatus {
+                agent_id: Some(shared.standing.borrow().agent.clone()),
+                state: State::Ready,
+                current_task: None,
+                uptime_seconds: shared.born.elapsed().as_secs(),
+            };
+            Outgoing::result(id, &status).text()
+        }
+        ToProxy::Broadcast(_) | ToProxy::Draining => Outgoing::result(id, &Empty {}).text(),
+    }
+}
+
+/// Passes a reply on to whoever waits for it.
+fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
+    let RequestId::Number(number) = id else { return };
+    // Heartbeats, receipts and calls that were given up have nobody who waits.
+    let Some(call) = shared.pending().answered(*number) else {
+        if let Err(error) = outcome {
+            tracing::debug!("request {number} was refused: {}", error.message);
+        }
+        return;
+    };
+    if let (Tool::RegisterAgent, Ok(reply)) = (call.tool, &outcome)
+        && let Ok(record) = serde_json::from_str::<AgentRecord>(reply.get())
+    {
+        shared.standing.send_if_modified(|standing| {
+            let other = standing.agent != record.id;
+            standing.agent = record.id;
+            other
+        });
+    }
+    call.pass_on(outcome.map(ToOwned::to_owned).map_err(Refusal::from));
+}

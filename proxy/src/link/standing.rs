@@ -1,0 +1,133 @@
+//! How the link stands: what `ping` and `c3po status` say, and what calls decide by.
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::wire::{self, Welcome};
+use tokio::time::Instant;
+
+/// The states of a link, in the words that users read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Not begun, or ended.
+    Disconnected,
+    /// The first attempts.
+    Connecting,
+    /// Up.
+    Connected,
+    /// It was up, and is dialled again.
+    Reconnecting,
+    /// Refused for good: credentials, version or configuration.
+    Failed,
+}
+
+impl State {
+    /// Returns the word that users read.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disconnected => "disconnected",
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Reconnecting => "reconnecting",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How the link stands at a moment.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// In a word.
+    pub state: State,
+    /// Since when it is wanted and not up; `None` while it is up or not begun.
+    pub down_since: Option<Instant>,
+    /// The same by the clock.
+    pub down_since_clock: Option<Timestamp>,
+    /// The coordinator that is dialled, as people write it.
+    pub coordinator: String,
+    /// Why the last attempt or connection ended.
+    pub last_error: Option<String>,
+    /// Who we are: the canonical name once there was a `hello`, the wished one before.
+    pub agent: AgentId,
+    /// What the coordinator said to the last `hello`.
+    pub welcome: Option<Welcome>,
+    /// Why there will be no link.
+    pub refusal: Option<Refusal>,
+}
+
+impl Standing {
+    pub(super) fn new(agent: AgentId, target: &str) -> Self {
+        Self {
+            state: State::Disconnected,
+            down_since: None,
+            down_since_clock: None,
+            coordinator: as_written(target),
+            last_error: None,
+            agent,
+            welcome: None,
+            refusal: None,
+        }
+    }
+
+    /// The session is real, the first attempt follows.
+    pub(super) fn begins(&mut self) {
+        if self.state == State::Disconnected {
+            self.state = State::Connecting;
+            self.down_since = Some(Instant::now());
+            self.down_since_clock = Some(Timestamp::now());
+        }
+    }
+
+    pub(super) fn attempt_failed(&mut self, target: &str, error: String) {
+        self.coordinator = as_written(target);
+        self.last_error = Some(error);
+    }
+
+    pub(super) fn is_up(&mut self, target: &str, welcome: Welcome) {
+        self.state = State::Connected;
+        self.down_since = None;
+        self.down_since_clock = None;
+        self.coordinator = as_written(target);
+        self.last_error = None;
+        self.agent = welcome.agent_id.clone();
+        self.welcome = Some(welcome);
+    }
+
+    pub(super) fn is_lost(&mut self, error: String) {
+        self.state = State::Reconnecting;
+        self.down_since = Some(Instant::now());
+        self.down_since_clock = Some(Timestamp::now());
+        self.last_error = Some(error);
+    }
+
+    pub(super) fn is_refused(&mut self, refusal: Refusal) {
+        self.state = State::Failed;
+        self.last_error = Some(refusal.error.clone());
+        self.refusal = Some(refusal);
+    }
+
+    pub(super) fn has_ended(&mut self) {
+        self.state = State::Disconnected;
+    }
+
+    /// Returns the refusal of a call that found no link. One that was never written is certainly not applied.
+    pub(super) fn down(&self, written: bool) -> Refusal {
+        let why = self.last_error.as_deref().unwrap_or("no answer yet");
+        let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator))
+            .detail("coordinator", self.coordinator.as_str())
+            .detail("applied", if written { "unknown" } else { "no" });
+        if let Some(since) = self.down_since_clock {
+            refusal = refusal.detail("since", since.to_string());
+        }
+        match &self.last_error {
+            Some(error) => refusal.detail("last_error", error.as_str()),
+            None => refusal,
+        }
+    }
+}
+
+/// Returns a target as people write it: `ws://a:1/acp` is `http://a:1`.
+fn as_written(target: &str) -> String {
+    let place = target.strip_prefix("ws://").unwrap_or(target);
+    format!("http://{}", place.strip_suffix(wire::PATH).unwrap_or(place))
+}

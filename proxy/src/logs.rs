@@ -1,0 +1,23 @@
+//! Where the log goes: standard error or a file, never standard output.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::Config;
+
+/// Starts logging for this process.
+pub fn start(config: &Config) {
+    let filter = EnvFilter::try_new(&config.log).unwrap_or_else(|_| EnvFilter::new("warn,rmcp=error"));
+    let file = config.log_file.as_ref().and_then(|path| {
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.inspect_err(|error| eprintln!("c3po: cannot write the log to {}: {error}", path.display())).ok()
+    });
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    // A second start in one process, as tests do it, keeps the first log.
+    let _ = match file {
+        Some(file) => logger.with_ansi(false).with_writer(Mutex::new(file)).try_init(),
+        None => logger.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).try_init(),
+    };
+}

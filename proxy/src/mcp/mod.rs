@@ -1,0 +1,226 @@
+//! The MCP server that the client talks to on stdio: lists the catalogue, passes calls to the link.
+
+mod answer;
+mod stdio;
+mod transport;
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Pong, Tool, listing};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::Client;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+    ServerCapabilities, ServerConfig, Tool as ListedTool, ToolAnnotations,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::value::RawValue;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use crate::link::Link;
+
+/// How often a wait says that it goes on.
+const PROGRESS_EVERY: Duration = Duration::from_secs(25);
+
+/// The newest protocol with an `initialize` handshake. Newer clients fall back to it; without it there is no way to
+/// push anything into a session.
+const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+
+/// Serves MCP on standard input and output until the input ends or `stop` is cancelled.
+///
+/// Cancels `stop` at the end of input.
+pub async fn serve(link: Link, timeout: u64, stop: CancellationToken) -> anyhow::Result<()> {
+    let (input, output) = stdio::open()?;
+    let transport = transport::Stdio::new(input, output, link.clone(), stop.clone());
+    let server = Server { link, timeout, stop: stop.clone() };
+    match server.serve_with_ct(transport, stop.clone()).await {
+        Ok(running) => {
+            running.waiting().await?;
+        }
+        // Before the handshake there is nobody to tell.
+        Err(error) => tracing::debug!("the client left before the handshake: {error}"),
+    }
+    stop.cancel();
+    Ok(())
+}
+
+/// The MCP side of the proxy.
+struct Server {
+    link: Link,
+    /// The wait where none is named, in seconds.
+    timeout: u64,
+    stop: CancellationToken,
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        InitializeResult::new(capabilities)
+            .with_protocol_version(NEWEST)
+            .with_server_info(Implementation::new("c3po", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::known_up_to(&NEWEST))
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let client = &request.client_info;
+        self.link.client_is(Client { name: client.name.clone(), version: client.version.clone() });
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
+    }
+
+    async fn on_initialized(&self, _context: NotificationContext<RoleServer>) {
+        self.link.initialized();
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(listed().to_vec()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = serde_json::value::to_raw_value(&request.arguments.unwrap_or_default())
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        let mut call = match Call::parse(&request.name, &arguments) {
+            Ok(call) => call,
+            Err(refusal) if refusal.code == ErrorCode::NotSupported => {
+                return Err(ErrorData::invalid_params(refusal.error, None));
+            }
+            Err(refusal) => return Ok(answer::refused(&refusal).into()),
+        };
+        if let Call::WaitForMessage(wait) = &mut call {
+            wait.timeout.get_or_insert(self.timeout);
+        }
+        let outcome = tokio::select! {
+            outcome = self.pass_on(&call, arguments, &context) => outcome,
+            () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
+            () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
+        };
+        Ok(match outcome {
+            Ok(reply) => answer::result(call.tool(), &reply),
+            Err(refusal) => answer::refused(&refusal),
+        }
+        .into())
+    }
+}
+
+impl Server {
+    async fn pass_on(
+        &self,
+        call: &Call,
+        arguments: Box<RawValue>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Box<RawValue>, Refusal> {
+        let began = Instant::now();
+        match (call.tool(), context.meta.get_progress_token()) {
+            (Tool::Ping, _) => {
+                let reply = self.link.call(call, arguments).await?;
+                Ok(with_link(&reply, self.link.standing().borrow().state.as_str(), began.elapsed()).unwrap_or(reply))
+            }
+            (Tool::WaitForMessage, Some(token)) => tokio::select! {
+                reply = self.link.call(call, arguments) => reply,
+                never = say_progress(&context.peer, token) => match never {},
+            },
+            _ => self.link.call(call, arguments).await,
+        }
+    }
+}
+
+/// Says again and again that a wait goes on, so that the client does not take it for dead.
+async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::convert::Infallible {
+    let began = Instant::now();
+    let mut every = tokio::time::interval(PROGRESS_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    every.reset();
+    loop {
+        every.tick().await;
+        let seconds = began.elapsed().as_secs();
+        let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64())
+            .with_message(format!("waiting for {seconds} s"));
+        if let Err(error) = peer.notify_progress(progress).await {
+            tracing::debug!("progress was not said: {error}");
+        }
+    }
+}
+
+/// Adds to the reply of `ping` what only the proxy knows.
+fn with_link(reply: &RawValue, link: &str, round_trip: Duration) -> Option<Box<RawValue>> {
+    let mut pong: Pong = serde_json::from_str(reply.get()).ok()?;
+    pong.link = Some(link.to_owned());
+    pong.round_trip_ms = Some((round_trip.as_secs_f64() * 1e6).round() / 1e3);
+    serde_json::value::to_raw_value(&pong).ok()
+}
+
+/// Returns the catalogue as clients list it. Made once.
+fn listed() -> &'static [ListedTool] {
+    static LISTED: OnceLock<Vec<ListedTool>> = OnceLock::new();
+    LISTED.get_or_init(|| listing().iter().map(as_listed).collect())
+}
+
+fn as_listed(listing: &Listing) -> ListedTool {
+    let tool = listing.tool;
+    let mut listed = ListedTool::new(tool.name(), tool.description(), Arc::new(listing.schema.clone()));
+    if tool.only_reads() {
+        listed = listed.with_annotations(ToolAnnotations::new().read_only(true));
+    }
+    if tool.always_loaded() {
+        let mut meta = MetaObject::new();
+        meta.insert("anthropic/alwaysLoad".to_owned(), true.into());
+        listed = listed.with_meta(meta);
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_whole_list_stays_small() {
+        let list = ListToolsResult::with_all_items(listed().to_vec());
+        let bytes = serde_json::to_string(&list).unwrap().len();
+        assert!(bytes < 9_000, "{bytes} bytes");
+    }
+
+    #[test]
+    fn tools_say_whether_they_only_read_and_which_are_wanted_at_once() {
+        let tool = |name: &str| {
+            let found = listed().iter().find(|tool| tool.name == name).unwrap();
+            serde_json::to_value(found).unwrap()
+        };
+        assert_eq!(tool("get_messages")["annotations"], json!({"readOnlyHint": true}));
+        assert_eq!(tool("get_messages")["_meta"], json!({"anthropic/alwaysLoad": true}));
+        assert_eq!(tool("ack_messages").get("annotations"), None);
+        assert_eq!(tool("ack_messages").get("_meta"), None);
+    }
+
+    #[test]
+    fn ping_says_how_the_link_stands() {
+        let reply =
+            json!({"pong": true, "timestamp": "2026-01-15T10:30:00.000Z", "coordinator": "c3po", "agent_id": "a"});
+        let reply = serde_json::value::to_raw_value(&reply).unwrap();
+        let pong = with_link(&reply, "connected", Duration::from_micros(1_234)).unwrap();
+        let pong: serde_json::Value = serde_json::from_str(pong.get()).unwrap();
+        assert_eq!((&pong["link"], &pong["round_trip_ms"]), (&json!("connected"), &json!(1.234)));
+    }
+}

@@ -1,0 +1,68 @@
+//! The process beside a session: MCP on stdio, the link to the coordinator, and an end within 100 ms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::deliver::Inbox;
+use crate::link::{self, Link};
+use crate::mcp;
+
+/// How long the end may take: clients kill what is still there after 100 ms.
+const END_MAX: Duration = Duration::from_millis(70);
+
+/// Runs the proxy until the client leaves or a signal comes. Never ends because the coordinator is away.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    for warning in config.warnings.iter().chain(&config.problems) {
+        // On standard error whatever the log's filter says: it is the only place where a person looks for it.
+        eprintln!("c3po: {warning}");
+    }
+    let stop = CancellationToken::new();
+    let timeout = config.timeout;
+    let link = Link::of_session(config, Arc::new(Inbox::default()));
+    let mut signals = Signals::listen().context("listening for signals")?;
+    let tracker = TaskTracker::new();
+    tracker.spawn(link::run(link.clone(), stop.clone()));
+    let serving = tracker.spawn(mcp::serve(link, timeout, stop.clone()));
+    tracker.close();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        name = signals.next() => tracing::debug!("{name}: ending"),
+    }
+    stop.cancel();
+    if tokio::time::timeout(END_MAX, tracker.wait()).await.is_err() {
+        tracing::debug!("something is still under way; ending without it");
+        return Ok(());
+    }
+    serving.await.context("serving MCP")?
+}
+
+/// The signals that end a session.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}
