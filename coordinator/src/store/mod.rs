@@ -4,6 +4,8 @@
 //! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
+pub mod redis;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
