@@ -5,6 +5,7 @@
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
 pub mod redis;
+pub mod sqlite;
 
 use std::time::Duration;
 

@@ -65,12 +65,19 @@ impl RedisStore {
         })?;
         Ok(Self { connection, wakes, swept: Mutex::default() })
     }
+
+    /// Returns what the operation does, unless that takes too long or the store was closed.
+    async fn within<T>(&self, operation: impl Future<Output = Result<T>> + std::marker::Send) -> Result<T> {
+        let Some(operation) = self.wakes.unless_closed(timeout(OPERATION_DEADLINE, operation)) else {
+            return Err(closed());
+        };
+        let too_long = |_| Err(StoreError::Unavailable(format!("no answer within {OPERATION_DEADLINE:?}")));
+        operation.await.unwrap_or_else(too_long)
+    }
 }
 
-/// Returns what the operation does, unless that takes too long.
-async fn within<T>(operation: impl Future<Output = Result<T>>) -> Result<T> {
-    let too_long = |_| Err(StoreError::Unavailable(format!("no answer within {OPERATION_DEADLINE:?}")));
-    timeout(OPERATION_DEADLINE, operation).await.unwrap_or_else(too_long)
+fn closed() -> StoreError {
+    StoreError::Unavailable("it was closed".into())
 }
 
 /// Returns a length of time as scripts get it.
@@ -82,79 +89,82 @@ fn millis(duration: Duration) -> u64 {
 #[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
-        within(agents::claim(&self.connection, claim)).await
+        self.within(agents::claim(&self.connection, claim)).await
     }
 
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {
-        within(agents::renew(&self.connection, tenure, lease)).await
+        self.within(agents::renew(&self.connection, tenure, lease)).await
     }
 
     async fn release(&self, tenure: &Tenure) -> Result<()> {
-        within(agents::release(&self.connection, tenure)).await
+        self.within(agents::release(&self.connection, tenure)).await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
-        within(agents::agent(&self.connection, id)).await
+        self.within(agents::agent(&self.connection, id)).await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
-        within(agents::agents(&self.connection, after, limit)).await
+        self.within(agents::agents(&self.connection, after, limit)).await
     }
 
     async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent> {
-        within(agents::introduce(&self.connection, id, host)).await
+        self.within(agents::introduce(&self.connection, id, host)).await
     }
 
     async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
-        within(agents::amend(&self.connection, id, amendment)).await
+        self.within(agents::amend(&self.connection, id, amendment)).await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
-        within(agents::unregister(&self.connection, id)).await
+        self.within(agents::unregister(&self.connection, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {
-        within(messages::send(self, send)).await
+        self.within(messages::send(self, send)).await
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
-        within(answers::answer(self, answer)).await
+        self.within(answers::answer(self, answer)).await
     }
 
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
-        within(inbox::page(self, agent, List::Inbox, selection)).await
+        self.within(inbox::page(self, agent, List::Inbox, selection)).await
     }
 
     async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
-        within(inbox::page(self, agent, List::Unshown, selection)).await
+        self.within(inbox::page(self, agent, List::Unshown, selection)).await
     }
 
     async fn pending(&self, agent: &AgentId) -> Result<Pending> {
-        within(inbox::pending(self, agent)).await
+        self.within(inbox::pending(self, agent)).await
     }
 
     async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled> {
-        within(messages::acknowledge(self, agent, tenure, messages)).await
+        self.within(messages::acknowledge(self, agent, tenure, messages)).await
     }
 
     async fn advance(&self, advance: Advance<'_>) -> Result<()> {
-        within(messages::advance(self, advance)).await
+        self.within(messages::advance(self, advance)).await
     }
 
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {
-        within(messages::message(self, id)).await
+        self.within(messages::message(self, id)).await
     }
 
     async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
-        within(messages::thread(self, thread, recipients)).await
+        self.within(messages::thread(self, thread, recipients)).await
     }
 
     async fn sweep(&self) -> Result<()> {
-        sweep::sweep(self).await
+        match self.wakes.unless_closed(sweep::sweep(self)) {
+            Some(sweep) => sweep.await,
+            None => Err(closed()),
+        }
     }
 
     async fn check(&self) -> Result<()> {
-        within(self.connection.run(&redis::cmd("PING"))).await
+        self.within(self.connection.run(&redis::cmd("PING"))).await
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TrackedFuture;
 use uuid::Uuid;
 
 use super::connection::{CONNECT_DEADLINE, Connection};
@@ -79,7 +80,12 @@ impl Wakes {
         connection.run(redis::cmd("PUBLISH").arg(WAKE_CHANNEL).arg(payload)).await
     }
 
-    /// Ends the subscription.
+    /// Counts the operation among what is under way, unless the end has begun.
+    pub(super) fn unless_closed<T: Future>(&self, operation: T) -> Option<TrackedFuture<T>> {
+        (!self.stop.is_cancelled()).then(|| self.tasks.track_future(operation))
+    }
+
+    /// Ends the subscription, and waits for it and for what is under way.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.tasks.wait().await;

@@ -1,0 +1,195 @@
+//! Agents: who holds which name, and what is known of each.
+
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+use rusqlite::{OptionalExtension, Row, named_params};
+use uuid::Uuid;
+
+use super::messages::settle_expired;
+use super::rows::{from_json, integer, json, moment, parsed, stamp};
+use super::worker::Work;
+use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
+
+/// Returns the agent of that name.
+pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
+    let mut query = work.connection.prepare_cached("SELECT * FROM agents WHERE id = ?")?;
+    query.query_row([id.as_str()], |row| Ok(agent(row))).optional()?.transpose()
+}
+
+/// Returns the agents behind `after`, by id.
+pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
+    let mut query = work.connection.prepare_cached("SELECT * FROM agents WHERE id > ? ORDER BY id LIMIT ?")?;
+    let after = after.map_or("", AgentId::as_str);
+    let agents = query.query_map((after, integer(limit)), |row| Ok(agent(row)))?;
+    agents.map(|agent| agent?).collect()
+}
+
+/// Takes the name for a session, unless another holds it.
+pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
+    let tenure = match find(work, &claim.name)? {
+        Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
+            resume(work, claim)?;
+            Tenure { agent: agent.id, uid: agent.uid, generation: agent.generation, instance: agent.instance }
+        }
+        Some(agent) if agent.is_online(work.now) => return Ok(None),
+        Some(agent) => {
+            let generation = agent.generation + 1;
+            take_over(work, claim, generation)?;
+            Tenure { agent: agent.id, uid: agent.uid, generation, instance: claim.instance }
+        }
+        None => {
+            let uid = Uuid::new_v4();
+            insert(work, &claim.name, uid)?;
+            take_over(work, claim, 1)?;
+            Tenure { agent: claim.name.clone(), uid, generation: 1, instance: claim.instance }
+        }
+    };
+    Ok(Some(tenure))
+}
+
+/// The same process again: what its session has been shown stays shown.
+fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
+    let mut update = work.connection.prepare_cached(
+        "UPDATE agents SET host = coalesce(:host, host), session_id = coalesce(:session, session_id), reach = :reach,
+            suffixed = suffixed AND :suffixed, held_until = :until, last_seen = :now WHERE id = :id",
+    )?;
+    update.execute(named_params! {
+        ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
+        ":suffixed": claim.suffixed, ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
+    })?;
+    Ok(())
+}
+
+/// Another process: a new session, which has been shown nothing.
+fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
+    let mut update = work.connection.prepare_cached(
+        "UPDATE agents SET host = :host, session_id = :session, reach = :reach, state = :state, current_task = NULL,
+            suffixed = :suffixed AND (suffixed OR generation = 0), generation = :generation, instance = :instance,
+            held_until = :until, last_seen = :now WHERE id = :id",
+    )?;
+    update.execute(named_params! {
+        ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
+        ":state": State::Starting.as_str(), ":suffixed": claim.suffixed, ":generation": generation.cast_signed(),
+        ":instance": claim.instance.as_bytes(), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
+    })?;
+    let mut unshow = work.connection.prepare_cached(
+        "UPDATE messages INDEXED BY inbox SET shown = 0 WHERE to_agent = ? AND open = 1 AND shown = 1",
+    )?;
+    unshow.execute([claim.name.as_str()])?;
+    Ok(())
+}
+
+/// Adds an agent without a session.
+fn insert(work: &Work<'_>, id: &AgentId, uid: Uuid) -> Result<()> {
+    let mut insert = work.connection.prepare_cached(
+        "INSERT INTO agents (id, uid, capabilities, state, reach, generation, instance, suffixed, held_until,
+            registered_at, last_seen) VALUES (:id, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now)",
+    )?;
+    insert.execute(named_params! {
+        ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
+        ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now),
+    })?;
+    Ok(())
+}
+
+/// Makes sure that the agent exists.
+pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Result<Agent> {
+    if find(work, id)?.is_none() {
+        insert(work, id, Uuid::new_v4())?;
+    }
+    let sql = "UPDATE agents SET host = coalesce(?, host), last_seen = ? WHERE id = ?";
+    work.connection.prepare_cached(sql)?.execute((host, stamp(work.now), id.as_str()))?;
+    find(work, id)?.ok_or_else(|| StoreError::Corrupt(format!("agent {id} is gone right after it was written")))
+}
+
+/// Changes the record.
+pub(super) fn amend(work: &Work<'_>, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
+    let mut update = work.connection.prepare_cached(
+        "UPDATE agents SET description = coalesce(:description, description), role = coalesce(:role, role),
+            capabilities = coalesce(:capabilities, capabilities), state = coalesce(:state, state),
+            current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id)
+         WHERE id = :id",
+    )?;
+    update.execute(named_params! {
+        ":id": id.as_str(), ":description": amendment.description, ":role": amendment.role,
+        ":capabilities": amendment.capabilities.as_ref().map(json).transpose()?,
+        ":state": amendment.state.map(State::as_str), ":task": amendment.current_task,
+        ":session": amendment.session_id,
+    })?;
+    find(work, id)
+}
+
+/// Makes the hold last longer.
+pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result<bool> {
+    if !is_current(work, tenure)? {
+        return Ok(false);
+    }
+    hold_until(work, &tenure.agent, work.now + lease)?;
+    Ok(true)
+}
+
+/// Ends the hold, and forgets a suffixed agent that leaves nothing behind.
+pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure) -> Result<()> {
+    if is_current(work, tenure)? {
+        hold_until(work, &tenure.agent, work.now)?;
+        settle_expired(work, &tenure.agent)?;
+        let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
+        work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
+    }
+    Ok(())
+}
+
+/// Ends any hold, and forgets the agent where it leaves nothing behind. Returns whether it was known.
+pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
+    let known = hold_until(work, id, work.now)?;
+    settle_expired(work, id)?;
+    work.connection.prepare_cached("DELETE FROM agents WHERE id = ? AND open_count = 0")?.execute([id.as_str()])?;
+    Ok(known)
+}
+
+fn hold_until(work: &Work<'_>, id: &AgentId, until: Timestamp) -> Result<bool> {
+    let mut update = work.connection.prepare_cached("UPDATE agents SET held_until = ?, last_seen = ? WHERE id = ?")?;
+    Ok(update.execute((stamp(until), stamp(work.now), id.as_str()))? == 1)
+}
+
+/// Refuses a session that no longer has the agent.
+pub(super) fn check_tenure(work: &Work<'_>, agent: &AgentId, tenure: Option<&Tenure>) -> Result<()> {
+    match tenure {
+        Some(tenure) if tenure.agent != *agent || !is_current(work, tenure)? => {
+            Err(StoreError::TakenOver(agent.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT 1 FROM agents WHERE id = ? AND uid = ? AND generation = ? AND instance = ?")?;
+    let generation = tenure.generation.cast_signed();
+    let names = (tenure.agent.as_str(), tenure.uid.as_bytes(), generation, tenure.instance.as_bytes());
+    Ok(query.exists(names)?)
+}
+
+fn agent(row: &Row<'_>) -> Result<Agent> {
+    Ok(Agent {
+        id: parsed(row, "id")?,
+        uid: Uuid::from_bytes(row.get("uid")?),
+        host: row.get("host")?,
+        session_id: row.get("session_id")?,
+        description: row.get("description")?,
+        capabilities: from_json(row, "capabilities")?,
+        role: row.get("role")?,
+        state: parsed(row, "state")?,
+        current_task: row.get("current_task")?,
+        reach: from_json(row, "reach")?,
+        generation: row.get::<_, i64>("generation")?.cast_unsigned(),
+        instance: Uuid::from_bytes(row.get("instance")?),
+        held_until: moment(row, "held_until")?,
+        registered_at: moment(row, "registered_at")?,
+        last_seen: moment(row, "last_seen")?,
+    })
+}

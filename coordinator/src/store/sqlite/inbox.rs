@@ -1,0 +1,101 @@
+//! Reading: inboxes, single messages, threads. Whatever is past its time is out of an inbox, swept or not.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::KindFilter;
+use rusqlite::{OptionalExtension, named_params};
+
+use super::messages::Standing;
+use super::rows::{count, from_json, integer, stamp};
+use super::worker::Work;
+use crate::store::{Kept, Pending, Placed, Result, Selection};
+
+/// Which part of the inbox is read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    Everything,
+    Unshown,
+}
+
+impl Part {
+    /// Each part has an index of its own, so that a reader never passes over what it does not want.
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Everything => {
+                "SELECT position, envelope FROM messages INDEXED BY inbox
+                 WHERE to_agent = :agent AND open = 1 AND expires_at > :now AND position > :after
+                     AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
+                 ORDER BY position LIMIT :limit"
+            }
+            Self::Unshown => {
+                "SELECT position, envelope FROM messages INDEXED BY unshown
+                 WHERE to_agent = :agent AND open = 1 AND shown = 0 AND expires_at > :now AND position > :after
+                     AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
+                 ORDER BY position LIMIT :limit"
+            }
+        }
+    }
+}
+
+/// Returns what is selected of the inbox.
+pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+    let is_reply = match selection.kind {
+        KindFilter::Any => None,
+        KindFilter::Message => Some(false),
+        KindFilter::Reply => Some(true),
+    };
+    let mut query = work.connection.prepare_cached(part.sql())?;
+    let mut rows = query.query(named_params! {
+        ":agent": agent.as_str(), ":now": stamp(work.now), ":is_reply": is_reply,
+        ":after": i64::try_from(selection.after).unwrap_or(i64::MAX),
+        ":thread": selection.thread.map(MessageId::as_str), ":limit": integer(selection.limit),
+    })?;
+    let mut placed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let position = row.get::<_, i64>("position")?.cast_unsigned();
+        placed.push(Placed { position, message: from_json(row, "envelope")? });
+    }
+    Ok(placed)
+}
+
+/// Returns how much is in the inbox.
+pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Pending> {
+    let mut query = work.connection.prepare_cached(
+        "SELECT open_count - (SELECT count(*) FROM messages INDEXED BY expiring
+                    WHERE to_agent = :agent AND open = 1 AND expires_at <= :now),
+                (SELECT timestamp FROM messages INDEXED BY inbox
+                    WHERE to_agent = :agent AND open = 1 AND expires_at > :now ORDER BY position LIMIT 1)
+         FROM agents WHERE id = :agent",
+    )?;
+    let params = named_params! { ":agent": agent.as_str(), ":now": stamp(work.now) };
+    let found = query.query_row(params, |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))).optional()?;
+    let (open, oldest) = found.unwrap_or_default();
+    let oldest = oldest.map(|at| Timestamp::from_millis(u64::try_from(at).unwrap_or_default()));
+    Ok(Pending { count: count(open), oldest })
+}
+
+/// Returns the message with its history.
+pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<Kept>> {
+    let Some(standing) = Standing::find(work, id)? else { return Ok(None) };
+    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    let envelope =
+        query.query_row([standing.position], |row| Ok(from_json(row, "envelope"))).optional()?.transpose()?;
+    Ok(envelope.map(|message| Kept { message, history: standing.history, reply: standing.reply }))
+}
+
+/// Returns the messages of the thread that any of these received.
+pub(super) fn thread(work: &Work<'_>, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
+    let mut query = work
+        .connection
+        .prepare_cached("SELECT to_agent, envelope FROM messages WHERE thread_id = ? ORDER BY timestamp, id")?;
+    let mut rows = query.query([thread.as_str()])?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        let to: String = row.get("to_agent")?;
+        if recipients.iter().any(|agent| agent.as_str() == to) {
+            messages.push(from_json(row, "envelope")?);
+        }
+    }
+    Ok(messages)
+}

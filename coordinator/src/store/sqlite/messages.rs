@@ -1,0 +1,178 @@
+//! Messages on their way in: sends and answers, and what takes a message out of the inbox.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Step, Via};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Kind;
+use rusqlite::{OptionalExtension, Row, named_params};
+
+use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
+use super::worker::Work;
+use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError};
+
+/// Where a message stands, without its envelope.
+pub(super) struct Standing {
+    pub(super) position: i64,
+    pub(super) from: AgentId,
+    pub(super) to: AgentId,
+    pub(super) wants_answer: bool,
+    pub(super) expires_at: Timestamp,
+    pub(super) open: bool,
+    pub(super) reply: Option<MessageId>,
+    pub(super) history: Vec<Step>,
+}
+
+impl Standing {
+    /// Returns where that message stands. Where its time is over while it is open, that is its last step.
+    pub(super) fn find(work: &Work<'_>, id: &MessageId) -> Result<Option<Self>> {
+        let mut query = work.connection.prepare_cached(
+            "SELECT position, from_agent, to_agent, wants_answer, expires_at, open, reply, history
+             FROM messages WHERE id = ?",
+        )?;
+        query.query_row([id.as_str()], |row| Ok(Self::read(row, work.now))).optional()?.transpose()
+    }
+
+    fn read(row: &Row<'_>, now: Timestamp) -> Result<Self> {
+        let mut standing = Self {
+            position: row.get("position")?,
+            from: parsed(row, "from_agent")?,
+            to: parsed(row, "to_agent")?,
+            wants_answer: row.get("wants_answer")?,
+            expires_at: moment(row, "expires_at")?,
+            open: row.get("open")?,
+            reply: row.get::<_, Option<String>>("reply")?.is_some().then(|| parsed(row, "reply")).transpose()?,
+            history: from_json(row, "history")?,
+        };
+        if standing.open && standing.expires_at <= now {
+            standing.history.push(expired(standing.expires_at));
+        }
+        Ok(standing)
+    }
+
+    /// Writes the history, and takes the message out of the inbox.
+    pub(super) fn settle(&mut self, work: &Work<'_>) -> Result<()> {
+        if self.open {
+            let sql = "UPDATE messages SET open = 0 WHERE position = ?";
+            work.connection.prepare_cached(sql)?.execute([self.position])?;
+            let sql = "UPDATE agents SET open_count = open_count - 1 WHERE id = ?";
+            work.connection.prepare_cached(sql)?.execute([self.to.as_str()])?;
+            self.open = false;
+        }
+        self.write_history(work)
+    }
+
+    pub(super) fn write_history(&self, work: &Work<'_>) -> Result<()> {
+        let sql = "UPDATE messages SET history = ? WHERE position = ?";
+        work.connection.prepare_cached(sql)?.execute((json(&self.history)?, self.position))?;
+        Ok(())
+    }
+}
+
+/// Returns the step of a message whose life was over then.
+pub(super) fn expired(at: Timestamp) -> Step {
+    Step { stage: Stage::Expired, at, via: None, session: None, reply_id: None }
+}
+
+/// Puts a message into its recipient's inbox.
+pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
+    let message = &send.message;
+    if let Some(earlier) = sent_before(work, send)? {
+        return Ok(SendOutcome::Repeated(Box::new(earlier)));
+    }
+    if work.connection.prepare_cached("SELECT 1 FROM messages WHERE id = ?")?.exists([message.id.as_str()])? {
+        return Ok(SendOutcome::IdTaken);
+    }
+    if !make_room(work, &message.to_agent, send.bound)? {
+        // Those whose time is over no longer count, but they are counted until somebody looks.
+        settle_expired(work, &message.to_agent)?;
+        if !make_room(work, &message.to_agent, send.bound)? {
+            return Ok(open_count(work, &message.to_agent)?.map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
+        }
+    }
+    insert(work, send)?;
+    work.wakes.insert(message.to_agent.clone());
+    Ok(SendOutcome::Stored)
+}
+
+fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
+    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE to_agent = ? AND call = ?")?;
+    let call = (send.message.to_agent.as_str(), send.call.0.as_bytes());
+    query.query_row(call, |row| Ok(from_json(row, "envelope"))).optional()?.transpose()
+}
+
+/// Counts one more message, where the bound allows it.
+fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool> {
+    let sql = "UPDATE agents SET open_count = open_count + 1 WHERE id = ? AND open_count < ?";
+    Ok(work.connection.prepare_cached(sql)?.execute((recipient.as_str(), integer(bound)))? == 1)
+}
+
+fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
+    let mut query = work.connection.prepare_cached("SELECT open_count FROM agents WHERE id = ?")?;
+    Ok(query.query_row([agent.as_str()], |row| row.get(0)).optional()?.map(count))
+}
+
+fn insert(work: &Work<'_>, send: &Send) -> Result<()> {
+    let message = &send.message;
+    let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
+    let mut insert = work.connection.prepare_cached(
+        "INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp,
+            expires_at, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
+            :timestamp, :expires_at, :envelope, :history)",
+    )?;
+    insert.execute(named_params! {
+        ":id": message.id.as_str(), ":thread": message.thread_id.as_str(), ":from": message.from_agent.as_str(),
+        ":to": message.to_agent.as_str(), ":call": send.call.0.as_bytes(), ":is_reply": message.kind == Kind::Reply,
+        ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
+        ":expires_at": stamp(message.expires_at), ":envelope": json(message)?, ":history": json(&[stored])?,
+    })?;
+    Ok(())
+}
+
+/// Puts a reply into the asker's inbox and settles the question.
+pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome> {
+    let reply = &answer.message;
+    if let Some(earlier) = sent_before(work, answer)? {
+        return Ok(AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(earlier))));
+    }
+    let Some(question) = &reply.reply_to else { return Ok(AnswerOutcome::NotFound) };
+    let Some(mut question) = Standing::find(work, question)?.filter(|question| question.to == reply.from_agent) else {
+        return Ok(AnswerOutcome::NotFound);
+    };
+    if let Some(first) = question.reply {
+        return Ok(AnswerOutcome::AlreadyAnswered(first));
+    }
+    let outcome = send(work, answer)?;
+    if outcome == SendOutcome::Stored {
+        question.history.push(Step {
+            stage: Stage::Answered,
+            at: work.now,
+            via: Some(Via::Reply),
+            session: None,
+            reply_id: Some(reply.id.clone()),
+        });
+        question.settle(work)?;
+        let sql = "UPDATE messages SET reply = ? WHERE position = ?";
+        work.connection.prepare_cached(sql)?.execute((reply.id.as_str(), question.position))?;
+        work.wakes.insert(question.from);
+    }
+    Ok(AnswerOutcome::Sent(outcome))
+}
+
+/// Takes the messages whose time is over out of the agent's inbox, for good, and wakes their senders.
+pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
+    let mut query = work.connection.prepare_cached(
+        "SELECT id FROM messages INDEXED BY expiring WHERE to_agent = ? AND open = 1 AND expires_at <= ?",
+    )?;
+    let ids = query
+        .query_map((agent.as_str(), stamp(work.now)), |row| Ok(parsed(row, "id")))?
+        .map(|id| id?)
+        .collect::<Result<Vec<MessageId>, StoreError>>()?;
+    for id in ids {
+        if let Some(mut message) = Standing::find(work, &id)? {
+            message.settle(work)?;
+            work.wakes.insert(message.from);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! The embedded store: one SQLite file, a thread that writes and a thread that reads.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
+use tokio::sync::broadcast;
+
+mod agents;
+mod inbox;
+mod messages;
+mod open;
+mod progress;
+mod rows;
+mod worker;
+
+pub use open::OpenError;
+
+use self::inbox::Part;
+use self::progress::Progress;
+use self::worker::Worker;
+use super::{
+    Advance, Agent, Amendment, AnswerOutcome, Claim, Kept, Pending, Placed, Result, Selection, Send, SendOutcome,
+    Settled, Store, Tenure, WAKE_BACKLOG, Wake,
+};
+
+/// A store in one file of this machine. Its answers come after the disk has the change.
+#[derive(Debug)]
+pub struct SqliteStore {
+    // The reader ends first: the last connection to close tidies the file.
+    reader: Worker,
+    writer: Worker,
+    wakes: broadcast::Sender<Wake>,
+}
+
+impl SqliteStore {
+    /// Opens the database, and makes it, and the folder it is in, where there is none.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        let opened = tokio::task::spawn_blocking(move || open::open(&path)).await;
+        let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
+        let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
+        let writer = Worker::writer(opened.writer, wakes.clone(), opened.lock)?;
+        let reader = Worker::reader(opened.reader)?;
+        Ok(Self { reader, writer, wakes })
+    }
+
+    async fn read(&self, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+        let (agent, thread) = (agent.clone(), selection.thread.cloned());
+        let Selection { kind, after, limit, .. } = selection;
+        let read = self.reader.run(move |work| {
+            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit })
+        });
+        read.await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
+        let claim = claim.clone();
+        self.writer.run(move |work| agents::claim(work, &claim)).await
+    }
+
+    async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {
+        let tenure = tenure.clone();
+        self.writer.run(move |work| agents::renew(work, &tenure, lease)).await
+    }
+
+    async fn release(&self, tenure: &Tenure) -> Result<()> {
+        let tenure = tenure.clone();
+        self.writer.run(move |work| agents::release(work, &tenure)).await
+    }
+
+    async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
+        let id = id.clone();
+        self.reader.run(move |work| agents::find(work, &id)).await
+    }
+
+    async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
+        let after = after.cloned();
+        self.reader.run(move |work| agents::page(work, after.as_ref(), limit)).await
+    }
+
+    async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent> {
+        let (id, host) = (id.clone(), host.map(str::to_owned));
+        self.writer.run(move |work| agents::introduce(work, &id, host.as_deref())).await
+    }
+
+    async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
+        let (id, amendment) = (id.clone(), amendment.clone());
+        self.writer.run(move |work| agents::amend(work, &id, &amendment)).await
+    }
+
+    async fn unregister(&self, id: &AgentId) -> Result<bool> {
+        let id = id.clone();
+        self.writer.run(move |work| agents::unregister(work, &id)).await
+    }
+
+    async fn send(&self, send: &Send) -> Result<SendOutcome> {
+        let send = send.clone();
+        self.writer.run(move |work| messages::send(work, &send)).await
+    }
+
+    async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
+        let answer = answer.clone();
+        self.writer.run(move |work| messages::answer(work, &answer)).await
+    }
+
+    async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+        self.read(Part::Everything, agent, selection).await
+    }
+
+    async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
+        self.read(Part::Unshown, agent, selection).await
+    }
+
+    async fn pending(&self, agent: &AgentId) -> Result<Pending> {
+        let agent = agent.clone();
+        self.reader.run(move |work| inbox::pending(work, &agent)).await
+    }
+
+    async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled> {
+        let (agent, tenure, messages) = (agent.clone(), tenure.cloned(), messages.to_vec());
+        self.writer.run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages)).await
+    }
+
+    async fn advance(&self, advance: Advance<'_>) -> Result<()> {
+        let progress = Progress {
+            recipient: advance.recipient.clone(),
+            tenure: advance.tenure.cloned(),
+            messages: advance.messages.to_vec(),
+            stage: advance.stage,
+            via: advance.via,
+        };
+        self.writer.run(move |work| progress::advance(work, &progress)).await
+    }
+
+    async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {
+        let id = id.clone();
+        self.reader.run(move |work| inbox::message(work, &id)).await
+    }
+
+    async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
+        let (thread, recipients) = (thread.clone(), recipients.to_vec());
+        self.reader.run(move |work| inbox::thread(work, &thread, &recipients)).await
+    }
+
+    async fn sweep(&self) -> Result<()> {
+        // Small steps, each an operation of its own: a send never waits for more than one of them.
+        while self.writer.run(progress::sweep_expired).await? {}
+        while self.writer.run(progress::sweep_archive).await? {}
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<()> {
+        self.writer.run(|_| Ok(())).await?;
+        self.reader.run(|_| Ok(())).await
+    }
+
+    fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+
+    async fn close(&self) {
+        self.reader.close().await;
+        self.writer.close().await;
+    }
+}

@@ -1,0 +1,190 @@
+//! Opening the database: every reason to refuse is found before anything is changed.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// "c3po": tells our databases from anybody else's.
+const APPLICATION: u32 = 0x6333_706f;
+/// Counts the changes of the schema. A database with a higher one was written by a newer program.
+const VERSION: u32 = 1;
+/// What takes a database from the version of the index to the next.
+const LADDER: [&str; VERSION as usize] = [include_str!("schema.sql")];
+/// What every database of this version holds.
+const PARTS: [&str; 7] = ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages"];
+/// How long a statement waits for another connection's lock.
+const BUSY_LIMIT: Duration = Duration::from_secs(1);
+/// Up to what size the whole file is checked at the start: above it that would take longer than starting may.
+const CHECKED_MAX: u64 = 8 << 20;
+/// How many statements each connection keeps prepared: more than there are.
+const STATEMENTS: usize = 64;
+
+/// Why a database was not opened. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file or its folder cannot be written or made.
+    #[error("{path} cannot be written: {source}")]
+    NotWritable {
+        /// The file, or the folder above it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is something else, or damaged.
+    #[error("{path} is not a readable c3po database ({reason}); move it away, or name another with C3PO_STORE")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer program wrote it.
+    #[error("{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update this program")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version that it has.
+        found: u32,
+    },
+    /// Another coordinator has it.
+    #[error("{path} is in use by another coordinator; stop that one, or name another file with C3PO_STORE")]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The machine gives no thread.
+    #[error("starting the store's threads: {0}")]
+    Threads(#[from] io::Error),
+}
+
+/// The connections of an opened store, and the lock that keeps others out.
+pub(super) struct Opened {
+    pub(super) writer: Connection,
+    pub(super) reader: Connection,
+    pub(super) lock: File,
+}
+
+/// Opens the database, and makes it where there is none.
+pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+    check_header(path)?;
+    let lock = lock(path)?;
+    make_file(path)?;
+    let unreadable = |error: rusqlite::Error| OpenError::Unreadable { path: path.into(), reason: error.to_string() };
+    let writer = connect(path).map_err(unreadable)?;
+    if writer.is_readonly("main").map_err(unreadable)? {
+        let source = io::Error::from(io::ErrorKind::PermissionDenied);
+        return Err(OpenError::NotWritable { path: path.into(), source });
+    }
+    check_content(path, &writer)?;
+    climb(&writer).map_err(unreadable)?;
+    writer.pragma_update(None, "journal_mode", "wal").map_err(unreadable)?;
+    writer.pragma_update(None, "synchronous", "full").map_err(unreadable)?;
+    let reader = connect(path).map_err(unreadable)?;
+    reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
+    Ok(Opened { writer, reader, lock })
+}
+
+/// Refuses what the first bytes of the file already tell, without SQLite, which might repair or create something.
+fn check_header(path: &Path) -> Result<(), OpenError> {
+    let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
+    let mut header = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(100).read_to_end(&mut header).map_err(|error| unreadable(error.to_string()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(OpenError::NotWritable { path: path.into(), source }),
+    };
+    if header.is_empty() {
+        return Ok(());
+    }
+    if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
+        return Err(unreadable("it is not an SQLite database".into()));
+    }
+    let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if number(68) != APPLICATION {
+        return Err(unreadable("it belongs to another program".into()));
+    }
+    if number(60) > VERSION {
+        return Err(OpenError::Newer { path: path.into(), found: number(60) });
+    }
+    Ok(())
+}
+
+/// Takes the lock that one coordinator holds for as long as it has the database open.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|source| OpenError::NotWritable { path: folder.into(), source })?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
+    let file = file.map_err(|source| OpenError::NotWritable { path: name.clone(), source })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.into() }),
+        Err(TryLockError::Error(source)) => Err(OpenError::NotWritable { path: name, source }),
+    }
+}
+
+/// Makes the file where there is none; SQLite gives its other files the same mode.
+fn make_file(path: &Path) -> Result<(), OpenError> {
+    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+    made.map(drop).map_err(|source| OpenError::NotWritable { path: path.into(), source })
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_LIMIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+/// Refuses what only SQLite can tell: the write-ahead log may hold a newer version than the header.
+fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> {
+    let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
+    let found = version(connection).map_err(|error| unreadable(error.to_string()))?;
+    if found > VERSION {
+        return Err(OpenError::Newer { path: path.into(), found });
+    }
+    if found == VERSION {
+        for part in PARTS {
+            let sql = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
+            match connection.query_row(sql, [part], |row| row.get(0)) {
+                Ok(1) => {}
+                Ok(_) => return Err(unreadable(format!("it has no {part}"))),
+                Err(error) => return Err(unreadable(error.to_string())),
+            }
+        }
+    }
+    if std::fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_MAX) {
+        let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+        match check {
+            Ok(verdict) if verdict == "ok" => {}
+            Ok(verdict) => return Err(unreadable(verdict)),
+            Err(error) => return Err(unreadable(error.to_string())),
+        }
+    }
+    Ok(())
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Brings the schema up to date, in one transaction, before the write-ahead log is on: so the header tells the truth.
+fn climb(connection: &Connection) -> rusqlite::Result<()> {
+    let found = version(connection)?;
+    if found == VERSION {
+        return Ok(());
+    }
+    let steps = LADDER[found as usize..].concat();
+    connection.execute_batch(&format!(
+        "BEGIN IMMEDIATE; {steps} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
+    ))
+}

@@ -1,0 +1,130 @@
+//! Messages on their way out: acknowledgements, receipts that get further, and what is past its time.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::receipt::{Stage, Step, Via, furthest};
+use c3po_shared::time::Timestamp;
+
+use super::agents::check_tenure;
+use super::messages::{Standing, settle_expired};
+use super::rows::{integer, parsed, stamp};
+use super::worker::Work;
+use crate::store::{Result, Settled, Tenure};
+
+/// How many rows one step of a sweep touches, so that sends never wait long behind it.
+const SWEEP_STEP: usize = 500;
+
+/// Takes messages out of the agent's inbox.
+pub(super) fn acknowledge(
+    work: &Work<'_>,
+    agent: &AgentId,
+    tenure: Option<&Tenure>,
+    messages: &[MessageId],
+) -> Result<Settled> {
+    check_tenure(work, agent, tenure)?;
+    let mut settled = Settled::default();
+    for id in messages {
+        match Standing::find(work, id)?.filter(|message| message.to == *agent) {
+            Some(mut message) => {
+                if message.open {
+                    message.settle(work)?;
+                }
+                settled.acked.push(id.clone());
+            }
+            None => settled.unknown.push(id.clone()),
+        }
+    }
+    Ok(settled)
+}
+
+/// How far messages got, by what evidence, in which session.
+#[derive(Debug, Clone)]
+pub(super) struct Progress {
+    pub(super) recipient: AgentId,
+    pub(super) tenure: Option<Tenure>,
+    pub(super) messages: Vec<MessageId>,
+    pub(super) stage: Stage,
+    pub(super) via: Via,
+}
+
+/// Records that messages got further.
+pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<()> {
+    check_tenure(work, &progress.recipient, progress.tenure.as_ref())?;
+    if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
+        return Ok(());
+    }
+    for id in &progress.messages {
+        if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient) {
+            move_on(work, progress, message)?;
+        }
+    }
+    Ok(())
+}
+
+fn move_on(work: &mut Work<'_>, progress: &Progress, mut message: Standing) -> Result<()> {
+    if furthest(&message.history).is_final() {
+        return Ok(());
+    }
+    if progress.stage == Stage::InSession && message.open {
+        let sql = "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0";
+        work.connection.prepare_cached(sql)?.execute([message.position])?;
+    }
+    let session = progress.tenure.as_ref().map(|tenure| tenure.generation.to_string());
+    let steps = next_steps(&message.history, progress, session, work.now);
+    if steps.is_empty() {
+        return Ok(());
+    }
+    message.history.extend(steps);
+    if progress.stage == Stage::Seen && !message.wants_answer {
+        message.settle(work)?;
+    } else {
+        message.write_history(work)?;
+    }
+    work.wakes.insert(message.from);
+    Ok(())
+}
+
+/// Returns what the evidence adds to the history: nothing where it proves nothing new.
+fn next_steps(history: &[Step], progress: &Progress, session: Option<String>, at: Timestamp) -> Vec<Step> {
+    let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
+    let beyond = progress.stage > furthest(history);
+    let again = progress.stage == Stage::InSession
+        && has(Stage::InSession)
+        && !history.iter().any(|step| step.stage == Stage::InSession && step.session == session);
+    if !beyond && !again {
+        return Vec::new();
+    }
+    let step = |stage| Step { stage, at, via: Some(progress.via), session: session.clone(), reply_id: None };
+    let mut steps = Vec::with_capacity(2);
+    if progress.stage == Stage::InSession && !has(Stage::OnHost) {
+        steps.push(step(Stage::OnHost));
+    }
+    steps.push(step(progress.stage));
+    steps
+}
+
+/// Settles what is past its time in one inbox. Returns whether there may be more in others.
+pub(super) fn sweep_expired(work: &mut Work<'_>) -> Result<bool> {
+    let agent = {
+        let mut query = work.connection.prepare_cached(
+            "SELECT id FROM agents WHERE open_count > 0 AND EXISTS (SELECT 1 FROM messages INDEXED BY expiring
+                WHERE to_agent = agents.id AND open = 1 AND expires_at <= ?) LIMIT 1",
+        )?;
+        let mut rows = query.query([stamp(work.now)])?;
+        rows.next()?.map(|row| parsed::<AgentId>(row, "id")).transpose()?
+    };
+    let Some(agent) = agent else { return Ok(false) };
+    settle_expired(work, &agent)?;
+    Ok(true)
+}
+
+/// Deletes some of what is settled and older than the archive. Returns whether there may be more.
+pub(super) fn sweep_archive(work: &mut Work<'_>) -> Result<bool> {
+    let life = u64::try_from(ARCHIVE_LIFE.as_millis()).unwrap_or(u64::MAX);
+    let cutoff = Timestamp::from_millis(work.now.millis().saturating_sub(life));
+    let mut delete = work.connection.prepare_cached(
+        "DELETE FROM messages WHERE position IN
+            (SELECT position FROM messages INDEXED BY ages WHERE timestamp < ? AND open = 0 LIMIT ?)",
+    )?;
+    Ok(delete.execute((stamp(cutoff), integer(SWEEP_STEP)))? == SWEEP_STEP)
+}

@@ -1,0 +1,48 @@
+CREATE TABLE agents (
+    id             TEXT PRIMARY KEY,
+    uid            BLOB NOT NULL,
+    host           TEXT,
+    session_id     TEXT,
+    description    TEXT,
+    capabilities   TEXT NOT NULL,
+    role           TEXT,
+    state          TEXT NOT NULL,
+    current_task   TEXT,
+    reach          TEXT NOT NULL,
+    generation     INTEGER NOT NULL,
+    instance       BLOB NOT NULL,
+    suffixed       INTEGER NOT NULL,
+    held_until     INTEGER NOT NULL,
+    registered_at  INTEGER NOT NULL,
+    last_seen      INTEGER NOT NULL,
+    -- How many messages to it are open, so that neither a send nor a count walks the inbox.
+    open_count     INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE messages (
+    -- One sequence for all inboxes. AUTOINCREMENT: the position of a deleted message is never given again.
+    position       INTEGER PRIMARY KEY AUTOINCREMENT,
+    id             TEXT NOT NULL UNIQUE,
+    thread_id      TEXT NOT NULL,
+    from_agent     TEXT NOT NULL,
+    to_agent       TEXT NOT NULL,
+    call           BLOB NOT NULL,
+    is_reply       INTEGER NOT NULL,
+    wants_answer   INTEGER NOT NULL,
+    timestamp      INTEGER NOT NULL,
+    expires_at     INTEGER NOT NULL,
+    -- 1 while neither acknowledged, answered, seen for good, nor swept after its time.
+    open           INTEGER NOT NULL DEFAULT 1,
+    -- 1 once the recipient's present session has it.
+    shown          INTEGER NOT NULL DEFAULT 0,
+    reply          TEXT,
+    envelope       TEXT NOT NULL,
+    history        TEXT NOT NULL,
+    UNIQUE (to_agent, call)
+) STRICT;
+
+CREATE INDEX inbox ON messages (to_agent, position) WHERE open = 1;
+CREATE INDEX unshown ON messages (to_agent, position) WHERE open = 1 AND shown = 0;
+CREATE INDEX expiring ON messages (to_agent, expires_at) WHERE open = 1;
+CREATE INDEX threads ON messages (thread_id);
+CREATE INDEX ages ON messages (timestamp);

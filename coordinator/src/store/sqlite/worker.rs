@@ -1,0 +1,237 @@
+//! The two threads that talk to the database: one that writes in groups, one that reads.
+//!
+//! Whatever is queued while a commit waits for the disk goes into the next transaction together, so that the cost of
+//! a durable write is shared by all who wait for one.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::time::Timestamp;
+use rusqlite::Connection;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::store::{Result, StoreError, Wake};
+
+/// How long an operation may take, its time in the queue included.
+const OPERATION_LIMIT: Duration = Duration::from_secs(2);
+/// How long closing waits for what is under way.
+const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// How many writes share a commit: enough that the disk is no longer what takes the time, few enough to answer soon.
+const GROUP_MAX: usize = 256;
+/// How many operations may wait: four groups, so that the writer never starves and nobody waits for many commits.
+const QUEUE: usize = 4 * GROUP_MAX;
+
+/// What an operation works with.
+pub(super) struct Work<'c> {
+    /// The thread's own connection.
+    pub(super) connection: &'c Connection,
+    /// When the operation began.
+    pub(super) now: Timestamp,
+    /// Whom to wake once it is committed.
+    pub(super) wakes: &'c mut BTreeSet<AgentId>,
+}
+
+/// An operation in the queue, whatever it returns.
+trait Job: Send {
+    /// Does it. Returns whether its changes are to be kept.
+    fn run(&mut self, work: Work<'_>) -> bool;
+    /// Returns whether nobody waits for it any more.
+    fn is_abandoned(&self) -> bool;
+    /// Tells the one who waits how it went; `failure` is what became of the transaction around it.
+    fn answer(self: Box<Self>, failure: Option<&StoreError>);
+}
+
+struct Operation<F, T> {
+    action: Option<F>,
+    outcome: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
+}
+
+impl<F, T> Job for Operation<F, T>
+where
+    F: FnOnce(&mut Work<'_>) -> Result<T> + Send,
+    T: Send,
+{
+    fn run(&mut self, mut work: Work<'_>) -> bool {
+        self.outcome = self.action.take().map(|action| action(&mut work));
+        matches!(self.outcome, Some(Ok(_)))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
+        let outcome = match failure {
+            Some(failure) => Err(failure.clone()),
+            None => self.outcome.unwrap_or_else(|| Err(StoreError::Unavailable("the operation did not run".into()))),
+        };
+        // The one who asked may have stopped waiting: the outcome is in the database.
+        let _ = self.answer.send(outcome);
+    }
+}
+
+/// One of the threads, and the way to it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
+    thread: Mutex<Option<(JoinHandle<()>, oneshot::Receiver<()>)>>,
+}
+
+impl std::fmt::Debug for dyn Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
+impl Worker {
+    /// Starts the thread that writes. It keeps `hold` for as long as it lives.
+    pub(super) fn writer<H: Send + 'static>(
+        connection: Connection,
+        wakes: broadcast::Sender<Wake>,
+        hold: H,
+    ) -> std::io::Result<Self> {
+        Self::start("store-writer", move |mut jobs| {
+            while let Some(group) = next_group(&mut jobs) {
+                write(&connection, group, &wakes);
+            }
+            drop(connection);
+            drop(hold);
+        })
+    }
+
+    /// Starts the thread that reads.
+    pub(super) fn reader(connection: Connection) -> std::io::Result<Self> {
+        Self::start("store-reader", move |mut jobs| {
+            let mut nobody = BTreeSet::new();
+            while let Some(mut job) = jobs.blocking_recv() {
+                if !job.is_abandoned() {
+                    job.run(Work { connection: &connection, now: Timestamp::now(), wakes: &mut nobody });
+                }
+                job.answer(None);
+            }
+        })
+    }
+
+    fn start(name: &str, run: impl FnOnce(mpsc::Receiver<Box<dyn Job>>) + Send + 'static) -> std::io::Result<Self> {
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (ended, end) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            run(jobs);
+            // Closing waits for this, or nobody does.
+            let _ = ended.send(());
+        })?;
+        Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some((thread, end))) })
+    }
+
+    /// Has the thread do something, and returns what came of it once that is committed.
+    pub(super) async fn run<T, F>(&self, action: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Result<T> + Send + 'static,
+    {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queue = queue.ok_or_else(|| StoreError::Unavailable("it is closed".into()))?;
+        let (answer, outcome) = oneshot::channel();
+        let job = Box::new(Operation { action: Some(action), outcome: None, answer });
+        let done = async {
+            queue.send(job).await.map_err(|_| ended())?;
+            outcome.await.map_err(|_| ended())?
+        };
+        timeout(OPERATION_LIMIT, done).await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(format!("no answer within {} seconds", OPERATION_LIMIT.as_secs())))
+        })
+    }
+
+    /// Takes no more work and waits until what is queued is done.
+    pub(super) async fn close(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((thread, end)) = thread {
+            match timeout(CLOSE_LIMIT, end).await {
+                Ok(_) => join(thread),
+                Err(_) => tracing::error!("a thread of the store did not end within {CLOSE_LIMIT:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.queue.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((thread, _)) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            join(thread);
+        }
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Unavailable("its thread has ended".into())
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
+    }
+}
+
+/// Waits for a job and takes what else is queued with it. Returns `None` when the store is closed.
+fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job>>> {
+    let mut group = vec![jobs.blocking_recv()?];
+    while group.len() < GROUP_MAX
+        && let Ok(job) = jobs.try_recv()
+    {
+        group.push(job);
+    }
+    Some(group)
+}
+
+/// Runs the jobs in one transaction, wakes whom they concern, and answers them.
+fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcast::Sender<Wake>) {
+    group.retain(|job| !job.is_abandoned());
+    let mut woken = BTreeSet::new();
+    let failure = transact(connection, &mut group, &mut woken).err();
+    if failure.is_some() && !connection.is_autocommit() {
+        // Where even this fails, the next transaction cannot begin and says so.
+        let _ = execute(connection, "ROLLBACK");
+    }
+    if failure.is_none() {
+        for agent in woken {
+            // Nobody listens yet, or any more.
+            let _ = wakes.send(Wake::Agent(agent));
+        }
+    }
+    for job in group {
+        job.answer(failure.as_ref());
+    }
+}
+
+/// Runs each job inside a savepoint of its own, so that one that fails takes nothing else with it.
+fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut BTreeSet<AgentId>) -> Result<()> {
+    if group.is_empty() {
+        return Ok(());
+    }
+    execute(connection, "BEGIN IMMEDIATE")?;
+    for job in group {
+        execute(connection, "SAVEPOINT job")?;
+        let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes });
+        if connection.is_autocommit() {
+            // A full disk ends the whole transaction by itself.
+            return Err(StoreError::Unavailable("the transaction was rolled back".into()));
+        }
+        if !keep {
+            execute(connection, "ROLLBACK TO job")?;
+        }
+        execute(connection, "RELEASE job")?;
+    }
+    execute(connection, "COMMIT")
+}
+
+fn execute(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
