@@ -1,0 +1,3 @@
+//! What only shows when the real parts work together.
+
+mod store;
