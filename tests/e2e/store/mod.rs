@@ -99,6 +99,7 @@ mod settling;
 mod tenures;
 mod waking;
 
+mod redis;
 mod sqlite;
 
 use fixture::Fixture;

@@ -8,6 +8,6 @@ if redis.call('EXISTS', key) == 0 or redis.call('HEXISTS', key, 'reply') == 1 th
 end
 redis.call('HSET', key, 'reply', reply, 'reply_call', ARGV[3])
 redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'claim_attempt')
-settle(question)
 note(question, 'answered', now, 'reply', '-', reply)
+settle(question)
 return 1

@@ -22,9 +22,10 @@ end
 
 local position = redis.call('HINCRBY', agent, 'seq', 1)
 local expires = tonumber(ARGV[9])
-local kept_until = math.max(tonumber(ARGV[8]) + tonumber(ARGV[13]), expires + tonumber(ARGV[12]))
+local settled_until = tonumber(ARGV[8]) + tonumber(ARGV[13])
+local kept_until = math.max(settled_until, expires + tonumber(ARGV[12]))
 redis.call('HSET', key, 'env', ARGV[4], 'kind', ARGV[5], 'thread', ARGV[6], 'from', sender, 'at', ARGV[8],
-  'expires', ARGV[9], 'wants', ARGV[10], 'history', 'stored ' .. digits(now) .. ' - - -')
+  'expires', ARGV[9], 'wants', ARGV[10], 'kept_until', digits(settled_until), 'history', 'stored ' .. digits(now) .. ' - - -')
 redis.call('PEXPIREAT', key, kept_until)
 redis.call('ZADD', inbox, position, id)
 redis.call('ZADD', unshown, position, id)

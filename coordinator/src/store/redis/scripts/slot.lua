@@ -25,13 +25,25 @@ local function note(id, stage, at, via, session, reply)
   local key = message_key(id)
   local line = table.concat({ stage, digits(at), via, session, reply }, ' ')
   local before = redis.call('HGET', key, 'history')
-  redis.call('HSET', key, 'history', before and before .. '\n' .. line or line)
+  if before then
+    redis.call('HSET', key, 'history', before .. '\n' .. line)
+  end
 end
 
-local function settle(id)
+local function take_out(id)
   redis.call('ZREM', inbox, id)
   redis.call('ZREM', unshown, id)
   redis.call('ZREM', expiry, id)
+end
+
+-- The last thing done to a message: one that is older than the archive is gone after it.
+local function settle(id)
+  take_out(id)
+  local key = message_key(id)
+  local kept_until = redis.call('HGET', key, 'kept_until')
+  if kept_until then
+    redis.call('PEXPIREAT', key, kept_until)
+  end
 end
 
 -- Takes out what is past its time. Each message costs this once in its life, and an inbox is bounded.
@@ -42,7 +54,7 @@ local function expire_due()
   for i = 1, #due, 2 do
     local id = due[i]
     local sender = redis.call('HGET', message_key(id), 'from')
-    settle(id)
+    take_out(id)
     if sender then
       note(id, 'expired', tonumber(due[i + 1]), '-', '-', '-')
       senders[sender] = true
