@@ -124,17 +124,20 @@ async fn carry_out(store: &RedisStore, claim: &Claim) -> Result<Attempt> {
 
 async fn finish(store: &RedisStore, replier: &AgentId, claim: &Claim) -> Result<()> {
     let reply = &claim.reply.message;
+    let asker = claim.question.from();
     let () = store
         .connection
         .invoke(
             scripts::about(&scripts::ANSWER_FINISH, replier)
                 .arg(claim.question.as_str())
                 .arg(reply.id.as_str())
-                .arg(claim.reply.call.to_string()),
+                .arg(claim.reply.call.to_string())
+                .arg(asker.as_str())
+                .arg(store.wakes.origin()),
         )
         .await?;
-    // Once more: whoever read between the two steps saw a reply to a question without an answer.
-    store.wakes.publish(&store.connection, &claim.question.from()).await
+    store.wakes.agent(&asker);
+    Ok(())
 }
 
 /// Completes the answers that were left behind.

@@ -14,9 +14,9 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TrackedFuture;
 use uuid::Uuid;
 
-use super::connection::{CONNECT_DEADLINE, Connection};
+use super::connection::CONNECT_DEADLINE;
 use super::keys::WAKE_CHANNEL;
-use crate::store::{Result, WAKE_BACKLOG, Wake};
+use crate::store::{WAKE_BACKLOG, Wake};
 
 /// The pauses between attempts to subscribe again: from the first, doubling, up to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -71,13 +71,6 @@ impl Wakes {
     pub(super) fn agent(&self, agent: &AgentId) {
         // Without listeners there is nobody to wake.
         let _ = self.sender.send(Wake::Agent(agent.clone()));
-    }
-
-    /// Wakes the listeners of all processes.
-    pub(super) async fn publish(&self, connection: &Connection, agent: &AgentId) -> Result<()> {
-        self.agent(agent);
-        let payload = format!("{} {agent}", self.origin);
-        connection.run(redis::cmd("PUBLISH").arg(WAKE_CHANNEL).arg(payload)).await
     }
 
     /// Counts the operation among what is under way, unless the end has begun.

@@ -32,9 +32,7 @@ redis.call('ZADD', unshown, position, id)
 redis.call('ZADD', expiry, expires, id)
 local thread = slot .. 't:' .. ARGV[6]
 redis.call('ZADD', thread, ARGV[8], id)
-if redis.call('PEXPIRETIME', thread) < kept_until then
-  redis.call('PEXPIREAT', thread, kept_until)
-end
+redis.call('PEXPIREAT', thread, kept_until)
 redis.call('SET', call, id, 'PX', ARGV[12])
 wake(ARGV[11], string.match(agent, '{(.*)}'))
 return { 'stored' }
