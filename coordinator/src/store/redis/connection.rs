@@ -91,6 +91,9 @@ impl Connection {
         let mut current = self.lock();
         match made {
             Ok(live) => {
+                if current.number > 0 {
+                    tracing::info!("connected to Redis at {} again", self.address());
+                }
                 *current = Current { number: current.number + 1, live: Some(live.clone()), refused: None };
                 Ok((current.number, live))
             }
@@ -124,8 +127,8 @@ impl Connection {
         let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         if error.is_unrecoverable_error() || error.is_io_error() || replica {
             let mut current = self.lock();
-            if current.number == number {
-                current.live = None;
+            if current.number == number && current.live.take().is_some() {
+                tracing::warn!("the connection to Redis at {} was lost: {error}", self.address());
             }
         }
         Err(store_error(&error))
