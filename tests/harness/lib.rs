@@ -1,1 +1,18 @@
-//! stub
+//! What the tests stand on: real programs in folders of their own, spoken to as their users speak to them.
+//!
+//! - [`process`]: a program, its log, its end; [`coordinator`] and [`proxy`]: the two of this workspace
+//! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
+//! - [`fake_api`]: a scripted model; [`claude`]: the real Claude Code that asks it
+//! - [`redis`]: a real redis-server
+//! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
+
+pub mod claude;
+pub mod coordinator;
+pub mod eventually;
+pub mod fake_api;
+pub mod http;
+pub mod mcp;
+pub mod process;
+pub mod proxy;
+pub mod redis;
+pub mod skip;

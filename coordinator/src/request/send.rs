@@ -22,6 +22,9 @@ const ID_TRIES: usize = 8;
 /// How many copies of one broadcast are sent at once.
 const COPIES_AT_ONCE: usize = 32;
 
+/// A message as it was accepted, and how far it got.
+type Accepted = (Message, Receipt);
+
 /// What is to be sent, before it has a recipient.
 #[derive(Debug, Clone)]
 struct Draft {
@@ -145,7 +148,7 @@ async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> boo
 /// Sends one copy to each recipient. One that is refused does not stop the others; its refusal stands in the reply.
 async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
     let draft = &draft;
-    let outcomes: Vec<(AgentId, Result<(Message, Receipt), Refusal>)> = stream::iter(recipients)
+    let outcomes: Vec<(AgentId, Result<Accepted, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
             let outcome = deposit(office, caller, id, draft, &to).await;
             (to, outcome)
@@ -177,7 +180,7 @@ async fn deposit(
     call: CallId,
     draft: &Draft,
     to: &AgentId,
-) -> Result<(Message, Receipt), Refusal> {
+) -> Result<Accepted, Refusal> {
     for _ in 0..ID_TRIES {
         let message = draft.envelope(caller, to);
         let send = Send { message, call, bound: INBOX_MAX };
@@ -190,7 +193,7 @@ async fn deposit(
 }
 
 /// Returns what the caller is told of a send; `None` where another id has to be drawn.
-async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result<Option<(Message, Receipt)>, Refusal> {
+async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result<Option<Accepted>, Refusal> {
     match outcome {
         SendOutcome::Stored => {
             office.metrics.messages_stored.inc();

@@ -10,7 +10,7 @@ use crate::store::Agent;
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
 /// From which likeness on (0 to 1) a name is worth suggesting.
-const LIKENESS_MIN: f64 = 0.7;
+const LIKENESS_MIN: f64 = 0.8;
 
 /// Whom a message is for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -79,7 +79,7 @@ struct Finished {
 /// What woke the loop.
 enum Event {
     Frame(Result<String, Gone>),
-    Finished(Option<Finished>),
+    Finished(Option<Box<Finished>>),
     Noted(Noted),
     Delivery(delivery::Page),
     Renewed(Result<bool, StoreError>),
@@ -97,7 +97,7 @@ struct Session {
     listener: Listener,
     delivery: Delivery,
     ledger: Ledger,
-    calls: FuturesUnordered<BoxFuture<'static, Option<Finished>>>,
+    calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
@@ -196,7 +196,7 @@ impl Session {
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
             let outcome = request::perform(&office, &caller, call_id, call).await;
-            Finished { id, call: call_id, tool, outcome }
+            Box::new(Finished { id, call: call_id, tool, outcome })
         };
         self.running.insert(call_id, (tool, abort));
         self.calls.push(Box::pin(async move { Abortable::new(work, registration).await.ok() }));
@@ -330,7 +330,7 @@ impl Session {
         }
     }
 
-    async fn on_finished(&mut self, finished: Finished) -> Result<(), End> {
+    async fn on_finished(&mut self, finished: Box<Finished>) -> Result<(), End> {
         self.running.remove(&finished.call);
         match finished.outcome {
             Ok(done) => {

@@ -4,6 +4,7 @@
 //! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
+mod open;
 pub mod sqlite;
 
 use std::time::Duration;
@@ -17,6 +18,8 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{KindFilter, State, Status};
 use tokio::sync::broadcast;
 use uuid::Uuid;
+
+pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;

@@ -1,0 +1,57 @@
+# Every command that the README names. `make` alone lists them.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help up test check demo bench claude-e2e peers python inspector conformance
+
+# The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
+QUICK := target/quick
+LISTEN ?= 127.0.0.1:8420
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
+		printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
+	@tests/setup/say 'building (a first build takes some minutes)'
+	cargo build --locked --profile quick --workspace --bins
+	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
+	@exec $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
+
+test: ## install what the tests need, then formatter, linter and every test
+	@tests/setup/run-tests
+
+check: ## formatter, linter, documentation, and licences and advisories where cargo-deny is installed
+	@tests/setup/say 'formatter'
+	cargo fmt --all --check
+	@tests/setup/say 'linter'
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	@tests/setup/say 'documentation'
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+	@tests/setup/check-dependencies
+
+demo: ## two agents, through two real proxies, talk
+	@tests/setup/say 'building'
+	cargo build --locked --profile quick --workspace --bins --examples
+	@exec $(QUICK)/examples/demo
+
+bench: ## figures and their floors, in one run
+	@tests/setup/install redis
+	cargo build --locked --profile bench --workspace --bins
+	cargo bench --locked -p c3po-tests
+
+claude-e2e: ## only the tests with the real Claude Code
+	@tests/setup/install claude
+	cargo build --locked --workspace --bins
+	cargo test --locked --workspace --test e2e claude::
+
+peers: python inspector conformance ## other MCP clients against the real proxy and coordinator
+
+python: ## the official Python MCP client calls every tool
+	@tests/peers/run python
+
+inspector: ## the MCP inspector calls every tool
+	@tests/peers/run inspector
+
+conformance: ## the official MCP conformance suite against /mcp
+	@tests/peers/run conformance

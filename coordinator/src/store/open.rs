@@ -1,0 +1,15 @@
+//! Opening whichever store the address names.
+
+use std::sync::Arc;
+
+use super::Store;
+use super::sqlite::SqliteStore;
+use crate::config::StoreAddress;
+
+/// Opens the store. Errors say what is wrong with it; nothing is overwritten then.
+pub async fn open(address: &StoreAddress) -> anyhow::Result<Arc<dyn Store>> {
+    match address {
+        StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path).await?)),
+        StoreAddress::Redis(_) => anyhow::bail!("redis is not merged yet"),
+    }
+}

@@ -1,0 +1,99 @@
+//! The map is held: what may know what, what may be said where, how long a file may be. The rules of ARCHITECTURE.md.
+
+mod code;
+mod modules;
+mod packages;
+mod text;
+mod tree;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use tree::{File, files};
+
+/// The folder of the whole project.
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
+}
+
+/// Applies a rule for single files to each of them, and shows every breach at once.
+fn check(rule: impl Fn(&File) -> Vec<String>) -> Result<()> {
+    let breaches: Vec<_> = files(root()?)?.iter().flat_map(rule).collect();
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn no_file_is_longer_than_500_lines() -> Result<()> {
+    check(text::too_long)
+}
+
+#[test]
+fn every_file_says_what_it_is_for() -> Result<()> {
+    check(text::without_purpose)
+}
+
+#[test]
+fn the_environment_is_read_only_in_the_two_configs() -> Result<()> {
+    check(text::environment_outside_config)
+}
+
+#[test]
+fn only_the_store_knows_its_databases() -> Result<()> {
+    check(text::database_outside_store)
+}
+
+#[test]
+fn every_task_has_an_owner() -> Result<()> {
+    check(text::unowned_task)
+}
+
+#[test]
+fn no_test_is_ignored() -> Result<()> {
+    check(text::ignored_test)
+}
+
+#[test]
+fn the_project_stands_on_its_own() -> Result<()> {
+    check(text::foreign_path)
+}
+
+#[test]
+fn nothing_is_left_for_later() -> Result<()> {
+    check(text::left_for_later)
+}
+
+#[test]
+fn modules_know_only_what_is_below_them() -> Result<()> {
+    check(modules::upward_arrows)
+}
+
+#[test]
+fn modules_do_not_go_in_circles() -> Result<()> {
+    let circles = modules::circles(&files(root()?)?);
+    assert!(circles.is_empty(), "\n{}\n", circles.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn packages_know_only_what_is_below_them() -> Result<()> {
+    check(packages::forbidden_arrows)
+}
+
+#[test]
+fn shared_knows_no_runtime() -> Result<()> {
+    check(packages::runtime_in_shared)
+}
+
+#[test]
+fn versions_stand_only_at_the_root() -> Result<()> {
+    check(packages::version_outside_root)
+}
+
+#[test]
+fn the_lock_file_holds_nothing_banned_and_no_unexplained_duplicate() -> Result<()> {
+    let breaches = packages::locked(&root()?.join("Cargo.lock"), &root()?.join("deny.toml"))?;
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! A real coordinator on a free port of this machine, which can be killed, stopped and started again.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::eventually::eventually;
+use crate::http;
+use crate::process::{Process, command, program};
+
+/// From its start to its first answer, on a machine that builds at the same time.
+const READY: Duration = Duration::from_secs(20);
+/// From SIGTERM to its end; it promises to drain within 5 s.
+const DRAINED: Duration = Duration::from_secs(7);
+
+/// A coordinator process. Its port and its store stay the same through every restart.
+#[derive(Debug)]
+pub struct Coordinator {
+    process: Option<Process>,
+    address: SocketAddr,
+    store: String,
+    folder: PathBuf,
+    quiet: bool,
+}
+
+impl Coordinator {
+    /// Starts one with a SQLite store in `folder`.
+    ///
+    /// Errors: it does not answer.
+    pub async fn start(folder: &Path) -> Result<Self> {
+        let store = format!("sqlite:{}", folder.join("c3po.db").display());
+        Self::start_on(folder, &store).await
+    }
+
+    /// Starts one on a store such as `redis://127.0.0.1:6400`; its log and home are in `folder`.
+    ///
+    /// Errors: it does not answer.
+    pub async fn start_on(folder: &Path, store: &str) -> Result<Self> {
+        let mut coordinator = Self::absent(folder, store)?;
+        coordinator.restart().await?;
+        Ok(coordinator)
+    }
+
+    /// Chooses a port for one that does not run yet: [`restart`](Self::restart) starts it.
+    ///
+    /// Errors: there is no free port.
+    pub fn absent(folder: &Path, store: &str) -> Result<Self> {
+        let (folder, store) = (folder.to_owned(), store.to_owned());
+        Ok(Self { process: None, address: free_address()?, store, folder, quiet: false })
+    }
+
+    /// Keeps the log to itself at the end, for a program that is no test.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns what hosts are given to reach it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns its process, for signals and its log.
+    ///
+    /// Errors: it does not run.
+    pub fn process(&mut self) -> Result<&mut Process> {
+        self.process.as_mut().context("the coordinator does not run")
+    }
+
+    /// Starts it, again or for the first time, and waits until it answers.
+    ///
+    /// Errors: it ends, or does not answer; the error shows its log.
+    pub async fn restart(&mut self) -> Result<()> {
+        let mut server = command(program("c3po-coordinator")?, &self.folder);
+        server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
+        server.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut process = Process::start(server, &self.folder.join("coordinator.log"))?;
+        if self.quiet {
+            process = process.quietly();
+        }
+        let address = self.address;
+        let ready = eventually("the coordinator answers", READY, async || {
+            if let Ok(Some(status)) = process.ended() {
+                return Some(Err(status));
+            }
+            let health = http::get(address, "/api/health").await.ok()?;
+            (health.status == 200).then_some(Ok(()))
+        });
+        match ready.await {
+            Ok(Ok(())) => self.process = Some(process),
+            Ok(Err(status)) => bail!("the coordinator ended with {status}; its log:\n{}", process.log()),
+            Err(error) => return Err(error.context(format!("its log:\n{}", process.log()))),
+        }
+        Ok(())
+    }
+
+    /// Kills it as `kill -9` does.
+    ///
+    /// Errors: it does not run.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.process()?.kill().await?;
+        self.process = None;
+        Ok(())
+    }
+
+    /// Stops it with SIGTERM and returns how it ended.
+    ///
+    /// Errors: it does not run, or does not end in the time it promises.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        let process = self.process()?;
+        process.signal("TERM").await?;
+        let status = process.end(DRAINED).await?;
+        self.process = None;
+        Ok(status)
+    }
+}
+
+/// Returns an address of this machine where nobody listens.
+///
+/// Errors: there is none.
+pub fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    listener.local_addr().context("asking for the port")
+}

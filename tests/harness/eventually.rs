@@ -1,0 +1,44 @@
+//! Waiting for a fact: asked again and again until it holds or the time is over.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::time::{Instant, sleep};
+
+/// How long to let the machine work before the next look.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Returns what `look` finds as soon as it finds something.
+///
+/// Errors: nothing was found `within` the time; the error says what was looked for.
+pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T> {
+    let end = Instant::now() + within;
+    loop {
+        if let Some(found) = look().await {
+            return Ok(found);
+        }
+        if Instant::now() >= end {
+            bail!("after {within:?} still not: {what}");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_fact_that_comes_late_is_found_and_one_that_never_comes_is_named() -> Result<()> {
+        let mut looks = 0;
+        let found = eventually("three looks", Duration::from_secs(5), async || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(found.await?, 3);
+
+        let never = eventually("a flying pig", Duration::from_millis(20), async || None::<()>).await;
+        assert!(never.expect_err("never").to_string().contains("a flying pig"));
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! A scripted stand-in for the Messages API: the model that the real Claude Code asks in tests, on 127.0.0.1 only.
+
+mod script;
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use script::{Asked, Block, Script};
+
+/// A request may carry a whole conversation with long tool results.
+const BODY_MAX: usize = 64 << 20;
+
+/// A running stand-in. It ends with this value.
+#[derive(Debug)]
+pub struct FakeApi {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    server: TaskTracker,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Script,
+    asked: Mutex<Vec<Asked>>,
+    others: Mutex<Vec<String>>,
+}
+
+impl FakeApi {
+    /// Starts one that plays `script`.
+    ///
+    /// Errors: there is no free port.
+    pub async fn start(script: Script) -> Result<Self> {
+        let shared = Arc::new(Shared { script, asked: Mutex::default(), others: Mutex::default() });
+        let routes = Router::new()
+            .route("/v1/messages", post(answer_messages))
+            .route("/v1/messages/count_tokens", post(count_tokens))
+            .route("/api/hello", get(async || StatusCode::OK))
+            .fallback(refuse)
+            .layer(axum::extract::DefaultBodyLimit::max(BODY_MAX))
+            .with_state(Arc::clone(&shared));
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("looking for a free port")?;
+        let address = listener.local_addr().context("asking for the port")?;
+        let (stop, server) = (CancellationToken::new(), TaskTracker::new());
+        let stopped = stop.clone().cancelled_owned();
+        server.spawn(async move { axum::serve(listener, routes).with_graceful_shutdown(stopped).await });
+        Ok(Self { address, shared, stop, server })
+    }
+
+    /// Returns what the client is told as its base URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns every request for a message so far, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the method and path of every request that is not scripted.
+    pub fn others(&self) -> Vec<String> {
+        self.shared.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it, open answers first.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.server.close();
+        self.server.wait().await;
+    }
+}
+
+impl Drop for FakeApi {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Response {
+    let Ok(body) = serde_json::from_str::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
+    let asked = Asked::new(body);
+    let blocks = shared.script.answer(&asked);
+    let message = stream::Message::new(&asked, &blocks);
+    let streamed = asked.body()["stream"].as_bool().unwrap_or(false);
+    shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    let (kind, text) = match streamed {
+        true => ("text/event-stream; charset=utf-8", message.events()),
+        false => ("application/json", message.whole().to_string()),
+    };
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn count_tokens(body: String) -> Response {
+    let count = json!({"input_tokens": (body.len() / 4).max(1)});
+    ([(header::CONTENT_TYPE, "application/json")], count.to_string()).into_response()
+}
+
+async fn refuse(State(shared): State<Arc<Shared>>, request: axum::extract::Request) -> Response {
+    let line = format!("{} {}", request.method(), request.uri().path());
+    shared.others.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    let error = json!({"type": "error", "error": {"type": "not_found_error", "message": "not scripted"}});
+    (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "application/json")], error.to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http;
+
+    #[tokio::test]
+    async fn a_script_is_played_and_what_was_asked_is_kept() -> Result<()> {
+        let api = FakeApi::start(Script::new().then([Block::text("hello")]).otherwise([Block::text("done")])).await?;
+        let ask = json!({"model": "m", "tools": [{"name": "x"}], "stream": true,
+            "messages": [{"role": "user", "content": "who are you"}]});
+
+        let first = http::post(api.address, "/v1/messages?beta=true", &[], &ask.to_string()).await?;
+        assert_eq!(first.status, 200);
+        assert!(first.body.contains("event: message_start") && first.body.contains("hello"), "{}", first.body);
+        let second = http::post(api.address, "/v1/messages", &[], &ask.to_string()).await?;
+        assert!(second.body.contains("done"), "{}", second.body);
+
+        assert_eq!(api.asked().len(), 2);
+        assert_eq!(api.asked()[0].last_user_text(), "who are you");
+        assert_eq!(http::get(api.address, "/v1/models").await?.status, 404);
+        assert_eq!(api.others(), ["GET /v1/models"]);
+        api.stop().await;
+        Ok(())
+    }
+}

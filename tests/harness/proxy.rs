@@ -1,0 +1,32 @@
+//! A real proxy beside a client of ours, in a project folder of its own.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tokio::process::Command;
+
+use crate::mcp::McpClient;
+use crate::process::{command, program};
+
+/// Returns the command that a client runs for the session of `project`: the folder `work/project`, which is made here.
+///
+/// Errors: the folder cannot be made, or the program is not built.
+pub fn proxy_command(work: &Path, project: &str, coordinator: &str) -> Result<Command> {
+    let folder = work.join(project);
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut proxy = command(program("c3po")?, work);
+    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder);
+    proxy.env("C3PO_COORDINATOR_URL", coordinator).env("XDG_RUNTIME_DIR", work);
+    Ok(proxy)
+}
+
+/// Starts a session: the proxy of `project`, initialized.
+///
+/// Errors: it does not start or does not answer.
+pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<McpClient> {
+    let command = proxy_command(work, project, coordinator)?;
+    let client = McpClient::start(command, &work.join(format!("{project}.log")))?;
+    client.initialize().await.with_context(|| format!("the proxy of {project}"))?;
+    Ok(client)
+}
