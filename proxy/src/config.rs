@@ -53,6 +53,8 @@ pub struct Config {
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
     pub log_file: Option<PathBuf>,
+    /// Whether colour is welcome: unless `NO_COLOR` is set to anything.
+    pub colour: bool,
     /// What is wrong, so wrong that nothing can be connected. Commands refuse to run; a proxy runs and says so.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
@@ -136,6 +138,7 @@ impl Config {
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
+            colour: variable("NO_COLOR").is_none(),
             problems,
             warnings,
         }
@@ -260,11 +263,9 @@ mod tests {
     fn urls_become_targets() {
         let check = |urls: &str, expected: Result<&[&str], ()>| {
             let found = targets(urls);
-            assert_eq!(
-                found.as_deref().map_err(|_| ()),
-                expected.map(|all| all.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>()).as_deref().map_err(|()| ()),
-                "{urls}"
-            );
+            let found: Result<Vec<_>, ()> =
+                found.as_ref().map(|all| all.iter().map(String::as_str).collect()).map_err(|_| ());
+            assert_eq!(found, expected.map(<[&str]>::to_vec), "{urls}");
         };
         check("http://a:1, ws://b:2/", Ok(&["ws://a:1/acp", "ws://b:2/acp"]));
         check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));

@@ -1,28 +1,91 @@
 //! What people type: one file for each command.
 
+mod ack;
+mod agents;
+mod completions;
+mod inbox;
+mod print;
+mod receipt;
+mod reply;
+mod send;
+mod session;
+mod status;
+mod tail;
+mod thread;
+
 use std::process::ExitCode;
 
+use c3po_shared::ids::AgentId;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 use crate::{logs, proxy};
+use print::Printer;
+use session::Failure;
+
+/// What `--help` says about exit codes.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, 2 wrong usage or configuration, 3 no coordinator, \
+4 nothing came in time.";
 
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "c3po", version, about = "Messages between agents, on hosts and containers of your own")]
+#[command(after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    manner: Manner,
+}
+
+/// How every command speaks.
+#[derive(Debug, clap::Args)]
+struct Manner {
+    /// Print JSON: one document, or one per line where a command follows
+    #[arg(long, global = true)]
+    json: bool,
+    /// Speak as this agent, which no session may hold at the time
+    #[arg(long = "as", value_name = "NAME", global = true, default_value = "human")]
+    name: AgentId,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve MCP on standard input and output (what a client starts beside a session)
     Proxy,
+    /// Show whether this host reaches a coordinator, and who is there
+    #[command(after_help = EXIT_CODES)]
+    Status,
+    /// List the agents
+    #[command(after_help = EXIT_CODES)]
+    Agents(agents::Arguments),
+    /// Send a message
+    #[command(after_help = EXIT_CODES)]
+    Send(send::Arguments),
+    /// Show the messages that wait for you
+    #[command(after_help = EXIT_CODES)]
+    Inbox,
+    /// Take messages that need no answer out of your inbox
+    #[command(after_help = EXIT_CODES)]
+    Ack(ack::Arguments),
+    /// Answer a message
+    #[command(after_help = EXIT_CODES)]
+    Reply(reply::Arguments),
+    /// Show the conversation that a message belongs to
+    #[command(after_help = EXIT_CODES)]
+    Thread(thread::Arguments),
+    /// Show how far a message got, with the evidence
+    #[command(after_help = EXIT_CODES)]
+    Receipt(receipt::Arguments),
+    /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
+    #[command(after_help = EXIT_CODES)]
+    Tail,
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
 }
 
 /// Runs a command and returns how it ended.
-pub fn run(cli: Cli, config: Config) -> ExitCode {
+pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     logs::start(&config);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -39,8 +102,47 @@ pub fn run(cli: Cli, config: Config) -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        command => {
+            config.agent = cli.manner.name;
+            let printer = Printer::of_terminal(cli.manner.json, config.colour);
+            match runtime.block_on(for_a_person(command, config, &printer)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => failure.tell(&printer),
+            }
+        }
     };
     // A thread that reads a terminal cannot be stopped, and nothing else is left to wait for.
     runtime.shutdown_background();
     code
+}
+
+async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
+    if let Command::Completions(arguments) = command {
+        return completions::run(&arguments);
+    }
+    if !config.problems.is_empty() {
+        return Err(Failure::Usage(config.problems.join("\n")));
+    }
+    match command {
+        Command::Proxy | Command::Completions(_) => Ok(()),
+        Command::Status => status::run(config, printer).await,
+        Command::Agents(arguments) => agents::run(config, printer, arguments).await,
+        Command::Send(arguments) => send::run(config, printer, arguments).await,
+        Command::Inbox => inbox::run(config, printer).await,
+        Command::Ack(arguments) => ack::run(config, printer, arguments).await,
+        Command::Reply(arguments) => reply::run(config, printer, arguments).await,
+        Command::Thread(arguments) => thread::run(config, printer, arguments).await,
+        Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
+        Command::Tail => tail::run(config, printer).await,
+    }
+}
+
+/// Returns the text of an argument; `-` is standard input.
+fn text(argument: String) -> Result<String, Failure> {
+    if argument != "-" {
+        return Ok(argument);
+    }
+    std::io::read_to_string(std::io::stdin())
+        .map(|text| text.trim_end_matches('\n').to_owned())
+        .map_err(|error| Failure::Usage(format!("cannot read the text from standard input: {error}")))
 }

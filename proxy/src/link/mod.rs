@@ -50,11 +50,33 @@ pub struct Link {
     shared: Arc<Shared>,
 }
 
+/// Whose link it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A session's, which is the agent.
+    Session,
+    /// A command's, which speaks as the agent for a moment.
+    Person {
+        /// Whether messages are to be delivered as they come.
+        follows: bool,
+    },
+}
+
+impl Kind {
+    /// Returns the ways by which a message gets in front of whoever reads here.
+    fn reach(self) -> Vec<Via> {
+        match self {
+            Self::Session => vec![Via::WaitForMessage, Via::GetMessages],
+            Self::Person { follows: true } => vec![Via::Terminal],
+            Self::Person { follows: false } => Vec::new(),
+        }
+    }
+}
+
 /// What the handles and the driver have in common.
 struct Shared {
     config: Config,
-    /// A person's command: speaks beside the agent's session.
-    person: bool,
+    kind: Kind,
     instance: Uuid,
     born: Instant,
     client: Mutex<Client>,
@@ -75,22 +97,24 @@ struct Shared {
 impl Link {
     /// Makes the link of a session. It dials nothing before [`run`] runs and the session is real.
     pub fn of_session(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
-        Self::new(config, false, deliveries)
+        Self::new(config, Kind::Session, deliveries)
     }
 
     /// Makes the link of a person's command, which takes nothing over and dials at once.
-    pub fn of_person(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
-        let link = Self::new(config, true, deliveries);
+    ///
+    /// With `follows`, messages are delivered as they come, to be printed.
+    pub fn of_person(config: Config, deliveries: Arc<dyn Deliveries>, follows: bool) -> Self {
+        let link = Self::new(config, Kind::Person { follows }, deliveries);
         link.begin();
         link
     }
 
-    fn new(config: Config, person: bool, deliveries: Arc<dyn Deliveries>) -> Self {
+    fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
         let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let shared = Shared {
             config,
-            person,
+            kind,
             instance: Uuid::new_v4(),
             born: Instant::now(),
             client: Mutex::default(),

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Hello, PROTOCOL_VERSION, Welcome};
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, DialError};
 use super::serve::{End, serve};
-use super::{GRACE, Link, PoisonError, Shared, queue, rules};
+use super::{GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
 /// Keeps the link up until it is stopped. Calls that wait are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
@@ -67,7 +66,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 shared.standing.send_modify(|standing| standing.is_refused(refusal));
                 return;
             }
-            Some(Ok(None)) => {}
+            Some(Ok(None)) => shared.standing.send_modify(|standing| standing.failed_rounds += 1),
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
@@ -148,8 +147,8 @@ async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Conn
         session_id: shared.config.session_id.clone(),
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         last_delivered: shared.deliveries.position(),
-        person: shared.person,
-        reach: if shared.person { Vec::new() } else { vec![Via::WaitForMessage] },
+        person: shared.kind != Kind::Session,
+        reach: shared.kind.reach(),
     };
     let welcome = connection.hello(&hello).await?;
     Ok((connection, welcome))

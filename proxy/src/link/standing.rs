@@ -51,6 +51,8 @@ pub struct Standing {
     pub agent: AgentId,
     /// What the coordinator said to the last `hello`.
     pub welcome: Option<Welcome>,
+    /// How often every coordinator was tried in vain since the last success.
+    pub failed_rounds: u32,
     /// Why there will be no link.
     pub refusal: Option<Refusal>,
 }
@@ -65,6 +67,7 @@ impl Standing {
             last_error: None,
             agent,
             welcome: None,
+            failed_rounds: 0,
             refusal: None,
         }
     }
@@ -89,6 +92,7 @@ impl Standing {
         self.down_since_clock = None;
         self.coordinator = as_written(target);
         self.last_error = None;
+        self.failed_rounds = 0;
         self.agent = welcome.agent_id.clone();
         self.welcome = Some(welcome);
     }

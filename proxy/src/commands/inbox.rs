@@ -1,0 +1,42 @@
+//! `c3po inbox`: the messages that wait.
+
+use c3po_shared::catalogue::Inbox;
+use c3po_shared::message::Message;
+use serde_json::{Value, json};
+
+use super::print::Printer;
+use super::session::{Failure, Session};
+use crate::config::Config;
+
+pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
+    Session::with(config, false, async |session| {
+        let messages = every_message(session).await?;
+        if printer.json {
+            printer.document(&json!({"messages": messages, "count": messages.len()}))?;
+        } else if messages.is_empty() {
+            printer.line("Nothing waits.")?;
+        } else {
+            messages.iter().try_for_each(|message| printer.message(message))?;
+        }
+        session.shown(messages.into_iter().map(|message| message.id).collect());
+        Ok(())
+    })
+    .await
+}
+
+async fn every_message(session: &Session) -> Result<Vec<Message>, Failure> {
+    let mut messages = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut arguments = json!({"limit": 1_000});
+        if let Some(cursor) = cursor {
+            arguments["cursor"] = Value::from(cursor);
+        }
+        let (page, _) = session.call::<Inbox>("get_messages", &arguments).await?;
+        messages.extend(page.messages);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(messages);
+        }
+    }
+}

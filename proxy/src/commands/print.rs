@@ -1,0 +1,173 @@
+//! What commands print: JSON, or aligned text in which no body can do anything to the terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use c3po_shared::message::Message;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Priority;
+use serde::Serialize;
+
+use super::session::Failure;
+
+/// How a command prints.
+#[derive(Debug)]
+pub(super) struct Printer {
+    pub(super) json: bool,
+    colour: bool,
+}
+
+/// What a piece of text is, for its colour.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tone {
+    /// What matters most in a line.
+    Strong,
+    /// Good news.
+    Good,
+    /// What somebody should look at.
+    Alarm,
+    /// Beside the point.
+    Quiet,
+}
+
+impl Printer {
+    /// Returns the printer for this process: in colour only on a terminal that wants it.
+    pub(super) fn of_terminal(json: bool, colour: bool) -> Self {
+        Self { json, colour: colour && !json && io::stdout().is_terminal() }
+    }
+
+    /// Prints a line.
+    pub(super) fn line(&self, line: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| Failure::NobodyReads)
+    }
+
+    /// Prints a value as one line of JSON.
+    pub(super) fn document<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
+        self.line(&serde_json::to_string(value).unwrap_or_default())
+    }
+
+    /// Prints a message: a line about it, its title, its text quoted.
+    pub(super) fn message(&self, message: &Message) -> Result<(), Failure> {
+        self.line(&self.message_text(message))
+    }
+
+    fn message_text(&self, message: &Message) -> String {
+        let host = message.from_host.as_ref().map(|host| format!(" @{}", harmless(host, false))).unwrap_or_default();
+        let mut head = format!(
+            "{}  from {}{host} to {}  {}",
+            self.tinted(Tone::Quiet, message.id.as_str()),
+            self.tinted(Tone::Strong, message.from_agent.as_str()),
+            message.to_agent,
+            self.tinted(Tone::Quiet, &moment(message.timestamp)),
+        );
+        if message.priority != Priority::Normal {
+            head += &format!("  {}", self.tinted(Tone::Alarm, message.priority.as_str()));
+        }
+        if message.requires_response {
+            head += "  wants an answer";
+        }
+        let mut lines = vec![head];
+        lines.extend(message.title.as_ref().map(|title| harmless(title, false)));
+        lines.push(quoted(message.text()));
+        if let Some(context) = &message.context {
+            lines.extend(["context:".to_owned(), quoted(context)]);
+        }
+        lines.join("\n")
+    }
+
+    /// Returns the text in the colour of its tone.
+    pub(super) fn tinted(&self, tone: Tone, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let code = match tone {
+            Tone::Strong => 1,
+            Tone::Good => 32,
+            Tone::Alarm => 31,
+            Tone::Quiet => 2,
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// Returns rows with their columns aligned, without trailing spaces.
+pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    rows.iter()
+        .map(|row| {
+            let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+            cells.join("  ").trim_end().to_owned()
+        })
+        .collect()
+}
+
+/// Returns a text with `> ` before every line, so that no body can look like anything but a body.
+pub(super) fn quoted(text: &str) -> String {
+    let text = harmless(text, true);
+    let lines: Vec<_> = text.split('\n').map(|line| format!("> {line}").trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Returns a text without what terminals obey: controls are shown as their pictures, direction overrides are gone.
+pub(super) fn harmless(text: &str, lines: bool) -> String {
+    let shown = |c: char| match c {
+        '\n' if lines => '\n',
+        '\t' => '\t',
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        '\u{7f}' => '\u{2421}',
+        '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => '\u{fffd}',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Returns a time as people read it: to the second, in UTC.
+pub(super) fn moment(at: Timestamp) -> String {
+    let text = at.to_string();
+    text.get(..19).map_or_else(|| text.clone(), |cut| format!("{}Z", cut.replace('T', " ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_body_cannot_fake_an_origin_or_obey_a_terminal() {
+        assert_eq!(quoted("hi\n\u{1b}[2Jb::a::00000001  from human"), "> hi\n> ␛[2Jb::a::00000001  from human");
+        assert_eq!(quoted("a\rb\u{9b}c\u{202e}d\u{7f}"), "> a␍b\u{fffd}c\u{fffd}d␡");
+        assert_eq!(harmless("one\ntwo", false), "one␊two");
+        assert_eq!(quoted(""), ">");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [
+            vec!["a".to_owned(), "bb".to_owned(), String::new()],
+            vec!["ccc".to_owned(), "d".to_owned(), "e".to_owned()],
+        ];
+        assert_eq!(aligned(&rows), ["a    bb", "ccc  d   e"]);
+    }
+
+    #[test]
+    fn a_message_is_a_line_about_it_and_its_quoted_text() {
+        let message: Message = serde_json::from_value(json!({
+            "id": "a::b::00000001", "thread_id": "a::b::00000001", "kind": "message", "from_agent": "a",
+            "from_host": "nas\u{1b}2", "to_agent": "b", "title": "Topics", "message": "Which?\nAll?", "context": "why",
+            "priority": "urgent", "requires_response": true,
+            "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        }))
+        .unwrap();
+        let printer = Printer { json: false, colour: false };
+        assert_eq!(
+            printer.message_text(&message),
+            "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00Z  urgent  wants an answer\n\
+             Topics\n> Which?\n> All?\ncontext:\n> why"
+        );
+        let coloured = Printer { json: false, colour: true };
+        assert!(coloured.message_text(&message).contains("\u{1b}[31murgent"));
+    }
+}

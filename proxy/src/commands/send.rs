@@ -1,0 +1,106 @@
+//! `c3po send`: sends a message, and waits for the answer where that is asked for.
+
+use c3po_shared::catalogue::{Copies, Sent};
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::WAIT_MAX;
+use c3po_shared::message::Message;
+use c3po_shared::vocabulary::Priority;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::print::Printer;
+use super::session::{Failure, Session, given};
+use crate::config::Config;
+
+/// What is sent, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Agent id, id@host, or @role
+    target: String,
+    /// The message; - reads it from standard input
+    text: String,
+    /// Wait for the answer and print it
+    #[arg(long, conflicts_with = "no_answer")]
+    wait: bool,
+    /// How long to wait, in seconds [default: C3PO_TIMEOUT, or 60]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=WAIT_MAX))]
+    timeout: Option<u64>,
+    /// What it is about, in a line
+    #[arg(long)]
+    title: Option<String>,
+    /// Background to the message
+    #[arg(long)]
+    context: Option<String>,
+    /// low, normal, high or urgent
+    #[arg(long)]
+    priority: Option<Priority>,
+    /// Say that no answer is wanted
+    #[arg(long)]
+    no_answer: bool,
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+    if arguments.wait && arguments.target.starts_with('@') {
+        return Err(Failure::Usage("--wait waits for one agent's answer, and a role may be many".to_owned()));
+    }
+    let timeout = arguments.timeout.unwrap_or(config.timeout);
+    let wait = arguments.wait;
+    let message = given(json!({
+        "target": arguments.target,
+        "message": super::text(arguments.text)?,
+        "title": arguments.title,
+        "context": arguments.context,
+        "priority": arguments.priority,
+        "requires_response": arguments.no_answer.then_some(false),
+    }));
+    Session::with(config, false, async |session| {
+        let raw = session.call_raw("send_message", &message).await?;
+        let sent: Option<Sent> = serde_json::from_str(raw.get()).ok();
+        match sent {
+            Some(sent) if wait => answer(session, printer, &sent, &raw, timeout).await,
+            _ if printer.json => printer.document(&raw),
+            Some(sent) => printer.line(&format!("{}  {}", sent.message.id, sent.receipt.stage)),
+            None => copies(&raw, printer),
+        }
+    })
+    .await
+}
+
+fn copies(raw: &RawValue, printer: &Printer) -> Result<(), Failure> {
+    let copies: Copies = serde_json::from_str(raw.get()).map_err(|error| Failure::Usage(error.to_string()))?;
+    for copy in &copies.receipts {
+        let id = copy.message_id.as_ref().map_or("-", MessageId::as_str);
+        let why = copy.refusal.as_ref().map(|refusal| format!("  {refusal}")).unwrap_or_default();
+        printer.line(&format!("{id}  {}  {}{why}", copy.agent_id, copy.stage))?;
+    }
+    Ok(())
+}
+
+/// Waits for the answer and prints it.
+async fn answer(
+    session: &Session,
+    printer: &Printer,
+    sent: &Sent,
+    raw_sent: &RawValue,
+    timeout: u64,
+) -> Result<(), Failure> {
+    let id = &sent.message.id;
+    if !printer.json {
+        printer.line(&format!("{id}  {}", sent.receipt.stage))?;
+    }
+    let raw = session.call_raw("wait_for_message", &json!({"message_id": id, "timeout": timeout})).await?;
+    let reply: Option<Message> = serde_json::from_str(raw.get()).ok();
+    match (&reply, printer.json) {
+        (Some(_), true) => printer.document(&json!({"sent": raw_sent, "reply": raw}))?,
+        (Some(reply), false) => printer.message(reply)?,
+        (None, true) => printer.document(&json!({"sent": raw_sent, "timeout": raw}))?,
+        (None, false) => {
+            let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let why = value["message"].as_str().unwrap_or("No response received").to_owned();
+            eprintln!("c3po: {why}\ntry: c3po receipt {id}");
+        }
+    }
+    let Some(reply) = reply else { return Err(Failure::TimedOut) };
+    session.shown(vec![reply.id]);
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! A command's own connection to the coordinator, and the ways in which a command can end.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use c3po_shared::catalogue::Call;
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::print::Printer;
+use crate::config::Config;
+use crate::deliver::Inbox;
+use crate::link::{self, Link, Standing, State};
+
+/// How long a command tries to reach a coordinator.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long a command waits at its end for its receipts to be taken.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// How long the goodbye may take.
+const GOODBYE_MAX: Duration = Duration::from_millis(100);
+
+/// How a command can end other than well.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The coordinator, or the catalogue, refused it.
+    Refused(Refusal),
+    /// The command line or the configuration is wrong.
+    Usage(String),
+    /// No coordinator could be reached.
+    NoCoordinator(Refusal),
+    /// Nothing came in time; what there is to say was printed.
+    TimedOut,
+    /// Standard output is closed: nobody reads any more.
+    NobodyReads,
+}
+
+impl Failure {
+    /// Says on standard error what is wrong and what to do; returns the exit code.
+    pub(super) fn tell(self, printer: &Printer) -> ExitCode {
+        match self {
+            Self::Refused(refusal) => {
+                tell_refusal(&refusal, printer);
+                ExitCode::from(1)
+            }
+            Self::Usage(why) => {
+                eprintln!("c3po: {why}");
+                ExitCode::from(2)
+            }
+            Self::NoCoordinator(refusal) => {
+                tell_refusal(&refusal, printer);
+                ExitCode::from(3)
+            }
+            Self::TimedOut => ExitCode::from(4),
+            Self::NobodyReads => ExitCode::SUCCESS,
+        }
+    }
+}
+
+fn tell_refusal(refusal: &Refusal, printer: &Printer) {
+    if printer.json {
+        eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
+    } else {
+        eprintln!("c3po: {refusal}\ntry: {}", refusal.suggestion);
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.code == ErrorCode::CoordDown { Self::NoCoordinator(refusal) } else { Self::Refused(refusal) }
+    }
+}
+
+/// A command's connection.
+pub(super) struct Session {
+    link: Link,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl Session {
+    /// Connects, does the work, says goodbye.
+    pub(super) async fn with<T>(
+        config: Config,
+        follows: bool,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let inbox = Arc::new(Inbox::default());
+        let link = Link::of_person(config, inbox.clone(), follows);
+        let session = Self { link: link.clone(), inbox };
+        let stop = CancellationToken::new();
+        let mut driver = std::pin::pin!(link::run(link, stop.clone()));
+        let working = async {
+            session.connected().await?;
+            let outcome = work(&session).await;
+            // What was printed is shown, whatever came after it.
+            let _ = tokio::time::timeout(SETTLE_MAX, session.link.receipts_settled()).await;
+            outcome
+        };
+        let outcome = tokio::select! {
+            outcome = working => outcome,
+            () = &mut driver => Err(Failure::Usage("the link ended by itself".to_owned())),
+        };
+        stop.cancel();
+        // The coordinator notices a goodbye that was not said.
+        let _ = tokio::time::timeout(GOODBYE_MAX, driver).await;
+        outcome
+    }
+
+    /// Waits for the link, as long as there is hope.
+    async fn connected(&self) -> Result<(), Failure> {
+        let mut standing = self.link.standing();
+        let settled =
+            standing.wait_for(|now| now.state == State::Connected || now.refusal.is_some() || now.failed_rounds > 0);
+        match tokio::time::timeout(CONNECT_MAX, settled).await {
+            Ok(Ok(now)) if now.state == State::Connected => return Ok(()),
+            Ok(Ok(now)) if now.refusal.is_some() => {
+                return Err(now.refusal.clone().map_or(Failure::TimedOut, Failure::from));
+            }
+            _ => {}
+        }
+        Err(Failure::NoCoordinator(unreachable(&self.standing())))
+    }
+
+    /// Returns how the link stands.
+    pub(super) fn standing(&self) -> Standing {
+        self.link.standing().borrow().clone()
+    }
+
+    /// Returns when the link changes.
+    pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<Standing> {
+        self.link.standing()
+    }
+
+    /// Calls a tool; returns its reply, read and as it came.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        tool: &str,
+        arguments: &Value,
+    ) -> Result<(T, Box<RawValue>), Failure> {
+        let raw = self.call_raw(tool, arguments).await?;
+        let read = serde_json::from_str(raw.get())
+            .map_err(|error| Refusal::new(ErrorCode::Internal, format!("the reply is not readable: {error}")))?;
+        Ok((read, raw))
+    }
+
+    /// Calls a tool; returns its reply as it came.
+    pub(super) async fn call_raw(&self, tool: &str, arguments: &Value) -> Result<Box<RawValue>, Failure> {
+        let arguments =
+            serde_json::value::to_raw_value(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
+        let call = Call::parse(tool, &arguments)?;
+        Ok(self.link.call(&call, arguments).await?)
+    }
+
+    /// Says that messages were printed.
+    pub(super) fn shown(&self, ids: Vec<MessageId>) {
+        if !ids.is_empty() {
+            self.link.receipt(ids, Stage::InSession, Via::Terminal);
+        }
+    }
+}
+
+fn unreachable(standing: &Standing) -> Refusal {
+    let why = standing.last_error.as_deref().unwrap_or("no answer within 5 s");
+    let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", standing.coordinator))
+        .suggest("Start one with `make up`, or set C3PO_COORDINATOR_URL to where one runs, such as http://nas:8420.")
+        .detail("coordinator", standing.coordinator.as_str());
+    if let Some(error) = &standing.last_error {
+        refusal = refusal.detail("last_error", error.as_str());
+    }
+    refusal
+}
+
+/// Returns the object without the arguments that were not given.
+pub(super) fn given(mut arguments: Value) -> Value {
+    if let Value::Object(map) = &mut arguments {
+        map.retain(|_, value| !value.is_null());
+    }
+    arguments
+}

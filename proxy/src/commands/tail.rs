@@ -1,0 +1,49 @@
+//! `c3po tail`: what waits, then what comes, until Ctrl-C.
+
+use super::print::Printer;
+use super::session::{Failure, Session};
+use crate::config::Config;
+use crate::link::State;
+
+pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
+    Session::with(config, true, async |session| {
+        tokio::select! {
+            ended = follow(session, printer) => ended,
+            never = say_changes(session) => match never {},
+            pressed = tokio::signal::ctrl_c() => {
+                pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
+            }
+        }
+    })
+    .await
+}
+
+async fn follow(session: &Session, printer: &Printer) -> Result<(), Failure> {
+    loop {
+        let messages = session.inbox.take().await;
+        for message in messages {
+            if printer.json { printer.document(&message) } else { printer.message(&message) }?;
+            session.shown(vec![message.id]);
+        }
+    }
+}
+
+/// Says on standard error when the coordinator goes and comes back.
+async fn say_changes(session: &Session) -> std::convert::Infallible {
+    let mut changes = session.changes();
+    let mut was_up = true;
+    loop {
+        let now = changes.borrow_and_update().clone();
+        let is_up = now.state == State::Connected;
+        if was_up && !is_up {
+            let why = now.last_error.as_deref().unwrap_or("the connection ended");
+            eprintln!("c3po: the coordinator is away ({why}); trying again");
+        } else if is_up && !was_up {
+            eprintln!("c3po: the coordinator is back");
+        }
+        was_up = is_up;
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The commands as people meet them: their help, their exit codes, what they say where no coordinator is.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Nobody listens there.
+const NOBODY: &str = "http://127.0.0.1:1";
+
+fn c3po(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_c3po"));
+    command.args(arguments).env_clear().env("HOME", home).env("C3PO_COORDINATOR_URL", NOBODY);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    c3po(home.path(), arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn every_command_says_what_it_does() {
+    let commands =
+        ["proxy", "status", "agents", "send", "inbox", "ack", "reply", "thread", "receipt", "tail", "completions"];
+    let mut all = text(&run(&["--help"]).stdout);
+    for command in commands {
+        let output = run(&[command, "--help"]);
+        assert!(output.status.success(), "{command}");
+        all += &format!("\n----- {command}\n{}", text(&output.stdout));
+    }
+    insta::assert_snapshot!("help", all);
+}
+
+#[test]
+fn status_without_a_coordinator_says_what_to_do() {
+    let output = run(&["status"]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = text(&output.stderr);
+    for part in [NOBODY, "Connection refused", "make up", "C3PO_COORDINATOR_URL"] {
+        assert!(said.contains(part), "{part} is missing in {said}");
+    }
+    let output = run(&["status", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["link"], &document["error"]["code"]), (&"disconnected".into(), &"COORD_DOWN".into()));
+}
+
+#[test]
+fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
+    for arguments in [
+        &["agents"][..],
+        &["send", "b", "hi"],
+        &["inbox"],
+        &["ack", "a::b::00000001"],
+        &["reply", "a::b::00000001", "hi"],
+        &["thread", "a::b::00000001"],
+        &["receipt", "a::b::00000001"],
+        &["tail"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_two() {
+    for arguments in [
+        &["fly"][..],
+        &["send", "b"],
+        &["ack"],
+        &["ack", "no-id"],
+        &["send", "b", "hi", "--priority", "asap"],
+        &["send", "b", "hi", "--timeout", "5"],
+        &["send", "b", "hi", "--wait", "--no-answer"],
+        &["send", "@role", "hi", "--wait"],
+        &["inbox", "--as", "not a name"],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_told_by_commands() {
+    let home = tempfile::tempdir().unwrap();
+    let output = c3po(home.path(), &["status"]).env("C3PO_COORDINATOR_URL", "https://nas").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("TLS"), "{}", text(&output.stderr));
+    std::fs::create_dir_all(home.path().join(".config/c3po")).unwrap();
+    std::fs::write(home.path().join(".config/c3po/config.toml"), "colour = true\n").unwrap();
+    let output = c3po(home.path(), &["status"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("colour"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_text_can_come_from_standard_input() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = c3po(home.path(), &["send", "b", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"from a pipe\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(3));
+}
+
+#[test]
+fn completions_name_every_command() {
+    let script = text(&run(&["completions", "bash"]).stdout);
+    for command in ["status", "agents", "send", "inbox", "tail"] {
+        assert!(script.contains(command), "{command}");
+    }
+}

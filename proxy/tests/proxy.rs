@@ -1,0 +1,257 @@
+//! The proxy as a client meets it: a real process on pipes, with no coordinator anywhere.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long an answer may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the end may take here: 100 ms are promised, and a debug build on a busy machine is slower.
+const END: Duration = Duration::from_millis(500);
+
+struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    last_id: u64,
+    _home: tempfile::TempDir,
+}
+
+impl Client {
+    /// Starts a proxy whose coordinator is at the address.
+    fn start(coordinator: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_c3po"))
+            .arg("proxy")
+            .env_clear()
+            .env("HOME", home.path())
+            .env("C3PO_AGENT_ID", "web")
+            .env("C3PO_COORDINATOR_URL", coordinator)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        // Ends with the output of the process.
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let input = child.stdin.take();
+        Self { child, input, lines, last_id: 0, _home: home }
+    }
+
+    fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(format!("{line}\n").as_bytes()).unwrap();
+    }
+
+    fn hear(&self) -> Value {
+        serde_json::from_str(&self.lines.recv_timeout(PATIENCE).expect("an answer")).expect("an answer in JSON")
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        self.say(&json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}).to_string());
+        let answer = self.hear();
+        assert_eq!(answer["id"], self.last_id, "{answer}");
+        answer
+    }
+
+    fn initialize(&mut self, version: &str) -> Value {
+        let client = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let answer = self.ask("initialize", params);
+        self.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        answer["result"].clone()
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    fn signal(&self, name: &str) {
+        let killed = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        assert!(killed.success());
+    }
+
+    /// Waits for the end. Returns how, and how long it took.
+    fn end(mut self) -> (ExitStatus, Duration) {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, began.elapsed());
+            }
+            assert!(began.elapsed() < PATIENCE, "the proxy goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Ended already, unless the test failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const NOBODY: &str = "http://127.0.0.1:1";
+
+/// Returns the address of a coordinator that takes connections and never says a word, and what keeps it there.
+fn black_hole() -> (String, std::net::TcpListener) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    (format!("http://{}", listener.local_addr().unwrap()), listener)
+}
+
+#[test]
+fn the_tools_are_listed_without_a_coordinator() {
+    let mut client = Client::start(NOBODY);
+    let began = Instant::now();
+    let server = client.initialize("2025-11-25");
+    let list = client.ask("tools/list", json!({}));
+    // A debug build on a busy machine; the figure that counts is measured elsewhere.
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!((&server["protocolVersion"], &server["serverInfo"]["name"]), (&json!("2025-11-25"), &json!("c3po")));
+    assert!(server["instructions"].as_str().unwrap().contains("reply"));
+    assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 13);
+    assert!(list["result"].to_string().len() < 9_000);
+}
+
+#[test]
+fn a_call_waits_two_seconds_for_a_coordinator_and_the_next_ones_not_at_all() {
+    let mut client = Client::start(NOBODY);
+    client.initialize("2025-11-25");
+    let began = Instant::now();
+    let first = client.call("list_agents", json!({}));
+    assert!((1.5..4.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    let began = Instant::now();
+    let second = client.call("send_message", json!({"target": "b", "message": "hi"}));
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    for answer in [first, second] {
+        let result = &answer["result"];
+        assert_eq!(result["isError"], true);
+        assert_eq!(result["structuredContent"]["code"], "COORD_DOWN");
+        assert_eq!(result["structuredContent"]["details"]["coordinator"], NOBODY);
+        assert_eq!(result["structuredContent"]["details"]["applied"], "no");
+        assert_eq!(result["content"][0]["text"], result["structuredContent"].to_string());
+    }
+}
+
+#[test]
+fn bad_arguments_and_unknown_tools_are_refused_without_a_coordinator() {
+    let mut client = Client::start(NOBODY);
+    client.initialize("2025-11-25");
+    let began = Instant::now();
+    let refused = client.call("send_message", json!({"target": "b", "message": ""}));
+    assert_eq!(refused["result"]["structuredContent"]["code"], "INVALID_REQUEST");
+    assert_eq!(client.call("fly", json!({}))["error"]["code"], -32602);
+    assert_eq!(client.call("wait_for_response", json!({}))["result"]["structuredContent"]["code"], "INVALID_REQUEST");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn whatever_comes_first_the_handshake_still_works() {
+    for first in [
+        "garbage",
+        "",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
+        "\u{feff}{",
+    ] {
+        let mut client = Client::start(NOBODY);
+        client.say(first);
+        assert_eq!(client.initialize("2024-11-05")["protocolVersion"], "2024-11-05", "{first}");
+    }
+}
+
+#[test]
+fn json_that_is_no_request_is_answered_and_the_session_goes_on() {
+    let mut client = Client::start(NOBODY);
+    client.initialize("2025-11-25");
+    client.say("[1,2]");
+    assert_eq!(client.hear()["error"]["code"], -32600);
+    client.say("{\"jsonrpc\":");
+    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+    assert_eq!(client.ask("resources/fly", json!({}))["error"]["code"], -32601);
+}
+
+#[test]
+fn a_newer_client_is_told_to_use_the_handshake() {
+    let mut client = Client::start(NOBODY);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "2.1.329"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    assert_eq!(client.ask("server/discover", json!({"_meta": meta}))["error"]["code"], -32022);
+    assert_eq!(client.initialize("2025-11-25")["protocolVersion"], "2025-11-25");
+}
+
+#[test]
+fn the_end_of_input_ends_the_proxy_even_with_a_call_that_waits() {
+    let (address, _listener) = black_hole();
+    let mut client = Client::start(&address);
+    client.initialize("2025-11-25");
+    client.say(r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait_for_message"}}"#);
+    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+    client.input = None;
+    let (status, took) = client.end();
+    assert!(status.success() && took < END, "{status} after {took:?}");
+}
+
+#[test]
+fn signals_end_the_proxy_even_with_a_call_that_waits() {
+    for name in ["TERM", "INT", "HUP"] {
+        let (address, _listener) = black_hole();
+        let mut client = Client::start(&address);
+        client.initialize("2025-11-25");
+        client.say(r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait_for_message"}}"#);
+        assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+        client.signal(name);
+        let (status, took) = client.end();
+        assert!(status.success() && took < END, "{name}: {status} after {took:?}");
+    }
+}
+
+#[test]
+fn a_cancelled_call_ends_and_the_session_goes_on() {
+    let (address, _listener) = black_hole();
+    let mut client = Client::start(&address);
+    client.initialize("2025-11-25");
+    client.say(r#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"wait_for_message"}}"#);
+    client.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#);
+    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+}
+
+#[test]
+fn a_wrong_configuration_does_not_end_the_proxy_and_every_tool_says_so() {
+    let mut client = Client::start("https://nas");
+    client.initialize("2025-11-25");
+    let answer = client.call("list_agents", json!({}));
+    assert!(answer["result"]["structuredContent"]["error"].as_str().unwrap().contains("TLS"), "{answer}");
+}
+
+#[test]
+fn nothing_but_json_is_on_standard_output() {
+    let mut client = Client::start(NOBODY);
+    client.say("garbage");
+    client.initialize("2025-11-25");
+    client.call("ping", json!({}));
+    client.input = None;
+    assert!(client.lines.iter().all(|line| serde_json::from_str::<Value>(&line).is_ok()));
+}
+
+#[test]
+fn answers_are_written_although_the_input_ended() {
+    let mut client = Client::start(NOBODY);
+    let client_info = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info});
+    client.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string());
+    client.say(r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
+    client.input = None;
+    assert_eq!(client.hear()["id"], 1);
+    assert_eq!(client.hear()["id"], 2);
+}
