@@ -1,6 +1,7 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
 mod claude;
+mod outages;
 mod store;
 mod tidy;
 mod tools;
