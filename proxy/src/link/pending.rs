@@ -116,7 +116,7 @@ enum ToWrite {
 
 /// A reply that the driver has to look at before it goes to the caller.
 pub(super) struct Answered {
-    pub(super) tool: Tool,
+    pub(super) call: Box<OutgoingCall>,
     reply: oneshot::Sender<Answer>,
 }
 
@@ -195,7 +195,7 @@ impl Pending {
         let entry = self.entries.remove(&number)?;
         let Body::Call(call, reply) = entry.body else { return None };
         self.calls -= 1;
-        Some(Answered { tool: call.tool, reply })
+        Some(Answered { call, reply })
     }
 
     /// Returns whether a call was ever written.

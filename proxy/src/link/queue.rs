@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State, rules};
+use super::{Link, Shared, State};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ fn after(refusal: &Refusal) -> After {
             let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
-        code if rules::is_final(code) && code != ErrorCode::InvalidRequest => After::LinkChanges,
+        ErrorCode::Unauthorized | ErrorCode::VersionMismatch => After::LinkChanges,
         _ => After::Refused,
     }
 }
