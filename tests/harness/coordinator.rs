@@ -81,6 +81,7 @@ impl Coordinator {
     /// Errors: it ends, or does not answer; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = command(program("c3po-coordinator")?, &self.folder);
+        server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = Process::start(server, &self.folder.join("coordinator.log"))?;

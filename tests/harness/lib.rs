@@ -3,6 +3,7 @@
 //! - [`process`]: a program, its log, its end; [`coordinator`] and [`proxy`]: the two of this workspace
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
 //! - [`fake_api`]: a scripted model; [`claude`]: the real Claude Code that asks it
+//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
 //! - [`redis`]: a real redis-server
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
@@ -11,8 +12,10 @@ pub mod coordinator;
 pub mod eventually;
 pub mod fake_api;
 pub mod http;
+pub mod link;
 pub mod mcp;
 pub mod process;
 pub mod proxy;
 pub mod redis;
+pub mod served;
 pub mod skip;

@@ -12,7 +12,7 @@ use crate::store::Tenure;
 /// How long a message that was handed to a wait is not handed to another wait of the same session.
 ///
 /// The host says within milliseconds that the result was written; where it does not, the caller had gone.
-const HANDED_FOR: Duration = Duration::from_secs(5);
+pub(super) const HANDED_FOR: Duration = Duration::from_secs(5);
 
 /// Whoever calls: an agent's session, or a person who speaks as an agent for a moment.
 #[derive(Debug, Clone)]
@@ -48,6 +48,16 @@ impl Memory {
         true
     }
 
+    /// Takes a message back from a wait whose caller had gone before it got it.
+    pub(crate) fn take_back(&self, id: &MessageId) {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    /// Returns whether any wait of this session may hold a message back from another.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.handed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// Returns whether a wait of this session has the message.
     pub(crate) fn is_handed(&self, id: &MessageId) -> bool {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
@@ -75,6 +85,8 @@ mod tests {
         let start = Instant::now();
         assert!(memory.hand(&id, start));
         assert!(!memory.hand(&id, start + HANDED_FOR / 2));
+        assert!(memory.hand(&id, start + HANDED_FOR));
+        memory.take_back(&id);
         assert!(memory.hand(&id, start + HANDED_FOR));
     }
 }

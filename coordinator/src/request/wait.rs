@@ -11,6 +11,7 @@ use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::receipts::{own_message, tracked};
+use super::session::HANDED_FOR;
 use super::{CALL_DEADLINE, Caller, Office};
 use crate::store::Selection;
 
@@ -49,6 +50,7 @@ pub(super) async fn wait_for_message(
     loop {
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(reply),
+            Ok(Ok(None)) if caller.memory.holds_any() => HANDED_FOR,
             Ok(Ok(None)) => LOOK_AGAIN,
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
             Err(_) if first => return Err(Refusal::store_unavailable()),

@@ -32,6 +32,9 @@ const PROGRESS: Duration = Duration::from_secs(25);
 /// The largest request, in bytes: two texts of the longest kind, escaped.
 const BODY_MAX: usize = 1 << 20;
 
+/// Pages of this machine may ask, whatever their port; those of any other are refused.
+const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
 /// Returns the service for `/mcp`.
 ///
 /// Host and Origin are checked against rebinding of names; where a token is demanded, any host name may lead here.
@@ -42,6 +45,7 @@ pub(super) fn service(server: &Server, config: &Config) -> Router {
         .with_json_response(true)
         .with_max_request_body_bytes(BODY_MAX)
         .with_cancellation_token(server.stop.clone())
+        .with_allowed_origins(LOOPBACK_ORIGINS)
         .enforce_origin_validation();
     let mut hosts: Vec<String> = settings.allowed_hosts.clone();
     hosts.extend(config.allowed_hosts.iter().cloned());

@@ -5,13 +5,13 @@ mod delivery;
 mod hello;
 mod ledger;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use c3po_shared::catalogue::{Call, Tool};
-use c3po_shared::ids::CallId;
+use c3po_shared::catalogue::{Call, Reply, Tool};
+use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
@@ -36,6 +36,8 @@ use crate::store::{Amendment, StoreError};
 const CLOSE_GOING_AWAY: u16 = 1001;
 /// How long calls under way may take once the coordinator stops. Waits are sent again elsewhere.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How many waits that ended are remembered: a cancellation crosses at most the last few answers.
+const ENDED_WAITS: usize = 16;
 
 /// Serves one link until it ends or `stop` is cancelled.
 pub(crate) async fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) {
@@ -103,6 +105,8 @@ struct Session {
     renewed: Instant,
     heard: Instant,
     drain_until: Option<Instant>,
+    /// The last waits that ended with a message: one may be cancelled before its answer was used.
+    ended_waits: VecDeque<(CallId, MessageId)>,
 }
 
 impl Session {
@@ -123,6 +127,7 @@ impl Session {
             renewed: now,
             heard: now,
             drain_until: None,
+            ended_waits: VecDeque::new(),
         }
     }
 
@@ -281,6 +286,9 @@ impl Session {
         self.ledger.withdraw(call);
         if let Some((_, abort)) = self.running.remove(&call) {
             abort.abort();
+        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
+            self.caller.memory.take_back(message);
+            self.office.presence.wake(&self.caller.agent);
         }
     }
 
@@ -334,6 +342,10 @@ impl Session {
         self.running.remove(&finished.call);
         match finished.outcome {
             Ok(done) => {
+                if let (Tool::WaitForMessage, Reply::Message(message)) = (finished.tool, &done.reply) {
+                    self.ended_waits.truncate(ENDED_WAITS - 1);
+                    self.ended_waits.push_front((finished.call, message.id.clone()));
+                }
                 if let Some(renamed) = done.renamed {
                     self.become_other(renamed);
                 }

@@ -5,6 +5,7 @@
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
 mod open;
+pub mod redis;
 pub mod sqlite;
 
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Store;
+use super::redis::RedisStore;
 use super::sqlite::SqliteStore;
 use crate::config::StoreAddress;
 
@@ -10,6 +11,6 @@ use crate::config::StoreAddress;
 pub async fn open(address: &StoreAddress) -> anyhow::Result<Arc<dyn Store>> {
     match address {
         StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path).await?)),
-        StoreAddress::Redis(_) => anyhow::bail!("redis is not merged yet"),
+        StoreAddress::Redis(url) => Ok(Arc::new(RedisStore::open(url).await?)),
     }
 }

@@ -86,10 +86,14 @@ pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<Kept>> {
 
 /// Returns the messages of the thread that any of these received.
 pub(super) fn thread(work: &Work<'_>, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
-    let mut query = work
-        .connection
-        .prepare_cached("SELECT to_agent, envelope FROM messages WHERE thread_id = ? ORDER BY timestamp, id")?;
-    let mut rows = query.query([thread.as_str()])?;
+    let mut query = work.connection.prepare_cached(
+        "SELECT to_agent, envelope, timestamp, id FROM messages WHERE id = :thread AND thread_id = :thread
+             UNION ALL
+             SELECT to_agent, envelope, timestamp, id FROM messages INDEXED BY threads
+                WHERE thread_id = :thread AND thread_id <> id
+             ORDER BY timestamp, id",
+    )?;
+    let mut rows = query.query(named_params! { ":thread": thread.as_str() })?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let to: String = row.get("to_agent")?;

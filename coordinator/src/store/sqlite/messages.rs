@@ -5,11 +5,11 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Kind;
-use rusqlite::{OptionalExtension, Row, named_params};
+use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
-use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError};
+use crate::store::{AnswerOutcome, Result, Send, SendOutcome};
 
 /// Where a message stands, without its envelope.
 pub(super) struct Standing {
@@ -96,8 +96,8 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
 }
 
 fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
-    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE to_agent = ? AND call = ?")?;
-    let call = (send.message.to_agent.as_str(), send.call.0.as_bytes());
+    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE call = ? AND to_agent = ?")?;
+    let call = (send.call.0.as_bytes(), send.message.to_agent.as_str());
     query.query_row(call, |row| Ok(from_json(row, "envelope"))).optional()?.transpose()
 }
 
@@ -159,17 +159,37 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     Ok(AnswerOutcome::Sent(outcome))
 }
 
-/// Takes the messages whose time is over out of the agent's inbox, for good, and wakes their senders.
+/// Takes the messages whose time is over out of the agent's inbox, for good.
 pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
-    let mut query = work.connection.prepare_cached(
-        "SELECT id FROM messages INDEXED BY expiring WHERE to_agent = ? AND open = 1 AND expires_at <= ?",
+    let ids = read_ids(
+        work.connection.prepare_cached(
+            "SELECT id FROM messages INDEXED BY expiring WHERE expires_at <= ? AND to_agent = ? AND open = 1",
+        )?,
+        (stamp(work.now), agent.as_str()),
     )?;
-    let ids = query
-        .query_map((agent.as_str(), stamp(work.now)), |row| Ok(parsed(row, "id")))?
-        .map(|id| id?)
-        .collect::<Result<Vec<MessageId>, StoreError>>()?;
+    settle_all(work, &ids)
+}
+
+/// Takes some of the messages whose time is over out of all inboxes. Returns how many.
+pub(super) fn settle_some_expired(work: &mut Work<'_>, limit: usize) -> Result<usize> {
+    let ids = read_ids(
+        work.connection
+            .prepare_cached("SELECT id FROM messages INDEXED BY expiring WHERE expires_at <= ? AND open = 1 LIMIT ?")?,
+        (stamp(work.now), integer(limit)),
+    )?;
+    settle_all(work, &ids)?;
+    Ok(ids.len())
+}
+
+fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<MessageId>> {
+    let ids = query.query_map(params, |row| Ok(parsed(row, "id")))?;
+    ids.map(|id| id?).collect()
+}
+
+/// Writes down that their time is over, and wakes their senders.
+fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
-        if let Some(mut message) = Standing::find(work, &id)? {
+        if let Some(mut message) = Standing::find(work, id)? {
             message.settle(work)?;
             work.wakes.insert(message.from);
         }

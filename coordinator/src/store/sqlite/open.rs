@@ -20,6 +20,10 @@ const PARTS: [&str; 7] = ["agents", "messages", "inbox", "unshown", "expiring", 
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
 /// Up to what size the whole file is checked at the start: above it that would take longer than starting may.
 const CHECKED_MAX: u64 = 8 << 20;
+/// How many pages the log grows to before they are moved into the database: moving costs the disk as much as a commit.
+const LOG_PAGES: u32 = 4_096;
+/// How much of the database the writer keeps in memory, in KiB.
+const CACHE_KIB: i32 = 8_192;
 /// How many statements each connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
 
@@ -83,6 +87,8 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     climb(&writer).map_err(unreadable)?;
     writer.pragma_update(None, "journal_mode", "wal").map_err(unreadable)?;
     writer.pragma_update(None, "synchronous", "full").map_err(unreadable)?;
+    writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(unreadable)?;
+    writer.pragma_update(None, "cache_size", -CACHE_KIB).map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
     Ok(Opened { writer, reader, lock })

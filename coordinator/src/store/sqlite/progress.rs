@@ -6,8 +6,8 @@ use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use c3po_shared::time::Timestamp;
 
 use super::agents::check_tenure;
-use super::messages::{Standing, settle_expired};
-use super::rows::{integer, parsed, stamp};
+use super::messages::{Standing, settle_some_expired};
+use super::rows::{integer, stamp};
 use super::worker::Work;
 use crate::store::{Result, Settled, Tenure};
 
@@ -103,19 +103,9 @@ fn next_steps(history: &[Step], progress: &Progress, session: Option<String>, at
     steps
 }
 
-/// Settles what is past its time in one inbox. Returns whether there may be more in others.
+/// Settles some of what is past its time. Returns whether there may be more.
 pub(super) fn sweep_expired(work: &mut Work<'_>) -> Result<bool> {
-    let agent = {
-        let mut query = work.connection.prepare_cached(
-            "SELECT id FROM agents WHERE open_count > 0 AND EXISTS (SELECT 1 FROM messages INDEXED BY expiring
-                WHERE to_agent = agents.id AND open = 1 AND expires_at <= ?) LIMIT 1",
-        )?;
-        let mut rows = query.query([stamp(work.now)])?;
-        rows.next()?.map(|row| parsed::<AgentId>(row, "id")).transpose()?
-    };
-    let Some(agent) = agent else { return Ok(false) };
-    settle_expired(work, &agent)?;
-    Ok(true)
+    Ok(settle_some_expired(work, SWEEP_STEP)? == SWEEP_STEP)
 }
 
 /// Deletes some of what is settled and older than the archive. Returns whether there may be more.

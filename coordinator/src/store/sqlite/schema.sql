@@ -38,11 +38,14 @@ CREATE TABLE messages (
     reply          TEXT,
     envelope       TEXT NOT NULL,
     history        TEXT NOT NULL,
-    UNIQUE (to_agent, call)
+    -- The call first: its ids grow with time, so new entries stand together instead of all over the index.
+    UNIQUE (call, to_agent)
 ) STRICT;
 
 CREATE INDEX inbox ON messages (to_agent, position) WHERE open = 1;
 CREATE INDEX unshown ON messages (to_agent, position) WHERE open = 1 AND shown = 0;
-CREATE INDEX expiring ON messages (to_agent, expires_at) WHERE open = 1;
-CREATE INDEX threads ON messages (thread_id);
+-- By time before agent, for the same reason. What has expired stays in here only until the next sweep.
+CREATE INDEX expiring ON messages (expires_at, to_agent) WHERE open = 1;
+-- The first message of a thread is found by its id.
+CREATE INDEX threads ON messages (thread_id) WHERE thread_id <> id;
 CREATE INDEX ages ON messages (timestamp);

@@ -235,3 +235,91 @@ fn execute(connection: &Connection, sql: &str) -> Result<()> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answer = oneshot::Receiver<Result<()>>;
+
+    /// A database where a row without a parent is found out only by the commit.
+    fn database() -> Connection {
+        let connection = Connection::open_in_memory().expect("memory is there");
+        let tables = "PRAGMA foreign_keys = ON; CREATE TABLE parents (id INTEGER PRIMARY KEY);
+            CREATE TABLE numbers (n INTEGER, parent INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)";
+        connection.execute_batch(tables).expect("the tables are valid");
+        connection
+    }
+
+    fn numbers(connection: &Connection) -> Vec<i64> {
+        let mut query = connection.prepare("SELECT n FROM numbers ORDER BY n").expect("a valid query");
+        let rows = query.query_map([], |row| row.get(0)).expect("a readable table");
+        rows.collect::<rusqlite::Result<_>>().expect("readable rows")
+    }
+
+    /// An operation that writes a number and then returns `outcome`.
+    fn job(n: i64, parent: Option<i64>, outcome: Result<()>) -> (Box<dyn Job>, Answer) {
+        let (answer, receiver) = oneshot::channel();
+        let action = move |work: &mut Work<'_>| {
+            work.connection.execute("INSERT INTO numbers VALUES (?, ?)", (n, parent))?;
+            outcome
+        };
+        (Box::new(Operation { action: Some(action), outcome: None, answer }), receiver)
+    }
+
+    fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, Answer)>) -> Vec<Result<()>> {
+        let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        write(connection, group, &broadcast::channel(1).0);
+        answers.into_iter().map(|mut answer| answer.try_recv().expect("every job is answered")).collect()
+    }
+
+    #[test]
+    fn an_operation_that_fails_takes_nothing_else_with_it() {
+        let connection = database();
+        let failure = Err(StoreError::Corrupt("on purpose".into()));
+        let outcomes = run(&connection, vec![job(1, None, Ok(())), job(2, None, failure), job(3, None, Ok(()))]);
+        assert!(matches!(&outcomes[..], [Ok(()), Err(StoreError::Corrupt(_)), Ok(())]), "{outcomes:?}");
+        assert_eq!(numbers(&connection), [1, 3]);
+    }
+
+    #[test]
+    fn a_commit_that_fails_fails_the_whole_group_and_nothing_after_it() {
+        let connection = database();
+        let outcomes = run(&connection, vec![job(1, None, Ok(())), job(2, Some(404), Ok(()))]);
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(StoreError::Unavailable(_)))), "{outcomes:?}");
+        assert!(numbers(&connection).is_empty());
+        assert!(run(&connection, vec![job(3, None, Ok(()))])[0].is_ok());
+        assert_eq!(numbers(&connection), [3]);
+    }
+
+    #[test]
+    fn an_operation_that_nobody_waits_for_is_not_begun() {
+        let connection = database();
+        let (abandoned, answer) = job(1, None, Ok(()));
+        drop(answer);
+        write(&connection, vec![abandoned], &broadcast::channel(1).0);
+        assert!(numbers(&connection).is_empty());
+    }
+
+    #[tokio::test]
+    async fn closing_finishes_what_is_queued() {
+        let (hold, mut held) = oneshot::channel::<()>();
+        let writer = Worker::writer(database(), broadcast::channel(1).0, hold).expect("a thread");
+        let (gate, closed) = std::sync::mpsc::channel::<()>();
+        let mut first = Box::pin(writer.run(move |_| Ok(closed.recv().is_err())));
+        // Polled once, an operation is in the queue; the first one keeps the thread busy.
+        assert!(futures_util::poll!(&mut first).is_pending());
+        let queued = (0..100).map(|n| {
+            writer.run(move |work| Ok(work.connection.execute("INSERT INTO numbers VALUES (?, NULL)", [n])?))
+        });
+        let mut queued: Vec<_> = queued.map(Box::pin).collect();
+        for operation in &mut queued {
+            assert!(futures_util::poll!(operation).is_pending());
+        }
+        drop(gate);
+        assert!(first.await.expect("the first operation is answered"));
+        let (outcomes, ()) = tokio::join!(futures_util::future::join_all(queued), writer.close());
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert!(matches!(held.try_recv(), Err(oneshot::error::TryRecvError::Closed)), "what it held is let go");
+    }
+}

@@ -1,0 +1,160 @@
+//! Who there is and who holds which name.
+
+use std::time::Duration;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::ARCHIVE_LIFE;
+use futures_util::future::try_join_all;
+use uuid::Uuid;
+
+use super::connection::Connection;
+use super::records::{self, AGENT_FIELDS, Fields};
+use super::{keys, millis, scripts};
+use crate::store::{Agent, Amendment, Claim, Result, Tenure};
+
+/// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
+const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
+/// How many names are read at once.
+const NAMES: usize = 500;
+
+/// Takes a name for a session.
+pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Option<Tenure>> {
+    list(connection, &claim.name).await?;
+    let taken: Option<(String, u64)> = connection
+        .invoke(
+            scripts::about(&scripts::CLAIM, &claim.name)
+                .arg(claim.instance.to_string())
+                .arg(millis(claim.lease))
+                .arg(Uuid::new_v4().to_string())
+                .arg(claim.host.as_deref().unwrap_or_default())
+                .arg(claim.session_id.as_deref().unwrap_or_default())
+                .arg(records::write(&claim.reach)?)
+                .arg(u8::from(claim.suffixed)),
+        )
+        .await?;
+    list(connection, &claim.name).await?;
+    let Some((uid, generation)) = taken else { return Ok(None) };
+    let uid = records::parse(&uid)?;
+    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance }))
+}
+
+/// Makes a hold last.
+pub(super) async fn renew(connection: &Connection, tenure: &Tenure, lease: Duration) -> Result<bool> {
+    connection
+        .invoke(
+            scripts::about(&scripts::RENEW, &tenure.agent)
+                .arg(tenure.generation)
+                .arg(tenure.instance.to_string())
+                .arg(millis(lease)),
+        )
+        .await
+}
+
+/// Ends a session's hold.
+pub(super) async fn release(connection: &Connection, tenure: &Tenure) -> Result<()> {
+    let became: String = connection
+        .invoke(
+            scripts::about(&scripts::RELEASE, &tenure.agent)
+                .arg(tenure.generation)
+                .arg(tenure.instance.to_string())
+                .arg(millis(POSITION_LIFE)),
+        )
+        .await?;
+    if became == "forgotten" {
+        unlist(connection, &tenure.agent).await?;
+    }
+    Ok(())
+}
+
+/// Ends any hold, and forgets an agent that nothing waits for.
+pub(super) async fn unregister(connection: &Connection, id: &AgentId) -> Result<bool> {
+    let became: String = connection.invoke(scripts::about(&scripts::UNREGISTER, id).arg(millis(POSITION_LIFE))).await?;
+    if became == "forgotten" {
+        unlist(connection, id).await?;
+    }
+    Ok(became != "unknown")
+}
+
+/// Reads an agent.
+pub(super) async fn agent(connection: &Connection, id: &AgentId) -> Result<Option<Agent>> {
+    let fields: Fields = connection.run(redis::cmd("HMGET").arg(keys::agent(id)).arg(&AGENT_FIELDS)).await?;
+    records::agent(id, fields)
+}
+
+/// Reads a page of agents.
+pub(super) async fn agents(connection: &Connection, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
+    let mut page = Vec::new();
+    let mut after = after.cloned();
+    while page.len() < limit {
+        let names = names(connection, after.as_ref(), NAMES.min(limit - page.len())).await?;
+        let Some(last) = names.last() else { break };
+        after = Some(last.clone());
+        let found = try_join_all(names.iter().map(|name| agent(connection, name))).await?;
+        for (name, agent) in names.iter().zip(found) {
+            match agent {
+                Some(agent) => page.push(agent),
+                None => unlist(connection, name).await?,
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// Reads names of agents that there may be, in order.
+pub(super) async fn names(connection: &Connection, after: Option<&AgentId>, limit: usize) -> Result<Vec<AgentId>> {
+    let from = after.map_or_else(|| "-".to_owned(), |id| format!("({id}"));
+    let names: Vec<String> = connection
+        .run(redis::cmd("ZRANGEBYLEX").arg(keys::AGENTS).arg(from).arg("+").arg("LIMIT").arg(0).arg(limit))
+        .await?;
+    names.iter().map(|name| records::parse(name)).collect()
+}
+
+/// Makes sure that an agent exists.
+pub(super) async fn introduce(connection: &Connection, id: &AgentId, host: Option<&str>) -> Result<Agent> {
+    list(connection, id).await?;
+    loop {
+        let _: u8 = connection
+            .invoke(
+                scripts::about(&scripts::INTRODUCE, id).arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default()),
+            )
+            .await?;
+        list(connection, id).await?;
+        // Whoever forgets it in between makes this begin again; the caller's deadline ends it.
+        if let Some(agent) = agent(connection, id).await? {
+            return Ok(agent);
+        }
+    }
+}
+
+/// Changes a record.
+pub(super) async fn amend(connection: &Connection, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
+    let capabilities = amendment.capabilities.as_ref().map(records::write).transpose()?;
+    let changes = [
+        ("description", amendment.description.as_deref()),
+        ("capabilities", capabilities.as_deref()),
+        ("role", amendment.role.as_deref()),
+        ("state", amendment.state.map(|state| state.as_str())),
+        ("current_task", amendment.current_task.as_deref()),
+        ("session_id", amendment.session_id.as_deref()),
+    ];
+    let mut script = scripts::about(&scripts::AMEND, id);
+    for (field, value) in changes {
+        if let Some(value) = value {
+            script.arg(field).arg(value);
+        }
+    }
+    let known: bool = connection.invoke(&script).await?;
+    if known { agent(connection, id).await } else { Ok(None) }
+}
+
+/// Notes the name of an agent. Done before it is made, for a crash, and after, for [`unlist`] at the same time.
+async fn list(connection: &Connection, id: &AgentId) -> Result<()> {
+    connection.run(redis::cmd("ZADD").arg(keys::AGENTS).arg(0).arg(id.as_str())).await
+}
+
+/// Removes the name of an agent that is no more, unless it has come back meanwhile.
+async fn unlist(connection: &Connection, id: &AgentId) -> Result<()> {
+    let () = connection.run(redis::cmd("ZREM").arg(keys::AGENTS).arg(id.as_str())).await?;
+    let back: bool = connection.run(redis::cmd("EXISTS").arg(keys::agent(id))).await?;
+    if back { list(connection, id).await } else { Ok(()) }
+}

@@ -1,0 +1,74 @@
+//! Reading an inbox by position: each page costs what is on it, however much is behind it.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::KindFilter;
+
+use super::records::{self, corrupt};
+use super::{RedisStore, scripts};
+use crate::store::{Pending, Placed, Result, Selection};
+
+/// How many messages one step looks at where only some are wanted, so that no reader holds up the others.
+const STEP: usize = 200;
+
+/// The lists that an inbox can be read by.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum List {
+    /// Everything in the inbox.
+    Inbox,
+    /// What is not yet in the present session.
+    Unshown,
+}
+
+impl List {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Inbox => "inbox",
+            Self::Unshown => "unshown",
+        }
+    }
+}
+
+/// Reads a page.
+pub(super) async fn page(
+    store: &RedisStore,
+    agent: &AgentId,
+    list: List,
+    selection: Selection<'_>,
+) -> Result<Vec<Placed>> {
+    let everything = selection.kind == KindFilter::Any && selection.thread.is_none();
+    let mut page = Vec::new();
+    let mut after = selection.after;
+    while page.len() < selection.limit {
+        let wanted = selection.limit - page.len();
+        let step = if everything { wanted.min(STEP) } else { STEP };
+        let answer: Vec<String> = store
+            .connection
+            .invoke(
+                scripts::about(&scripts::PAGE, agent)
+                    .arg(list.key())
+                    .arg(after)
+                    .arg(wanted)
+                    .arg(selection.kind.as_str())
+                    .arg(selection.thread.map(MessageId::as_str).unwrap_or_default())
+                    .arg(step),
+            )
+            .await?;
+        let Some((next, found)) = answer.split_first() else { return Err(corrupt("a page without its first word")) };
+        for pair in found.chunks_exact(2) {
+            page.push(Placed { position: records::parse(&pair[0])?, message: records::envelope(&pair[1])? });
+        }
+        if next.is_empty() {
+            break;
+        }
+        after = records::parse(next)?;
+    }
+    Ok(page)
+}
+
+/// Counts an inbox.
+pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Pending> {
+    let (count, oldest): (usize, Option<u64>) =
+        store.connection.invoke(&scripts::about(&scripts::PENDING, agent)).await?;
+    Ok(Pending { count, oldest: oldest.map(Timestamp::from_millis) })
+}

@@ -1,0 +1,147 @@
+//! One message on its way: sent, advanced, acknowledged, read again.
+
+use std::time::Duration;
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::message::Message;
+use c3po_shared::receipt::Stage;
+use futures_util::future::try_join_all;
+use redis::{FromRedisValue, Value};
+
+use super::records::{self, corrupt};
+use super::{RedisStore, millis, scripts};
+use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure};
+
+/// For how long a repeated call is known as one.
+const CALL_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Puts a message into its recipient's inbox.
+pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
+    let message = &send.message;
+    let (word, fact): (String, Option<Value>) = {
+        let answer: Vec<Value> = store
+            .connection
+            .invoke(
+                scripts::about(&scripts::SEND, &message.to_agent)
+                    .arg(message.id.as_str())
+                    .arg(send.call.to_string())
+                    .arg(send.bound)
+                    .arg(records::write(message)?)
+                    .arg(message.kind.as_str())
+                    .arg(message.thread_id.as_str())
+                    .arg(message.from_agent.as_str())
+                    .arg(message.timestamp.millis())
+                    .arg(message.expires_at.millis())
+                    .arg(u8::from(message.requires_response))
+                    .arg(store.wakes.origin())
+                    .arg(millis(CALL_LIFE))
+                    .arg(millis(ARCHIVE_LIFE)),
+            )
+            .await?;
+        let mut answer = answer.into_iter();
+        (read(answer.next())?, answer.next())
+    };
+    match word.as_str() {
+        "stored" => {
+            store.wakes.agent(&message.to_agent);
+            Ok(SendOutcome::Stored)
+        }
+        "repeated" => {
+            let before: String = read(fact)?;
+            Ok(SendOutcome::Repeated(Box::new(records::envelope(&before)?)))
+        }
+        "full" => Ok(SendOutcome::Full(read(fact)?)),
+        "nobody" => Ok(SendOutcome::NoSuchAgent),
+        "taken" => Ok(SendOutcome::IdTaken),
+        other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
+    }
+}
+
+fn read<T: FromRedisValue>(value: Option<Value>) -> Result<T> {
+    redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(corrupt)
+}
+
+/// Takes messages out of an inbox.
+pub(super) async fn acknowledge(
+    store: &RedisStore,
+    agent: &AgentId,
+    tenure: Option<&Tenure>,
+    messages: &[MessageId],
+) -> Result<Settled> {
+    let mut script = scripts::about(&scripts::ACKNOWLEDGE, agent);
+    fence(&mut script, tenure);
+    for id in messages {
+        script.arg(id.as_str());
+    }
+    let answer: Vec<String> = store.connection.invoke(&script).await?;
+    let flags = unless_outdated(agent, &answer)?;
+    let mut settled = Settled::default();
+    for (id, flag) in messages.iter().zip(flags) {
+        let list = if flag == "1" { &mut settled.acked } else { &mut settled.unknown };
+        list.push(id.clone());
+    }
+    Ok(settled)
+}
+
+/// Records that messages got further.
+pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<()> {
+    if !matches!(advance.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
+        return Ok(());
+    }
+    let mut script = scripts::about(&scripts::ADVANCE, advance.recipient);
+    fence(&mut script, advance.tenure);
+    script.arg(advance.stage.as_str()).arg(advance.via.as_str()).arg(store.wakes.origin());
+    for id in advance.messages {
+        script.arg(id.as_str());
+    }
+    let answer: Vec<String> = store.connection.invoke(&script).await?;
+    for sender in unless_outdated(advance.recipient, &answer)? {
+        store.wakes.agent(&records::parse(sender)?);
+    }
+    Ok(())
+}
+
+/// Names the session that speaks, two empty texts for none.
+fn fence(script: &mut redis::ScriptInvocation<'_>, tenure: Option<&Tenure>) {
+    match tenure {
+        Some(tenure) => script.arg(tenure.generation).arg(tenure.instance.to_string()),
+        None => script.arg("").arg(""),
+    };
+}
+
+/// Returns what stands behind the first word of an answer, which says whether the session was the present one.
+fn unless_outdated<'a>(agent: &AgentId, answer: &'a [String]) -> Result<&'a [String]> {
+    match answer.split_first() {
+        Some((word, rest)) if word == "done" => Ok(rest),
+        Some((word, _)) if word == "outdated" => Err(StoreError::TakenOver(agent.clone())),
+        _ => Err(corrupt("an answer without its first word")),
+    }
+}
+
+/// Reads a message with its history.
+pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<Kept>> {
+    let (envelope, history, reply): (Option<String>, Option<String>, Option<String>) =
+        store.connection.invoke(scripts::about(&scripts::MESSAGE, &id.to()).arg(id.as_str())).await?;
+    let (Some(envelope), Some(history)) = (envelope, history) else { return Ok(None) };
+    Ok(Some(Kept {
+        message: records::envelope(&envelope)?,
+        history: records::history(&history)?,
+        reply: reply.map(|reply| records::parse(&reply)).transpose()?,
+    }))
+}
+
+/// Reads what is kept of a thread with these recipients.
+pub(super) async fn thread(store: &RedisStore, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
+    let mut recipients: Vec<&AgentId> = recipients.iter().collect();
+    recipients.sort();
+    recipients.dedup();
+    let parts = try_join_all(recipients.into_iter().map(|recipient| async move {
+        let mut script = scripts::about(&scripts::THREAD, recipient);
+        store.connection.invoke::<Vec<String>>(script.arg(thread.as_str())).await
+    }))
+    .await?;
+    let mut messages = parts.iter().flatten().map(|text| records::envelope(text)).collect::<Result<Vec<Message>>>()?;
+    messages.sort_by(|a, b| (a.timestamp, &a.id).cmp(&(b.timestamp, &b.id)));
+    Ok(messages)
+}

@@ -1,0 +1,125 @@
+//! Reads what the keys hold: agents, envelopes and histories.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Step, Via};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+use uuid::Uuid;
+
+use crate::store::{Agent, Result, StoreError};
+
+/// The fields of an agent's record, in the order in which they are read.
+pub(super) const AGENT_FIELDS: [&str; 14] = [
+    "uid",
+    "host",
+    "session_id",
+    "description",
+    "capabilities",
+    "role",
+    "state",
+    "current_task",
+    "reach",
+    "generation",
+    "instance",
+    "held_until",
+    "registered_at",
+    "last_seen",
+];
+
+/// One agent's fields as they were read, `None` where a field is not there.
+pub(super) type Fields = Vec<Option<String>>;
+
+/// Returns the agent, `None` where there is none.
+pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
+    let fields: [Option<String>; AGENT_FIELDS.len()] =
+        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has another number of fields")))?;
+    let [
+        uid,
+        host,
+        session_id,
+        description,
+        capabilities,
+        role,
+        state,
+        current_task,
+        reach,
+        generation,
+        instance,
+        held_until,
+        registered_at,
+        last_seen,
+    ] = fields;
+    let Some(uid) = uid else { return Ok(None) };
+    let text = |field: Option<String>| field.filter(|text| !text.is_empty());
+    let list = |field: Option<String>| field.unwrap_or_else(|| "[]".into());
+    Ok(Some(Agent {
+        id: id.clone(),
+        uid: parse(&uid)?,
+        host: text(host),
+        session_id: text(session_id),
+        description: text(description),
+        capabilities: json(&list(capabilities))?,
+        role: text(role),
+        state: parse::<State>(&state.unwrap_or_default())?,
+        current_task: text(current_task),
+        reach: json::<Vec<Via>>(&list(reach))?,
+        generation: parse(&generation.unwrap_or_default())?,
+        instance: text(instance).map_or(Ok(Uuid::nil()), |text| parse(&text))?,
+        held_until: time(&held_until.unwrap_or_default())?,
+        registered_at: time(&registered_at.unwrap_or_default())?,
+        last_seen: time(&last_seen.unwrap_or_default())?,
+    }))
+}
+
+/// Reads an envelope.
+pub(super) fn envelope(text: &str) -> Result<Message> {
+    json(text)
+}
+
+/// Writes an envelope.
+pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(corrupt)
+}
+
+/// Reads a history: a line for each step, with stage, time, evidence, session and reply.
+pub(super) fn history(text: &str) -> Result<Vec<Step>> {
+    text.lines().map(step).collect()
+}
+
+fn step(line: &str) -> Result<Step> {
+    let parts: Vec<&str> = line.split(' ').collect();
+    let [stage, at, via, session, reply] = parts[..] else {
+        return Err(corrupt(format_args!("'{line}' is not a step of a history")));
+    };
+    let given = |text: &str| (text != "-").then(|| text.to_owned());
+    Ok(Step {
+        stage: parse(stage)?,
+        at: time(at)?,
+        via: given(via).map(|text| parse(&text)).transpose()?,
+        session: given(session),
+        reply_id: given(reply).map(|text| parse(&text)).transpose()?,
+    })
+}
+
+/// Reads a time in milliseconds.
+fn time(text: &str) -> Result<Timestamp> {
+    Ok(Timestamp::from_millis(parse(text)?))
+}
+
+/// Reads a value from its text.
+pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
+    text.parse().map_err(|error| corrupt(format_args!("'{}': {error}", text.chars().take(80).collect::<String>())))
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(corrupt)
+}
+
+/// Says that what was read is not what was written.
+pub(super) fn corrupt(what: impl Display) -> StoreError {
+    StoreError::Corrupt(what.to_string())
+}

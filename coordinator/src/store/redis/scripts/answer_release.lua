@@ -1,0 +1,15 @@
+-- Last step of an answer that could not be sent: the question is open again, at its place, with its own end.
+-- 1, or 0 where a later attempt at the same answer decides.
+-- ARGV: question, attempt
+local question = ARGV[1]
+local key = message_key(question)
+local facts = redis.call('HMGET', key, 'claim_attempt', 'expires')
+if facts[1] ~= ARGV[2] then
+  return 0
+end
+redis.call('ZREM', outbox, question)
+redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'claim_attempt')
+if redis.call('ZSCORE', inbox, question) then
+  redis.call('ZADD', expiry, facts[2], question)
+end
+return 1

@@ -1,0 +1,38 @@
+-- Puts a message into the inbox: {'stored'}, {'repeated', envelope}, {'full', count}, {'nobody'} or {'taken'}.
+-- ARGV: id, call, bound, envelope, kind, thread, sender, accepted at, expires at, wants an answer, origin of the
+-- wake, life of the call, life of the archive
+local id, bound, sender = ARGV[1], tonumber(ARGV[3]), ARGV[7]
+local key, call = message_key(id), slot .. 'call:' .. sender .. ':' .. ARGV[2]
+
+local before = redis.call('GET', call)
+if before then
+  return { 'repeated', redis.call('HGET', message_key(before), 'env') }
+end
+if redis.call('EXISTS', agent) == 0 then
+  return { 'nobody' }
+end
+expire_due()
+local count = redis.call('ZCARD', inbox)
+if count >= bound then
+  return { 'full', count }
+end
+if redis.call('EXISTS', key) == 1 then
+  return { 'taken' }
+end
+
+local position = redis.call('HINCRBY', agent, 'seq', 1)
+local expires = tonumber(ARGV[9])
+local settled_until = tonumber(ARGV[8]) + tonumber(ARGV[13])
+local kept_until = math.max(settled_until, expires + tonumber(ARGV[12]))
+redis.call('HSET', key, 'env', ARGV[4], 'kind', ARGV[5], 'thread', ARGV[6], 'from', sender, 'at', ARGV[8],
+  'expires', ARGV[9], 'wants', ARGV[10], 'kept_until', digits(settled_until), 'history', 'stored ' .. digits(now) .. ' - - -')
+redis.call('PEXPIREAT', key, kept_until)
+redis.call('ZADD', inbox, position, id)
+redis.call('ZADD', unshown, position, id)
+redis.call('ZADD', expiry, expires, id)
+local thread = slot .. 't:' .. ARGV[6]
+redis.call('ZADD', thread, ARGV[8], id)
+redis.call('PEXPIREAT', thread, kept_until)
+redis.call('SET', call, id, 'PX', ARGV[12])
+wake(ARGV[11], string.match(agent, '{(.*)}'))
+return { 'stored' }

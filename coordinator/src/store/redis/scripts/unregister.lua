@@ -1,0 +1,12 @@
+-- Ends any hold: 'unknown', 'kept' or 'forgotten'.
+-- ARGV: for how long positions are kept
+if redis.call('EXISTS', agent) == 0 then
+  return 'unknown'
+end
+expire_due()
+redis.call('HSET', agent, 'held_until', '0')
+if redis.call('EXISTS', inbox) == 0 then
+  forget(ARGV[1])
+  return 'forgotten'
+end
+return 'kept'

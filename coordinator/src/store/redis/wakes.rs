@@ -1,0 +1,186 @@
+//! Wakes: hints between this process's listeners and those of every other coordinator on the same Redis.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use c3po_shared::ids::AgentId;
+use futures_util::StreamExt;
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Client, Msg, RedisError};
+use tokio::sync::broadcast;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TrackedFuture;
+use uuid::Uuid;
+
+use super::connection::CONNECT_DEADLINE;
+use super::keys::WAKE_CHANNEL;
+use crate::store::{WAKE_BACKLOG, Wake};
+
+/// The pauses between attempts to subscribe again: from the first, doubling, up to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// How often a quiet subscription is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(5);
+/// How long it has to answer.
+const PING_DEADLINE: Duration = Duration::from_secs(2);
+
+/// The wakes of this process, and the task that hears those of the others.
+#[derive(Debug)]
+pub(super) struct Wakes {
+    origin: String,
+    sender: broadcast::Sender<Wake>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// A subscription that stands.
+struct Subscription {
+    sink: PubSubSink,
+    stream: PubSubStream,
+    since: Instant,
+}
+
+impl Wakes {
+    /// Subscribes, and hears from now on.
+    pub(super) async fn start(client: Client) -> Result<Self, RedisError> {
+        let wakes = Self {
+            origin: Uuid::new_v4().to_string(),
+            sender: broadcast::Sender::new(WAKE_BACKLOG),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        let first = subscribe(&client).await?;
+        let ear = Ear { client, origin: wakes.origin.clone(), sender: wakes.sender.clone() };
+        wakes.tasks.spawn(ear.hear_until_stopped(first, wakes.stop.clone()));
+        wakes.tasks.close();
+        Ok(wakes)
+    }
+
+    /// Returns the wakes from now on.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<Wake> {
+        self.sender.subscribe()
+    }
+
+    /// Returns the name under which this process's scripts publish, so that it does not hear itself.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Wakes this process's listeners. The scripts have published to the others.
+    pub(super) fn agent(&self, agent: &AgentId) {
+        // Without listeners there is nobody to wake.
+        let _ = self.sender.send(Wake::Agent(agent.clone()));
+    }
+
+    /// Counts the operation among what is under way, unless the end has begun.
+    pub(super) fn unless_closed<T: Future>(&self, operation: T) -> Option<TrackedFuture<T>> {
+        (!self.stop.is_cancelled()).then(|| self.tasks.track_future(operation))
+    }
+
+    /// Ends the subscription, and waits for it and for what is under way.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What the task needs that hears the others.
+struct Ear {
+    client: Client,
+    origin: String,
+    sender: broadcast::Sender<Wake>,
+}
+
+impl Ear {
+    async fn hear_until_stopped(self, first: Subscription, stop: CancellationToken) {
+        // Either side may be cut at any point: a wake that is lost so is one that nobody waits for.
+        stop.run_until_cancelled(self.hear(first)).await;
+    }
+
+    /// Hears, and subscribes again whenever it was cut, without end.
+    async fn hear(self, mut subscription: Subscription) {
+        let mut pauses = pauses();
+        loop {
+            // Whatever was published before this subscription stood was heard by nobody here.
+            let _ = self.sender.send(Wake::Everyone);
+            let since = subscription.since;
+            let lost = self.pass_on(subscription).await;
+            tracing::warn!("the subscription to wakes was lost and will be made again: {lost}");
+            if since.elapsed() > PAUSES.1 {
+                pauses = self::pauses();
+            }
+            subscription = self.subscribe_again(&mut pauses).await;
+            tracing::info!("subscribed to wakes again");
+        }
+    }
+
+    /// Passes wakes on until the subscription is lost, and returns why.
+    async fn pass_on(&self, subscription: Subscription) -> String {
+        let Subscription { mut sink, mut stream, .. } = subscription;
+        let mut ticks = interval(PING_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = stream.next() => match message {
+                    Some(message) => self.wake(&message),
+                    None => return "the connection was closed".into(),
+                },
+                _ = ticks.tick() => match timeout(PING_DEADLINE, sink.ping::<redis::Value>()).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => return error.to_string(),
+                    Err(_) => return "it does not answer".into(),
+                },
+            }
+        }
+    }
+
+    fn wake(&self, message: &Msg) {
+        let payload = String::from_utf8_lossy(message.get_payload_bytes());
+        let Some((origin, agent)) = payload.split_once(' ') else { return };
+        if origin == self.origin {
+            return;
+        }
+        match agent.parse() {
+            // Without listeners there is nobody to wake.
+            Ok(agent) => drop(self.sender.send(Wake::Agent(agent))),
+            Err(error) => tracing::debug!("a wake for no agent: {error}"),
+        }
+    }
+
+    async fn subscribe_again(&self, pauses: &mut ExponentialBackoff) -> Subscription {
+        loop {
+            // The pauses have no end; the longest one stands in for the type's.
+            tokio::time::sleep(pauses.next().unwrap_or(PAUSES.1)).await;
+            match subscribe(&self.client).await {
+                Ok(subscription) => return subscription,
+                Err(error) => tracing::debug!("cannot subscribe to wakes: {error}"),
+            }
+        }
+    }
+}
+
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(PAUSES.0)
+        .with_max_delay(PAUSES.1)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}
+
+async fn subscribe(client: &Client) -> Result<Subscription, RedisError> {
+    let attempt = async {
+        let (mut sink, stream) = client.get_async_pubsub().await?.split();
+        sink.subscribe(WAKE_CHANNEL).await?;
+        Ok(Subscription { sink, stream, since: Instant::now() })
+    };
+    let too_slow = || std::io::Error::new(std::io::ErrorKind::TimedOut, "subscribing").into();
+    timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow()))
+}

@@ -1,0 +1,216 @@
+//! A store with nothing in it, and short ways to put something in.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use c3po_coordinator::store::{Advance, AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Tenure, Wake};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE, PAGE_MAX};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus};
+use futures_util::future::BoxFuture;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+/// How long something may take that should happen at once, on a machine that builds meanwhile.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// A lease that no test outlives.
+pub(crate) const LEASE: Duration = Duration::from_secs(600);
+/// A life or lease that a test waits for.
+pub(crate) const SHORT: Duration = Duration::from_millis(150);
+
+type Opener = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>>> + std::marker::Send + Sync>;
+
+/// An opened store and the place where it keeps its things.
+pub(crate) struct Fixture {
+    pub(crate) store: Arc<dyn Store>,
+    open: Opener,
+    _place: Box<dyn Any + std::marker::Send + Sync>,
+}
+
+impl Fixture {
+    /// Opens the store for the first time. `place` lives as long as the fixture: a folder, a server.
+    pub(crate) async fn new(place: impl Any + std::marker::Send + Sync, open: Opener) -> Result<Self> {
+        Ok(Self { store: open().await?, open, _place: Box::new(place) })
+    }
+
+    /// Closes the store and opens it again.
+    pub(crate) async fn reopen(&mut self) -> Result<()> {
+        self.store.close().await;
+        self.store = (self.open)().await?;
+        Ok(())
+    }
+
+    /// Makes an agent with a session of its own.
+    pub(crate) async fn agent(&self, name: &str) -> Result<Tenure> {
+        self.take(&claim(name)).await
+    }
+
+    /// Takes a name that is free.
+    pub(crate) async fn take(&self, claim: &Claim) -> Result<Tenure> {
+        let tenure = self.store.claim(claim).await?;
+        tenure.ok_or_else(|| anyhow::anyhow!("{} is held by another", claim.name))
+    }
+
+    /// Makes an asker `a` and an agent `b`, and returns b's hold.
+    pub(crate) async fn pair(&self) -> Result<Tenure> {
+        self.agent("a").await?;
+        self.agent("b").await
+    }
+
+    /// Sends the message by a call of its own.
+    pub(crate) async fn post(&self, message: Message) -> Result<Message> {
+        let outcome = self.store.send(&send(message.clone())).await?;
+        ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
+        Ok(message)
+    }
+
+    /// Sends a message that wants an answer.
+    pub(crate) async fn say(&self, from: &str, to: &str, text: &str) -> Result<Message> {
+        self.post(message(from, to, text)).await
+    }
+
+    /// Answers the question by a call of its own.
+    pub(crate) async fn answer(&self, question: &Message, text: &str) -> Result<AnswerOutcome> {
+        Ok(self.store.answer(&send(reply(question, text))).await?)
+    }
+
+    /// Returns the texts in the inbox.
+    pub(crate) async fn inbox(&self, name: &str) -> Result<Vec<String>> {
+        let placed = self.store.inbox(&id(name), everything()).await?;
+        Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
+    }
+
+    /// Returns the texts not yet in the present session.
+    pub(crate) async fn unshown(&self, name: &str) -> Result<Vec<String>> {
+        let placed = self.store.unshown(&id(name), everything()).await?;
+        Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
+    }
+
+    /// Returns how much is in the inbox.
+    pub(crate) async fn pending(&self, name: &str) -> Result<usize> {
+        Ok(self.store.pending(&id(name)).await?.count)
+    }
+
+    /// Acknowledges one message, as the agent itself.
+    pub(crate) async fn acknowledge(&self, message: &Message) -> Result<()> {
+        let settled = self.store.acknowledge(&message.to_agent, None, std::slice::from_ref(&message.id)).await?;
+        ensure!(settled.acked == [message.id.clone()] && settled.unknown.is_empty(), "{settled:?}");
+        Ok(())
+    }
+
+    /// Records that the message got that far in that session.
+    pub(crate) async fn advance(&self, message: &Message, tenure: &Tenure, stage: Stage, via: Via) -> Result<()> {
+        let messages = std::slice::from_ref(&message.id);
+        let advance = Advance { recipient: &message.to_agent, tenure: Some(tenure), messages, stage, via };
+        Ok(self.store.advance(advance).await?)
+    }
+
+    /// Returns the stages of the message's history.
+    pub(crate) async fn stages(&self, message: &MessageId) -> Result<Vec<Stage>> {
+        let kept = self.store.message(message).await?;
+        let kept = kept.ok_or_else(|| anyhow::anyhow!("{message} is not kept"))?;
+        Ok(kept.history.iter().map(|step| step.stage).collect())
+    }
+}
+
+/// Returns that agent id.
+pub(crate) fn id(name: &str) -> AgentId {
+    name.parse().expect("the tests name agents properly")
+}
+
+/// Returns the wish of a new process for that name.
+pub(crate) fn claim(name: &str) -> Claim {
+    Claim {
+        name: id(name),
+        instance: Uuid::new_v4(),
+        host: Some("nas2".into()),
+        session_id: Some("first".into()),
+        reach: vec![Via::WaitForMessage],
+        suffixed: false,
+        lease: LEASE,
+    }
+}
+
+/// Returns a new message that begins a thread and wants an answer.
+pub(crate) fn message(from: &str, to: &str, text: &str) -> Message {
+    let (from_agent, to_agent) = (id(from), id(to));
+    let number = MessageId::random(&from_agent, &to_agent);
+    let timestamp = Timestamp::now();
+    Message {
+        id: number.clone(),
+        thread_id: number,
+        kind: Kind::Message,
+        from_agent,
+        from_host: Some("nas2".into()),
+        to_agent,
+        title: None,
+        message: Some(text.into()),
+        context: None,
+        priority: Priority::Normal,
+        requires_response: true,
+        reply_to: None,
+        message_id: None,
+        response: None,
+        status: None,
+        timestamp,
+        expires_at: timestamp + MESSAGE_LIFE,
+    }
+}
+
+/// Returns a new message that wants no answer.
+pub(crate) fn news(from: &str, to: &str, text: &str) -> Message {
+    Message { requires_response: false, ..message(from, to, text) }
+}
+
+/// Returns a new message that is soon past its time.
+pub(crate) fn brief(from: &str, to: &str, text: &str) -> Message {
+    let message = message(from, to, text);
+    Message { expires_at: message.timestamp + SHORT, ..message }
+}
+
+/// Returns the reply of the question's recipient.
+pub(crate) fn reply(question: &Message, text: &str) -> Message {
+    let plain = message(question.to_agent.as_str(), question.from_agent.as_str(), "");
+    Message {
+        thread_id: question.thread_id.clone(),
+        kind: Kind::Reply,
+        requires_response: false,
+        reply_to: Some(question.id.clone()),
+        message_id: Some(question.id.clone()),
+        message: None,
+        response: Some(text.into()),
+        status: Some(ReplyStatus::Success),
+        ..plain
+    }
+}
+
+/// Returns the send of a new call.
+pub(crate) fn send(message: Message) -> Send {
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX }
+}
+
+/// Selects everything.
+pub(crate) fn everything() -> Selection<'static> {
+    Selection { limit: PAGE_MAX, ..Selection::default() }
+}
+
+/// Waits until the agent is woken. Having missed hints counts: whoever did reads everything again.
+pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) -> Result<()> {
+    let agent = id(agent);
+    let wait = async {
+        loop {
+            match wakes.recv().await {
+                Ok(Wake::Agent(woken)) if woken != agent => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => return Ok(()),
+                Err(RecvError::Closed) => anyhow::bail!("the store is gone"),
+            }
+        }
+    };
+    timeout(SOON, wait).await.map_err(|_| anyhow::anyhow!("{agent} was not woken within {SOON:?}"))?
+}

@@ -1,0 +1,131 @@
+//! What lasts: everything, through closing and opening; what is live, through sweeps.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, StoreError};
+use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::time::Timestamp;
+use harness::eventually::eventually;
+
+use super::Fixture;
+use super::fixture::{LEASE, SOON, brief, everything, id, message, news, reply, send};
+
+/// A message from before the archive begins; its life may still go on.
+fn ancient(message: Message) -> Message {
+    let past = Timestamp::now().millis() - u64::try_from(ARCHIVE_LIFE.as_millis()).expect("a week fits") - 60_000;
+    Message { timestamp: Timestamp::from_millis(past), ..message }
+}
+
+pub(crate) async fn everything_survives_closing_and_opening(mut fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let first = send(message("a", "b", "first"));
+    fixture.store.send(&first).await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let answer = send(reply(&question, "reply"));
+    fixture.store.answer(&answer).await?;
+    fixture.advance(&first.message, &tenure, Stage::InSession, Via::GetMessages).await?;
+
+    let inbox = fixture.store.inbox(&id("b"), everything()).await?;
+    let history = fixture.store.message(&question.id).await?;
+    let agent = fixture.store.agent(&id("b")).await?;
+    fixture.reopen().await?;
+    assert_eq!(fixture.store.inbox(&id("b"), everything()).await?, inbox);
+    assert_eq!(fixture.store.message(&question.id).await?, history);
+    assert_eq!(fixture.store.agent(&id("b")).await?, agent);
+    assert!(fixture.unshown("b").await?.is_empty());
+    assert_eq!(fixture.inbox("a").await?, ["reply"]);
+    assert!(fixture.store.renew(&tenure, LEASE).await?);
+
+    // Calls are known too, and positions go on where they were.
+    assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message)));
+    let repeated = SendOutcome::Repeated(Box::new(answer.message.clone()));
+    assert_eq!(fixture.store.answer(&answer).await?, AnswerOutcome::Sent(repeated));
+    let late = Send { message: reply(&question, "late"), ..send(answer.message.clone()) };
+    assert_eq!(fixture.store.answer(&late).await?, AnswerOutcome::AlreadyAnswered(answer.message.id));
+    fixture.say("a", "b", "last").await?;
+    let after = fixture.store.inbox(&id("b"), everything()).await?;
+    assert!(after[1].position > inbox[0].position);
+    Ok(())
+}
+
+pub(crate) async fn a_sweep_keeps_what_is_live(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let live = fixture.say("a", "b", "live").await?;
+    let old_but_live = fixture.post(ancient(message("a", "b", "old but live"))).await?;
+    let settled = fixture.say("a", "b", "settled").await?;
+    fixture.acknowledge(&settled).await?;
+    for _ in 0..2 {
+        fixture.store.sweep().await?;
+        assert_eq!(fixture.inbox("b").await?, ["live", "old but live"]);
+        assert_eq!(fixture.unshown("b").await?, ["live", "old but live"]);
+        for message in [&live, &old_but_live, &settled] {
+            assert_eq!(fixture.stages(&message.id).await?, [Stage::Stored]);
+        }
+        assert_eq!(fixture.store.agents(None, 10).await?.len(), 2);
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_sweep_removes_what_is_older_than_the_archive(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let mut old = Vec::new();
+    for n in 0..20 {
+        let sent = fixture.post(ancient(message("a", "b", &n.to_string()))).await?;
+        fixture.acknowledge(&sent).await?;
+        old.push(sent);
+    }
+    let young = fixture.say("a", "b", "young").await?;
+    fixture.acknowledge(&young).await?;
+    let swept = async || {
+        fixture.store.sweep().await.ok()?;
+        for sent in &old {
+            if fixture.store.message(&sent.id).await.ok()?.is_some() {
+                return None;
+            }
+        }
+        Some(())
+    };
+    eventually("what is older than the archive is gone", SOON, swept).await?;
+    assert!(fixture.store.message(&young.id).await?.is_some());
+    assert_eq!(fixture.store.thread(&old[0].id, &[id("a"), id("b")]).await?, []);
+    let settled = fixture.store.acknowledge(&id("b"), None, std::slice::from_ref(&old[0].id)).await?;
+    assert_eq!(settled.unknown, [old[0].id.clone()], "it is no longer kept");
+    Ok(())
+}
+
+pub(crate) async fn a_sweep_changes_nothing_that_can_be_read(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let expired = fixture.post(brief("a", "b", "expired")).await?;
+    let question = fixture.say("a", "b", "question").await?;
+    fixture.answer(&question, "reply").await?;
+    fixture.post(news("a", "b", "news")).await?;
+    let out = async || (fixture.pending("b").await.ok()? == 1).then_some(());
+    eventually("the message's time is over", SOON, out).await?;
+
+    let read = async || -> Result<_> {
+        let mut kept = Vec::new();
+        for message in [&expired, &question] {
+            kept.push(fixture.store.message(&message.id).await?);
+        }
+        let thread = fixture.store.thread(&question.id, &[id("a"), id("b")]).await?;
+        let pending = fixture.store.pending(&id("b")).await?;
+        Ok((kept, thread, pending, fixture.inbox("a").await?, fixture.inbox("b").await?))
+    };
+    let before = read().await?;
+    fixture.store.sweep().await?;
+    assert_eq!(read().await?, before);
+    assert_eq!(fixture.stages(&expired.id).await?, [Stage::Stored, Stage::Expired]);
+    Ok(())
+}
+
+pub(crate) async fn a_closed_store_says_that_it_is_unavailable(fixture: Fixture) -> Result<()> {
+    fixture.store.check().await?;
+    fixture.store.close().await;
+    let ended = tokio::time::timeout(Duration::from_secs(10), fixture.store.check()).await?;
+    assert!(matches!(ended, Err(StoreError::Unavailable(_))));
+    fixture.store.close().await;
+    Ok(())
+}

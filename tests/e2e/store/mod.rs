@@ -1,0 +1,105 @@
+//! The conformance suite: what every store promises, shown of each.
+//!
+//! A promise is a function that takes a [`Fixture`]; [`every_promise`] makes a test of each for the store of its file.
+
+/// Makes a test of every promise; `$start` returns a fixture with an empty store.
+macro_rules! every_promise {
+    ($start:path) => {
+        test_each! { $start;
+            sending:
+                a_send_that_is_refused_leaves_nothing,
+                the_same_call_sends_once,
+                the_same_call_sends_once_also_when_50_race,
+                the_same_call_is_known_after_its_message_was_settled,
+                one_call_reaches_each_recipient_once,
+                an_inbox_takes_exactly_its_bound,
+                room_comes_back_as_messages_are_settled_or_expire,
+                order_is_kept_between_one_sender_and_one_recipient,
+                a_thousand_senders_to_one_inbox_all_arrive_once,
+                a_thousand_senders_to_many_inboxes_all_arrive_once;
+            reading:
+                reading_changes_nothing,
+                an_inbox_is_paged_by_position,
+                kind_and_thread_select,
+                pending_counts_what_is_in_the_inbox,
+                a_thread_has_both_sides_in_order,
+                a_message_past_its_time_is_out_at_once_and_says_so;
+            waking:
+                a_send_wakes_its_recipient,
+                an_answer_wakes_the_asker,
+                a_receipt_wakes_the_sender,
+                no_wake_is_lost_to_one_who_listened_before_the_send;
+            settling:
+                acknowledged_is_out_of_the_inbox_and_stays_acknowledged,
+                unknown_and_others_mail_is_not_acknowledged,
+                an_outdated_session_acknowledges_nothing;
+            answering:
+                a_reply_settles_the_question_and_lands_with_the_asker,
+                the_first_of_50_racing_answers_wins,
+                the_same_answering_call_answers_once,
+                only_the_recipient_answers,
+                a_reply_to_a_full_inbox_leaves_the_question_open,
+                a_reply_to_nobody_leaves_the_question_open,
+                an_acknowledged_or_expired_question_can_still_be_answered;
+            receipts:
+                a_history_has_each_step_once_in_order_with_its_evidence,
+                in_session_proves_on_host,
+                seen_settles_only_what_wants_no_answer,
+                in_session_shows_a_message_and_a_new_session_shows_it_again,
+                late_evidence_adds_nothing,
+                others_mail_and_unknown_messages_do_not_advance,
+                an_outdated_session_advances_nothing,
+                evidence_without_a_session_is_recorded;
+            tenures:
+                a_held_name_is_refused_to_others,
+                one_of_50_racing_processes_gets_the_name,
+                the_same_process_keeps_its_generation,
+                a_new_process_raises_the_generation_and_inherits,
+                an_outdated_tenure_renews_and_releases_nothing,
+                a_hold_lasts_as_long_as_it_is_renewed,
+                a_released_name_is_free_at_once,
+                a_suffixed_agent_is_forgotten_when_it_leaves_nothing,
+                a_suffixed_agent_with_mail_is_kept;
+            records:
+                an_unknown_agent_is_nobody,
+                agents_are_paged_by_id,
+                an_amendment_changes_only_what_it_names,
+                a_person_is_introduced_without_a_session,
+                unregister_forgets_an_agent_with_an_empty_inbox,
+                unregister_keeps_an_agent_with_mail;
+            lasting:
+                everything_survives_closing_and_opening,
+                a_sweep_keeps_what_is_live,
+                a_sweep_removes_what_is_older_than_the_archive,
+                a_sweep_changes_nothing_that_can_be_read,
+                a_closed_store_says_that_it_is_unavailable;
+        }
+    };
+}
+
+macro_rules! test_each {
+    ($start:path; $($module:ident: $($promise:ident),+;)+) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() -> anyhow::Result<()> {
+                $crate::store::$module::$promise($start().await?).await
+            }
+        )+)+
+    };
+}
+
+mod answering;
+mod fixture;
+mod lasting;
+mod reading;
+mod receipts;
+mod records;
+mod sending;
+mod settling;
+mod tenures;
+mod waking;
+
+mod redis;
+mod sqlite;
+
+use fixture::Fixture;

@@ -1,0 +1,129 @@
+//! Reading: whole, in order, selected, and without changing anything.
+
+use anyhow::Result;
+use c3po_coordinator::store::{Pending, Selection};
+use c3po_shared::receipt::Stage;
+use c3po_shared::vocabulary::KindFilter;
+use harness::eventually::eventually;
+
+use super::Fixture;
+use super::fixture::{SOON, brief, everything, id, message, reply, send};
+
+pub(crate) async fn reading_changes_nothing(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    for _ in 0..2 {
+        let inbox = fixture.store.inbox(&id("b"), everything()).await?;
+        assert_eq!(inbox, fixture.store.unshown(&id("b"), everything()).await?);
+        assert_eq!(inbox[0].message, sent);
+        assert_eq!(fixture.store.thread(&sent.id, &[id("b")]).await?, std::slice::from_ref(&sent));
+        assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
+        assert_eq!(fixture.pending("b").await?, 1);
+    }
+    assert!(fixture.inbox("a").await?.is_empty() && fixture.inbox("nobody").await?.is_empty());
+    assert_eq!(fixture.store.message(&message("a", "b", "never sent").id).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn an_inbox_is_paged_by_position(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    for n in 0..7 {
+        fixture.say("a", "b", &n.to_string()).await?;
+    }
+    let (mut after, mut texts, mut pages) = (0, Vec::new(), 0);
+    loop {
+        let selection = Selection { after, limit: 3, ..Selection::default() };
+        let page = fixture.store.inbox(&id("b"), selection).await?;
+        assert_eq!(page, fixture.store.unshown(&id("b"), selection).await?);
+        let Some(last) = page.last() else { break };
+        after = last.position;
+        texts.extend(page.iter().map(|placed| placed.message.text().to_owned()));
+        pages += 1;
+    }
+    assert_eq!((texts.join(""), pages), ("0123456".into(), 3));
+    assert!(fixture.store.inbox(&id("b"), Selection::default()).await?.is_empty());
+    Ok(())
+}
+
+pub(crate) async fn kind_and_thread_select(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("b", "a", "question").await?;
+    fixture.say("a", "b", "unrelated").await?;
+    fixture.answer(&question, "reply").await?;
+    let mut further = message("a", "b", "further");
+    further.thread_id = question.id.clone();
+    fixture.post(further).await?;
+
+    let check = async |kind, thread, expected: &[&str]| -> Result<()> {
+        let selection = Selection { kind, thread, ..everything() };
+        for placed in
+            [fixture.store.inbox(&id("b"), selection).await?, fixture.store.unshown(&id("b"), selection).await?]
+        {
+            let texts: Vec<&str> = placed.iter().map(|placed| placed.message.text()).collect();
+            assert_eq!(texts, expected, "{kind:?} {thread:?}");
+        }
+        Ok(())
+    };
+    check(KindFilter::Any, None, &["unrelated", "reply", "further"]).await?;
+    check(KindFilter::Reply, None, &["reply"]).await?;
+    check(KindFilter::Message, None, &["unrelated", "further"]).await?;
+    check(KindFilter::Any, Some(&question.id), &["reply", "further"]).await?;
+    check(KindFilter::Message, Some(&question.id), &["further"]).await?;
+
+    // The limit counts what is selected, not what is passed over.
+    let first = Selection { thread: Some(&question.id), limit: 1, ..Selection::default() };
+    assert_eq!(fixture.store.inbox(&id("b"), first).await?[0].message.text(), "reply");
+    Ok(())
+}
+
+pub(crate) async fn pending_counts_what_is_in_the_inbox(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 0, oldest: None });
+    assert_eq!(fixture.store.pending(&id("nobody")).await?, Pending { count: 0, oldest: None });
+    let first = fixture.say("a", "b", "first").await?;
+    let second = fixture.say("a", "b", "second").await?;
+    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 2, oldest: Some(first.timestamp) });
+    fixture.acknowledge(&first).await?;
+    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 1, oldest: Some(second.timestamp) });
+    Ok(())
+}
+
+pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let mut first = reply(&question, "reply");
+    first.timestamp = question.timestamp + std::time::Duration::from_millis(5);
+    fixture.store.answer(&send(first.clone())).await?;
+    let mut last = message("a", "b", "thanks");
+    last.thread_id = question.id.clone();
+    last.timestamp = question.timestamp + std::time::Duration::from_millis(9);
+    let last = fixture.post(last).await?;
+    fixture.say("a", "b", "unrelated").await?;
+    fixture.acknowledge(&last).await?;
+
+    let both = [id("a"), id("b")];
+    assert_eq!(fixture.store.thread(&question.id, &both).await?, [question.clone(), first, last.clone()]);
+    assert_eq!(fixture.store.thread(&question.id, &[id("b")]).await?, [question.clone(), last]);
+    assert_eq!(fixture.store.thread(&question.id, &[id("c")]).await?, []);
+    assert_eq!(fixture.store.thread(&message("a", "b", "no thread").id, &both).await?, []);
+    Ok(())
+}
+
+pub(crate) async fn a_message_past_its_time_is_out_at_once_and_says_so(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let sent = fixture.post(brief("a", "b", "brief")).await?;
+    fixture.say("a", "b", "long").await?;
+    let out = async || (fixture.pending("b").await.ok()? == 1).then_some(());
+    eventually("the message's time is over", SOON, out).await?;
+
+    assert_eq!(fixture.inbox("b").await?, ["long"]);
+    assert_eq!(fixture.unshown("b").await?, ["long"]);
+    let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
+    assert_eq!(history.last().map(|step| (step.stage, step.at)), Some((Stage::Expired, sent.expires_at)));
+    assert_eq!(history.len(), 2);
+    // It was in this inbox: it counts as acknowledged, and stays expired.
+    fixture.acknowledge(&sent).await?;
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::Expired]);
+    assert_eq!(fixture.pending("b").await?, 1);
+    Ok(())
+}

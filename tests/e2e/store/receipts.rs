@@ -1,0 +1,152 @@
+//! Receipts: each step once, in order, with its evidence, and never from a session that has lost the agent.
+
+use anyhow::Result;
+use c3po_coordinator::store::{Advance, StoreError};
+use c3po_shared::receipt::{Stage, Via};
+
+use super::Fixture;
+use super::fixture::{claim, id, message, news};
+
+pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    for _ in 0..2 {
+        fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+        fixture.advance(&sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
+        fixture.advance(&sent, &tenure, Stage::Seen, Via::ToolCall).await?;
+    }
+    fixture.answer(&sent, "reply").await?;
+
+    let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
+    let steps: Vec<_> = history.iter().map(|step| (step.stage, step.via)).collect();
+    let expected = [
+        (Stage::Stored, None),
+        (Stage::OnHost, Some(Via::Deliver)),
+        (Stage::InSession, Some(Via::WaitForMessage)),
+        (Stage::Seen, Some(Via::ToolCall)),
+        (Stage::Answered, Some(Via::Reply)),
+    ];
+    assert_eq!(steps, expected);
+    assert!(history.is_sorted_by_key(|step| step.at));
+    assert!(history[1..4].iter().all(|step| step.session.as_deref() == Some("1")));
+    assert_eq!(history[0].session, None);
+    Ok(())
+}
+
+pub(crate) async fn in_session_proves_on_host(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::OnHost, Stage::InSession]);
+    Ok(())
+}
+
+pub(crate) async fn seen_settles_only_what_wants_no_answer(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let news = fixture.post(news("a", "b", "news")).await?;
+    for message in [&question, &news] {
+        fixture.advance(message, &tenure, Stage::InSession, Via::GetMessages).await?;
+        assert_eq!(fixture.pending("b").await?, 2);
+    }
+    for message in [&question, &news] {
+        fixture.advance(message, &tenure, Stage::Seen, Via::ToolCall).await?;
+        assert_eq!(fixture.stages(&message.id).await?.last(), Some(&Stage::Seen));
+    }
+    assert_eq!(fixture.inbox("b").await?, ["question"]);
+    assert_eq!(fixture.pending("b").await?, 1);
+    Ok(())
+}
+
+pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(fixture: Fixture) -> Result<()> {
+    let first = fixture.pair().await?;
+    let shown = fixture.say("a", "b", "shown").await?;
+    fixture.say("a", "b", "waiting").await?;
+    fixture.advance(&shown, &first, Stage::OnHost, Via::Deliver).await?;
+    assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
+    fixture.advance(&shown, &first, Stage::InSession, Via::WaitForMessage).await?;
+    assert_eq!(fixture.unshown("b").await?, ["waiting"]);
+    assert_eq!(fixture.inbox("b").await?, ["shown", "waiting"]);
+
+    fixture.store.release(&first).await?;
+    let second = fixture.take(&claim("b")).await?;
+    assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
+    for _ in 0..2 {
+        fixture.advance(&shown, &second, Stage::InSession, Via::GetMessages).await?;
+        assert_eq!(fixture.unshown("b").await?, ["waiting"]);
+    }
+    let history = fixture.store.message(&shown.id).await?.map(|kept| kept.history).unwrap_or_default();
+    let sessions: Vec<_> = history.iter().map(|step| (step.stage, step.session.as_deref())).collect();
+    let expected = [
+        (Stage::Stored, None),
+        (Stage::OnHost, Some("1")),
+        (Stage::InSession, Some("1")),
+        (Stage::InSession, Some("2")),
+    ];
+    assert_eq!(sessions, expected);
+    Ok(())
+}
+
+pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    fixture.advance(&sent, &tenure, Stage::Seen, Via::ToolCall).await?;
+    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+    assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::Seen));
+    fixture.answer(&sent, "reply").await?;
+    let before = fixture.stages(&sent.id).await?;
+    for stage in [Stage::OnHost, Stage::InSession, Stage::Seen] {
+        fixture.advance(&sent, &tenure, stage, Via::ToolCall).await?;
+    }
+    assert_eq!(fixture.stages(&sent.id).await?, before);
+    Ok(())
+}
+
+pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let to_a = fixture.say("b", "a", "for a").await?;
+    let to_b = fixture.say("a", "b", "for b").await?;
+    let messages = [message("a", "b", "never sent").id, to_a.id.clone(), to_b.id.clone()];
+    let advance = Advance {
+        recipient: &id("b"),
+        tenure: Some(&tenure),
+        messages: &messages,
+        stage: Stage::InSession,
+        via: Via::GetMessages,
+    };
+    fixture.store.advance(advance).await?;
+    assert_eq!(fixture.stages(&to_a.id).await?, [Stage::Stored]);
+    assert_eq!(fixture.stages(&to_b.id).await?.last(), Some(&Stage::InSession));
+    Ok(())
+}
+
+pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Result<()> {
+    let old = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    fixture.store.release(&old).await?;
+    fixture.take(&claim("b")).await?;
+    let messages = std::slice::from_ref(&sent.id);
+    let (stage, via) = (Stage::InSession, Via::GetMessages);
+    let advance = Advance { recipient: &id("b"), tenure: Some(&old), messages, stage, via };
+    let refused = fixture.store.advance(advance).await;
+    assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
+    assert_eq!(fixture.unshown("b").await?, ["hello"]);
+    Ok(())
+}
+
+pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> Result<()> {
+    fixture.store.introduce(&id("human"), None).await?;
+    let sent = fixture.post(news("a", "human", "news")).await?;
+    for stage in [Stage::InSession, Stage::Seen] {
+        let messages = std::slice::from_ref(&sent.id);
+        let advance = Advance { recipient: &id("human"), tenure: None, messages, stage, via: Via::Terminal };
+        fixture.store.advance(advance).await?;
+    }
+    let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
+    assert!(history[1..].iter().all(|step| step.session.is_none() && step.via == Some(Via::Terminal)));
+    let stages = [Stage::Stored, Stage::OnHost, Stage::InSession, Stage::Seen];
+    assert_eq!(fixture.stages(&sent.id).await?, stages);
+    assert_eq!(fixture.pending("human").await?, 0);
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Agents' records: listed, changed, introduced, forgotten.
+
+use anyhow::Result;
+use c3po_coordinator::store::Amendment;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+
+use super::Fixture;
+use super::fixture::{claim, id};
+
+pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
+    assert_eq!(fixture.store.agent(&id("nobody")).await?, None);
+    assert_eq!(fixture.store.amend(&id("nobody"), &Amendment::default()).await?, None);
+    assert!(!fixture.store.unregister(&id("nobody")).await?);
+    assert!(fixture.store.agents(None, 10).await?.is_empty());
+    Ok(())
+}
+
+pub(crate) async fn agents_are_paged_by_id(fixture: Fixture) -> Result<()> {
+    for name in ["c", "B", "a", "a-2", "a.b", "10"] {
+        fixture.agent(name).await?;
+    }
+    let (mut after, mut names) = (None, Vec::new());
+    loop {
+        let page = fixture.store.agents(after.as_ref(), 4).await?;
+        assert!(page.len() <= 4);
+        let Some(last) = page.last() else { break };
+        after = Some(last.id.clone());
+        names.extend(page.into_iter().map(|agent| agent.id.to_string()));
+    }
+    assert_eq!(names, ["10", "B", "a", "a-2", "a.b", "c"]);
+    // A page may begin behind a name that does not exist.
+    let page = fixture.store.agents(Some(&id("b")), 4).await?;
+    assert_eq!(page.len(), 1);
+    Ok(())
+}
+
+pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) -> Result<()> {
+    fixture.agent("a").await?;
+    let everything = Amendment {
+        description: Some("home".into()),
+        capabilities: Some(vec!["mqtt".into(), "lights".into()]),
+        role: Some("triage".into()),
+        state: Some(State::Busy),
+        current_task: Some("wiring".into()),
+        session_id: Some("second".into()),
+    };
+    let first = fixture.store.amend(&id("a"), &everything).await?.expect("it exists");
+    assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));
+    assert_eq!((first.description.as_deref(), first.role.as_deref()), (Some("home"), Some("triage")));
+    assert_eq!((first.state, first.current_task.as_deref()), (State::Busy, Some("wiring")));
+    assert_eq!((first.capabilities.len(), first.session_id.as_deref()), (2, Some("second")));
+
+    assert_eq!(fixture.store.amend(&id("a"), &Amendment::default()).await?.as_ref(), Some(&first));
+    let little =
+        Amendment { capabilities: Some(Vec::new()), current_task: Some(String::new()), ..Amendment::default() };
+    let second = fixture.store.amend(&id("a"), &little).await?.expect("it exists");
+    assert_eq!((second.capabilities.len(), second.current_task), (0, None));
+    assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
+    Ok(())
+}
+
+pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -> Result<()> {
+    let person = fixture.store.introduce(&id("human"), Some("nas2")).await?;
+    assert!(!person.is_online(Timestamp::now()));
+    assert_eq!(person.host.as_deref(), Some("nas2"));
+    let again = fixture.store.introduce(&id("human"), Some("nas2")).await?;
+    assert_eq!((again.uid, again.registered_at), (person.uid, person.registered_at));
+    assert!(again.last_seen >= person.last_seen);
+    fixture.say("a", "human", "hello").await?;
+    assert_eq!(fixture.inbox("human").await?, ["hello"]);
+
+    // To introduce one who has a session takes nothing from it.
+    let tenure = fixture.agent("a").await?;
+    let agent = fixture.store.introduce(&id("a"), None).await?;
+    assert_eq!((agent.uid, agent.generation, agent.instance), (tenure.uid, 1, tenure.instance));
+    assert!(agent.is_online(Timestamp::now()));
+    Ok(())
+}
+
+pub(crate) async fn unregister_forgets_an_agent_with_an_empty_inbox(fixture: Fixture) -> Result<()> {
+    let old = fixture.agent("a").await?;
+    assert!(fixture.store.unregister(&id("a")).await?);
+    assert_eq!(fixture.store.agent(&id("a")).await?, None);
+    assert!(!fixture.store.unregister(&id("a")).await?);
+    assert_ne!(fixture.take(&claim("a")).await?.uid, old.uid);
+    Ok(())
+}
+
+pub(crate) async fn unregister_keeps_an_agent_with_mail(fixture: Fixture) -> Result<()> {
+    let old = fixture.agent("a").await?;
+    fixture.say("b", "a", "hello").await?;
+    assert!(fixture.store.unregister(&id("a")).await?);
+    let agent = fixture.store.agent(&id("a")).await?.expect("its mail keeps it");
+    assert!(!agent.is_online(Timestamp::now()));
+    let new = fixture.take(&claim("a")).await?;
+    assert_eq!(new.uid, old.uid);
+    assert_eq!(fixture.inbox("a").await?, ["hello"]);
+    Ok(())
+}

@@ -1,0 +1,306 @@
+//! What the Redis store promises beside what every store does: it outlives its Redis, and shares it with others.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::redis::{OpenError, RedisStore};
+use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, Store, StoreError, Wake};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::Stage;
+use futures_util::future::BoxFuture;
+use harness::eventually::eventually;
+use harness::redis::Redis;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Fixture;
+use super::fixture::{SOON, brief, id, message, news, reply, send, woken};
+
+/// After how long an operation must have been answered, whatever Redis does.
+const ANSWERED: Duration = Duration::from_secs(2);
+
+/// A store, a second one as another coordinator would have it, and their Redis.
+struct Shared {
+    redis: Redis,
+    fixture: Fixture,
+    other: RedisStore,
+}
+
+async fn shared() -> Result<Shared> {
+    let redis = Redis::start().await?;
+    let fixture = fixture_on(redis.url(), ()).await?;
+    let other = RedisStore::open(&redis.url()).await?;
+    fixture.pair().await?;
+    Ok(Shared { redis, fixture, other })
+}
+
+/// Makes a fixture on that Redis, which lives as long as `place`.
+async fn fixture_on(url: String, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+    let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+        let url = url.clone();
+        Box::pin(async move { Ok(Arc::new(RedisStore::open(&url).await?) as Arc<dyn Store>) })
+    };
+    Fixture::new(place, Box::new(open)).await
+}
+
+async fn start() -> Result<Fixture> {
+    let redis = Redis::start().await?;
+    fixture_on(redis.url(), redis).await
+}
+
+every_promise!(start);
+
+/// Runs one command on the server and returns the beginning of its answer.
+async fn tell(redis: &Redis, words: &[&str]) -> Result<String> {
+    let mut stream = connect(redis).await?;
+    stream.write_all(&request(words)).await?;
+    let mut answer = [0; 512];
+    let length = timeout(SOON, stream.read(&mut answer)).await??;
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    ensure!(!answer.starts_with('-'), "{words:?}: {answer}");
+    Ok(answer)
+}
+
+async fn connect(redis: &Redis) -> Result<TcpStream> {
+    let url = redis.url();
+    Ok(TcpStream::connect(url.strip_prefix("redis://").context("a Redis URL")?).await?)
+}
+
+fn request(words: &[&str]) -> Vec<u8> {
+    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    let count = words.len();
+    format!("*{count}\r\n{}", words.collect::<String>()).into_bytes()
+}
+
+/// Waits until the store answers again.
+async fn recovered(store: &dyn Store) -> Result<()> {
+    eventually("the store answers", SOON, async || store.check().await.ok()).await
+}
+
+#[tokio::test]
+async fn everything_survives_a_restart_of_redis_and_the_store_finds_it_again() -> Result<()> {
+    let Shared { mut redis, fixture, .. } = shared().await?;
+    let question = fixture.say("a", "b", "still there?").await?;
+    redis.restart().await?;
+    recovered(&*fixture.store).await?;
+    assert_eq!(fixture.inbox("b").await?, ["still there?"]);
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_redis_every_call_is_refused_soon_and_the_store_opens_no_more() -> Result<()> {
+    let Shared { mut redis, fixture, .. } = shared().await?;
+    redis.kill()?;
+    let begun = Instant::now();
+    let refused = fixture.store.pending(&id("b")).await.expect_err("there is no Redis");
+    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+    let refused = RedisStore::open(&redis.url()).await.expect_err("there is no Redis");
+    assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hanging_redis_is_unavailable_soon_and_the_repeated_call_is_applied_once() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    let call = send(message("a", "b", "once"));
+    redis.pause()?;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let refused = fixture.store.send(&call).await.expect_err("Redis hangs");
+        assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+        assert!(begun.elapsed() < ANSWERED, "{:?}", begun.elapsed());
+    }
+    redis.resume()?;
+    recovered(&*fixture.store).await?;
+    let outcome = fixture.store.send(&call).await?;
+    assert!(matches!(outcome, SendOutcome::Stored | SendOutcome::Repeated(_)), "{outcome:?}");
+    assert_eq!(fixture.inbox("b").await?, ["once"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_one_coordinator_does_wakes_the_listeners_of_another() -> Result<()> {
+    let Shared { redis: _redis, fixture, other } = shared().await?;
+    let mut wakes = other.wakes();
+    let question = fixture.say("a", "b", "ping").await?;
+    woken(&mut wakes, "b").await?;
+    fixture.answer(&question, "pong").await?;
+    woken(&mut wakes, "a").await?;
+    fixture.post(brief("a", "b", "gone soon")).await?;
+    woken(&mut wakes, "b").await?;
+    eventually("it has expired", SOON, async || (fixture.pending("b").await.ok()? == 0).then_some(())).await?;
+    woken(&mut wakes, "a").await
+}
+
+#[tokio::test]
+async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
+    let Shared { redis, fixture, other } = shared().await?;
+    let mut wakes = other.wakes();
+    tell(&redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
+    let heard = timeout(SOON, wakes.recv()).await??;
+    assert_eq!(heard, Wake::Everyone);
+    fixture.say("a", "b", "ping").await?;
+    assert_eq!(timeout(SOON, wakes.recv()).await??, Wake::Agent(id("b")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn forgotten_scripts_are_loaded_again() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    fixture.say("a", "b", "before").await?;
+    tell(&redis, &["SCRIPT", "FLUSH"]).await?;
+    fixture.say("a", "b", "after").await?;
+    assert_eq!(fixture.inbox("b").await?, ["before", "after"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
+    let redis = Redis::start().await?;
+    tell(&redis, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await?;
+    let check = async || {
+        let refused = RedisStore::open(&redis.url()).await.expect_err("it evicts");
+        assert!(matches!(&refused, OpenError::Evicts { policy, .. } if policy == "allkeys-lru"), "{refused}");
+        assert!(refused.to_string().contains("CONFIG SET maxmemory-policy noeviction"), "{refused}");
+    };
+    check().await;
+    tell(&redis, &["ACL", "SETUSER", "default", "-config"]).await?;
+    check().await;
+    assert_eq!(tell(&redis, &["DBSIZE"]).await?, ":0\r\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
+    let redis = Redis::start().await?;
+    tell(&redis, &["SET", "c3po:schema", "2"]).await?;
+    let refused = RedisStore::open(&redis.url()).await.expect_err("it is newer");
+    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "2"), "{refused}");
+    assert_eq!(tell(&redis, &["GET", "c3po:schema"]).await?, "$1\r\n2\r\n");
+    assert_eq!(tell(&redis, &["DBSIZE"]).await?, ":1\r\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_password_is_never_shown() -> Result<()> {
+    let redis = Redis::start().await?;
+    tell(&redis, &["CONFIG", "SET", "requirepass", "open-sesame"]).await?;
+    let place = redis.url().replace("redis://", "");
+    let store = RedisStore::open(&format!("redis://:open-sesame@{place}")).await?;
+    let mut shown = format!("{store:?}");
+    for wrong in [format!("redis://:wrong-sesame@{place}"), "redis:/:no-sesame@x".into(), "sesame://a:sesame@".into()] {
+        let refused = RedisStore::open(&wrong).await.expect_err("it is wrong");
+        shown.push_str(&format!("{refused} {refused:?}"));
+    }
+    assert!(!shown.contains("sesame"), "{shown}");
+    Ok(())
+}
+
+/// An answer whose process crashed after it had claimed the question and before it had sent the reply.
+async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
+    let question = shared.fixture.say("a", "b", "who wins?").await?;
+    let answer = send(reply(&question, "I do"));
+    // An inbox of another type fails the script of the second step, as a crash before it would.
+    tell(&shared.redis, &["SET", "c3po:{a}:inbox", "broken"]).await?;
+    let failed = shared.fixture.store.answer(&answer).await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
+    tell(&shared.redis, &["DEL", "c3po:{a}:inbox"]).await?;
+
+    let late = shared.other.answer(&send(reply(&question, "no, I"))).await?;
+    assert_eq!(late, AnswerOutcome::AlreadyAnswered(answer.message.id.clone()));
+    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored]);
+    Ok((question, answer))
+}
+
+async fn check_answered(shared: &Shared, question: &Message, answer: &Send) -> Result<()> {
+    let kept = shared.other.message(&question.id).await?.context("the question")?;
+    assert_eq!(kept.reply.as_ref(), Some(&answer.message.id));
+    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(shared.fixture.inbox("a").await?, ["I do"]);
+    assert_eq!(shared.fixture.inbox("b").await?, [""; 0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_crashed_answer_is_completed_by_the_same_call() -> Result<()> {
+    let shared = shared().await?;
+    let (question, answer) = crashed_answer(&shared).await?;
+    let again = Send { message: reply(&question, "I did"), ..answer.clone() };
+    let expected = AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(answer.message.clone())));
+    assert_eq!(shared.other.answer(&again).await?, expected);
+    assert_eq!(shared.fixture.store.answer(&again).await?, expected);
+    check_answered(&shared, &question, &answer).await
+}
+
+#[tokio::test]
+async fn a_crashed_answer_is_completed_by_a_sweep_once_it_is_left_behind() -> Result<()> {
+    let shared = shared().await?;
+    let (question, answer) = crashed_answer(&shared).await?;
+    shared.other.sweep().await?;
+    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored]);
+
+    tell(&shared.redis, &["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    let mut wakes = shared.fixture.store.wakes();
+    shared.other.sweep().await?;
+    check_answered(&shared, &question, &answer).await?;
+    woken(&mut wakes, "a").await
+}
+
+#[tokio::test]
+async fn a_crashed_answer_that_cannot_be_sent_opens_the_question_again() -> Result<()> {
+    let shared = shared().await?;
+    let (question, answer) = crashed_answer(&shared).await?;
+    shared.fixture.store.unregister(&id("a")).await?;
+    tell(&shared.redis, &["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    shared.other.sweep().await?;
+    assert_eq!(shared.fixture.inbox("b").await?, ["who wins?"]);
+    assert_eq!(shared.fixture.unshown("b").await?, ["who wins?"]);
+    shared.fixture.agent("a").await?;
+    assert_eq!(shared.fixture.store.answer(&answer).await?, AnswerOutcome::Sent(SendOutcome::Stored));
+    check_answered(&shared, &question, &answer).await
+}
+
+#[tokio::test]
+async fn no_script_touches_the_keys_of_two_agents() -> Result<()> {
+    let shared = shared().await?;
+    let mut monitor = connect(&shared.redis).await?;
+    monitor.write_all(b"MONITOR\r\n").await?;
+    monitor.read_exact(&mut [0; 5]).await?;
+
+    let question = shared.fixture.say("a", "b", "who?").await?;
+    shared.fixture.answer(&question, "me").await?;
+    let full = Send { bound: 0, ..send(reply(&shared.fixture.say("a", "b", "and?").await?, "full")) };
+    shared.fixture.store.answer(&full).await?;
+    shared.fixture.acknowledge(&shared.fixture.post(news("a", "b", "fyi")).await?).await?;
+    shared.fixture.store.thread(&question.id, &[id("a"), id("b")]).await?;
+    shared.fixture.store.sweep().await?;
+    tell(&shared.redis, &["ECHO", "the end"]).await?;
+
+    let mut scripts = 0;
+    let mut agents: Vec<String> = Vec::new();
+    for line in lines_until(&mut monitor, "the end").await?.lines() {
+        if line.contains("\"EVALSHA\"") {
+            scripts += 1;
+            agents.clear();
+        }
+        let Some(rest) = line.split_once("\"c3po:{").map(|(_, rest)| rest) else { continue };
+        agents.push(rest.split('}').next().unwrap_or_default().to_owned());
+        agents.dedup();
+        ensure!(!line.contains(" lua]") || agents.len() <= 1, "two agents in one script: {agents:?} at {line}");
+    }
+    assert!(scripts > 10, "{scripts}");
+    Ok(())
+}
+
+async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(end) {
+        ensure!(timeout(SOON, stream.read_buf(&mut heard)).await?? > 0, "Redis closed the connection");
+    }
+    Ok(String::from_utf8_lossy(&heard).into_owned())
+}

@@ -1,0 +1,144 @@
+//! Every promise, kept by SQLite, and what only a file can go wrong with.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use c3po_coordinator::store::Store;
+use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
+use futures_util::future::BoxFuture;
+use tempfile::tempdir;
+
+use super::Fixture;
+use super::fixture::{id, message, send};
+
+every_promise!(start);
+
+async fn start() -> Result<Fixture> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
+        let path = path.clone();
+        Box::pin(async move { Ok(Arc::new(SqliteStore::open(&path).await?) as Arc<dyn Store>) })
+    };
+    Fixture::new(folder, Box::new(open)).await
+}
+
+/// Opens what must be refused, and returns why. The file stays as it was, byte for byte.
+async fn refused(path: &Path) -> OpenError {
+    let before = fs::read(path).ok();
+    let error = SqliteStore::open(path).await.expect_err("it must be refused");
+    assert_eq!(fs::read(path).ok(), before);
+    error
+}
+
+/// Makes a database with an agent in it.
+async fn make(path: &Path) -> Result<()> {
+    let store = SqliteStore::open(path).await?;
+    store.introduce(&id("b"), None).await?;
+    store.send(&send(message("a", "b", "hello"))).await?;
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    for content in [b"x".to_vec(), b"shopping list\n".repeat(100), vec![0; 8192]] {
+        fs::write(&path, content)?;
+        assert!(matches!(refused(&path).await, OpenError::Unreadable { .. }));
+    }
+    assert_eq!(fs::read_dir(folder.path())?.count(), 1, "nothing was put beside it");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_refused() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    make(&path).await?;
+    let whole = fs::read(&path)?;
+    fs::write(&path, &whole[..whole.len() / 2])?;
+    assert!(matches!(refused(&path).await, OpenError::Unreadable { .. }));
+
+    let mut scrambled = whole.clone();
+    scrambled[4096..].fill(0x5a);
+    fs::write(&path, scrambled)?;
+    assert!(matches!(refused(&path).await, OpenError::Unreadable { .. }));
+
+    fs::write(&path, whole)?;
+    SqliteStore::open(&path).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    make(&path).await?;
+    let whole = fs::read(&path)?;
+
+    // Where SQLite's header has the version of the user's format, and the number of the application.
+    let mut newer = whole.clone();
+    newer[60..64].copy_from_slice(&7_u32.to_be_bytes());
+    fs::write(&path, newer)?;
+    let error = refused(&path).await;
+    assert!(matches!(error, OpenError::Newer { found: 7, .. }), "{error}");
+    assert!(error.to_string().contains("update this program"));
+
+    let mut foreign = whole;
+    foreign[68..72].copy_from_slice(b"them");
+    fs::write(&path, foreign)?;
+    let error = refused(&path).await;
+    assert!(error.to_string().contains("belongs to another program"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_a_file_is_refused() -> Result<()> {
+    let folder = tempdir()?;
+    let file = folder.path().join("file");
+    fs::write(&file, "x")?;
+    let below_a_file = refused(&file.join("c3po.db")).await;
+    assert!(matches!(below_a_file, OpenError::NotWritable { .. }), "{below_a_file}");
+
+    let directory = folder.path().join("c3po.db");
+    fs::create_dir(&directory)?;
+    let error = refused(&directory).await;
+    assert!(error.to_string().contains("c3po.db"), "{error}");
+    assert!(directory.is_dir() && fs::read_dir(&directory)?.next().is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let first = SqliteStore::open(&path).await?;
+    assert!(matches!(refused(&path).await, OpenError::InUse { .. }));
+    first.introduce(&id("b"), None).await?;
+    first.close().await;
+    let second = SqliteStore::open(&path).await?;
+    assert!(second.agent(&id("b")).await?.is_some());
+    drop(second);
+    SqliteStore::open(&path).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn missing_folders_and_the_file_are_made_for_their_owner_alone() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempdir()?;
+    let path = folder.path().join("share/c3po/c3po.db");
+    let store = SqliteStore::open(&path).await?;
+    let mode = |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
+    assert_eq!(mode(&folder.path().join("share/c3po"))?, 0o700);
+    store.introduce(&id("b"), None).await?;
+    for file in fs::read_dir(folder.path().join("share/c3po"))? {
+        assert_eq!(mode(&file?.path())?, 0o600);
+    }
+    Ok(())
+}

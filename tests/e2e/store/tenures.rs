@@ -1,0 +1,162 @@
+//! Holds on names: one process at a time, by generation, for as long as it says that it lives.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use c3po_coordinator::store::{Amendment, Claim, Tenure};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+use harness::eventually::eventually;
+use tokio::task::JoinSet;
+
+use super::Fixture;
+use super::fixture::{LEASE, SHORT, SOON, claim, id};
+
+/// Waits until another process gets the name.
+async fn taken_by(fixture: &Fixture, wish: &Claim) -> Result<Tenure> {
+    eventually("the hold is over", SOON, async || fixture.store.claim(wish).await.ok().flatten()).await
+}
+
+pub(crate) async fn a_held_name_is_refused_to_others(fixture: Fixture) -> Result<()> {
+    let held = fixture.agent("a").await?;
+    assert_eq!((held.generation, &held.agent), (1, &id("a")));
+    assert_eq!(fixture.store.claim(&claim("a")).await?, None);
+    let agent = fixture.store.agent(&id("a")).await?.expect("it exists");
+    assert_eq!((agent.uid, agent.generation, agent.instance), (held.uid, 1, held.instance));
+    assert!(agent.is_online(Timestamp::now()));
+    assert_eq!(agent.state, State::Starting);
+    assert_eq!((agent.host.as_deref(), agent.session_id.as_deref()), (Some("nas2"), Some("first")));
+    assert_eq!(agent.reach, [Via::WaitForMessage]);
+    Ok(())
+}
+
+pub(crate) async fn one_of_50_racing_processes_gets_the_name(fixture: Fixture) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..50 {
+        let store = Arc::clone(&fixture.store);
+        tasks.spawn(async move { store.claim(&claim("a")).await });
+    }
+    let mut tenures = Vec::new();
+    for outcome in tasks.join_all().await {
+        tenures.extend(outcome?);
+    }
+    assert_eq!(tenures.len(), 1);
+    assert_eq!(tenures[0].generation, 1);
+    Ok(())
+}
+
+pub(crate) async fn the_same_process_keeps_its_generation(fixture: Fixture) -> Result<()> {
+    let wish = Claim { lease: SHORT, ..claim("a") };
+    let first = fixture.take(&wish).await?;
+    fixture.agent("b").await?;
+    let sent = fixture.say("b", "a", "hello").await?;
+    fixture.advance(&sent, &first, Stage::InSession, Via::GetMessages).await?;
+    let amendment = Amendment { state: Some(State::Busy), ..Amendment::default() };
+    fixture.store.amend(&id("a"), &amendment).await?;
+    assert_eq!(fixture.take(&wish).await?, first);
+
+    let over = async || {
+        let agent = fixture.store.agent(&id("a")).await.ok()??;
+        (!agent.is_online(Timestamp::now())).then_some(())
+    };
+    eventually("the lease is over", SOON, over).await?;
+    assert_eq!(fixture.take(&Claim { lease: LEASE, ..wish }).await?, first);
+    assert!(fixture.unshown("a").await?.is_empty(), "the session still has what it was shown");
+    assert_eq!(fixture.store.agent(&id("a")).await?.map(|agent| agent.state), Some(State::Busy));
+    assert_eq!(fixture.store.claim(&claim("a")).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fixture) -> Result<()> {
+    let first = fixture.take(&Claim { lease: SHORT, ..claim("a") }).await?;
+    fixture.agent("b").await?;
+    let sent = fixture.say("b", "a", "hello").await?;
+    fixture.advance(&sent, &first, Stage::InSession, Via::GetMessages).await?;
+    let amendment = Amendment {
+        description: Some("home".into()),
+        capabilities: Some(vec!["mqtt".into()]),
+        role: Some("triage".into()),
+        state: Some(State::Busy),
+        ..Amendment::default()
+    };
+    fixture.store.amend(&id("a"), &amendment).await?;
+    let before = fixture.store.agent(&id("a")).await?.expect("it exists");
+
+    let wish = Claim { host: Some("nas3".into()), session_id: Some("second".into()), ..claim("a") };
+    let second = taken_by(&fixture, &wish).await?;
+    assert_eq!((second.generation, second.uid, second.instance), (2, first.uid, wish.instance));
+    assert_eq!(fixture.unshown("a").await?, ["hello"]);
+    let after = fixture.store.agent(&id("a")).await?.expect("it exists");
+    assert_eq!(
+        (after.description, after.capabilities, after.role),
+        (before.description, before.capabilities, before.role)
+    );
+    assert_eq!((after.generation, after.state, after.registered_at), (2, State::Starting, before.registered_at));
+    assert_eq!((after.host.as_deref(), after.session_id.as_deref()), (Some("nas3"), Some("second")));
+    Ok(())
+}
+
+pub(crate) async fn an_outdated_tenure_renews_and_releases_nothing(fixture: Fixture) -> Result<()> {
+    let wish = claim("a");
+    let old = fixture.take(&wish).await?;
+    fixture.store.release(&old).await?;
+    let new = fixture.agent("a").await?;
+    assert!(!fixture.store.renew(&old, LEASE).await?);
+    fixture.store.release(&old).await?;
+    assert_eq!(fixture.store.claim(&claim("a")).await?, None, "the new session still holds it");
+    assert_eq!(fixture.store.claim(&wish).await?, None, "the old process is another one now");
+    assert!(fixture.store.renew(&new, LEASE).await?);
+    let never = Tenure { agent: id("never"), ..new };
+    assert!(!fixture.store.renew(&never, LEASE).await?);
+    Ok(())
+}
+
+pub(crate) async fn a_hold_lasts_as_long_as_it_is_renewed(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.take(&Claim { lease: SHORT, ..claim("a") }).await?;
+    let before = fixture.store.agent(&id("a")).await?.expect("it exists");
+    assert!(fixture.store.renew(&tenure, LEASE).await?);
+    let after = fixture.store.agent(&id("a")).await?.expect("it exists");
+    assert!(after.held_until > before.held_until && after.last_seen >= before.last_seen);
+    assert_eq!(fixture.store.claim(&claim("a")).await?, None);
+    assert!(fixture.store.renew(&tenure, SHORT).await?);
+    let next = taken_by(&fixture, &claim("a")).await?;
+    assert_eq!(next.generation, 2);
+    Ok(())
+}
+
+pub(crate) async fn a_released_name_is_free_at_once(fixture: Fixture) -> Result<()> {
+    let first = fixture.agent("a").await?;
+    fixture.store.release(&first).await?;
+    let agent = fixture.store.agent(&id("a")).await?.expect("it is kept");
+    assert!(!agent.is_online(Timestamp::now()));
+    assert_eq!(fixture.take(&claim("a")).await?.generation, 2);
+    Ok(())
+}
+
+pub(crate) async fn a_suffixed_agent_is_forgotten_when_it_leaves_nothing(fixture: Fixture) -> Result<()> {
+    fixture.agent("b").await?;
+    let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    let sent = fixture.say("b", "a-2", "hello").await?;
+    fixture.acknowledge(&sent).await?;
+    fixture.store.release(&first).await?;
+    assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
+    assert!(fixture.store.message(&sent.id).await?.is_some(), "the archive keeps it");
+    let names: Vec<_> = fixture.store.agents(None, 10).await?.into_iter().map(|agent| agent.id).collect();
+    assert_eq!(names, [id("b")]);
+    let second = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    assert_eq!(second.generation, 1);
+    assert_ne!(second.uid, first.uid);
+    assert!(!fixture.store.renew(&first, LEASE).await?, "it is another agent of the same name");
+    Ok(())
+}
+
+pub(crate) async fn a_suffixed_agent_with_mail_is_kept(fixture: Fixture) -> Result<()> {
+    let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    fixture.say("b", "a-2", "hello").await?;
+    fixture.store.release(&first).await?;
+    assert_eq!(fixture.inbox("a-2").await?, ["hello"]);
+    let second = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    assert_eq!((second.generation, second.uid), (2, first.uid));
+    Ok(())
+}

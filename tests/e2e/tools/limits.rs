@@ -1,0 +1,127 @@
+//! Every limit, met from below and exceeded; each refusal names the limit and the count, and nothing is cut.
+
+use anyhow::Result;
+use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
+use harness::served::Served;
+use serde_json::{Value, json};
+
+use super::{each, two_agents};
+
+async fn refused(link: &mut harness::link::Link, tool: &str, arguments: Value) -> Result<Value> {
+    match link.try_call(tool, arguments).await? {
+        Ok(reply) => anyhow::bail!("{tool} was not refused: {reply}"),
+        Err(refusal) => Ok(refusal),
+    }
+}
+
+#[tokio::test]
+async fn the_longest_texts_arrive_whole_and_longer_ones_are_refused() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    // Control characters are the worst case: six bytes each on the wire.
+    let longest = "\u{1}".repeat(TEXT_MAX);
+    let title = "é".repeat(TITLE_MAX);
+    let sent = json!({"target": "meshtastic", "message": longest, "context": longest, "title": title});
+    homeassistant.call("send_message", sent).await?;
+    let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!(
+        (received["message"].as_str(), received["title"].as_str()),
+        (Some(longest.as_str()), Some(title.as_str()))
+    );
+
+    for (field, text, limit) in
+        [("message", "x".repeat(TEXT_MAX + 1), TEXT_MAX), ("title", "x".repeat(TITLE_MAX + 1), TITLE_MAX)]
+    {
+        let mut arguments = json!({"target": "meshtastic", "message": "hi"});
+        arguments[field] = json!(text);
+        let refusal = refused(&mut homeassistant, "send_message", arguments).await?;
+        assert_eq!(refusal["code"], "PAYLOAD_TOO_LARGE");
+        assert_eq!((&refusal["details"]["count"], &refusal["details"]["limit"]), (&json!(limit + 1), &json!(limit)));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_inbox_is_read_in_pages_of_thirty_thousand_characters() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    for _ in 0..3 {
+        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(14_000)})).await?;
+    }
+    let page = meshtastic.call("get_messages", json!({})).await?;
+    assert_eq!((each(&page["messages"], "id").len(), page["count"].as_u64()), (2, Some(3)));
+    assert!(page.to_string().len() <= 30_000, "{}", page.to_string().len());
+    let rest = meshtastic.call("get_messages", json!({"cursor": page["next_cursor"]})).await?;
+    assert_eq!((each(&rest["messages"], "id").len(), rest.get("next_cursor")), (1, None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_inbox_refuses_the_sender_and_drops_nothing() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let mut begun = Vec::new();
+    for number in 0..INBOX_MAX {
+        let call = c3po_shared::ids::CallId::fresh();
+        begun.push(
+            homeassistant
+                .begin(call, "send_message", json!({"target": "meshtastic", "message": number.to_string()}))
+                .await?,
+        );
+        if begun.len() == 100 {
+            for id in begun.drain(..) {
+                homeassistant.end(id).await?.map_err(anyhow::Error::msg)?;
+            }
+        }
+    }
+    let refusal =
+        refused(&mut homeassistant, "send_message", json!({"target": "meshtastic", "message": "one more"})).await?;
+    assert_eq!(refusal["code"], "INBOX_FULL");
+    assert_eq!((&refusal["details"]["count"], &refusal["details"]["limit"]), (&json!(INBOX_MAX), &json!(INBOX_MAX)));
+    let inbox = meshtastic.call("get_messages", json!({"limit": 1})).await?;
+    assert_eq!((inbox["count"].as_u64(), inbox["messages"][0]["message"].as_str()), (Some(1_000), Some("0")));
+    meshtastic.call("ack_messages", json!({"message_ids": [inbox["messages"][0]["id"]]})).await?;
+    homeassistant.call("send_message", json!({"target": "meshtastic", "message": "one more"})).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn sends_are_limited_per_minute_and_agent() -> Result<()> {
+    let served = Served::start_with(|config| config.rate_limit = Some(3)).await?;
+    let (mut homeassistant, mut meshtastic) = (served.join("homeassistant").await?, served.join("meshtastic").await?);
+    let send = json!({"target": "meshtastic", "message": "hi"});
+    for _ in 0..3 {
+        homeassistant.call("send_message", send.clone()).await?;
+    }
+    let refusal = refused(&mut homeassistant, "send_message", send).await?;
+    assert_eq!(refusal["code"], "RATE_LIMITED");
+    assert_eq!((&refusal["details"]["count"], &refusal["details"]["limit"]), (&json!(3), &json!(3)));
+    let refusal = refused(&mut homeassistant, "broadcast", json!({"message": "hi"})).await?;
+    assert_eq!(refusal["code"], "RATE_LIMITED");
+    meshtastic.call("send_message", json!({"target": "homeassistant", "message": "another's limit"})).await?;
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_has_so_many_calls_under_way_and_no_more() -> Result<()> {
+    let (_served, _homeassistant, mut meshtastic) = two_agents().await?;
+    let mut begun = Vec::new();
+    for _ in 0..=c3po_shared::limits::CALLS_IN_FLIGHT {
+        begun.push(
+            meshtastic.begin(c3po_shared::ids::CallId::fresh(), "wait_for_message", json!({"timeout": 600})).await?,
+        );
+    }
+    let last = begun.pop().unwrap_or_default();
+    let error = meshtastic.end(last).await?.expect_err("one more than allowed");
+    assert_eq!(error["data"]["code"], "INVALID_REQUEST");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_large_ends_its_own_link_only() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let frame = "x".repeat(c3po_shared::limits::FRAME_MAX + 1);
+    // The coordinator may cut the link while the frame is still being written.
+    homeassistant.send_text(&frame).await.ok();
+    assert!(homeassistant.try_call("ping", json!({})).await.is_err(), "the link is still there");
+    assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Every tool, alias, error code and limit of the catalogue, over real links to a real coordinator.
+
+mod agents;
+mod conversation;
+mod errors;
+mod inbox;
+mod limits;
+mod receipts;
+mod waiting;
+
+use anyhow::Result;
+use harness::link::Link;
+use harness::served::Served;
+use serde_json::{Value, json};
+
+/// Two agents, `homeassistant` and `meshtastic`, and the coordinator between them.
+async fn two_agents() -> Result<(Served, Link, Link)> {
+    let served = Served::start().await?;
+    let homeassistant = served.join("homeassistant").await?;
+    let meshtastic = served.join("meshtastic").await?;
+    Ok((served, homeassistant, meshtastic))
+}
+
+/// The id of a message in a reply.
+fn id(message: &Value) -> String {
+    message["id"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A question from the first to the second agent. Returns its id.
+async fn ask(link: &mut Link, text: &str) -> Result<String> {
+    Ok(id(&link.call("send_message", json!({"target": "meshtastic", "message": text})).await?))
+}
+
+/// The values of one member of every element.
+fn each(list: &Value, member: &str) -> Vec<String> {
+    let elements = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    elements.iter().map(|one| one[member].as_str().unwrap_or_default().to_owned()).collect()
+}

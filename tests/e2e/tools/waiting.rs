@@ -1,0 +1,151 @@
+//! Waiting: for anything, for an answer, for a stage; ending by time, by cancellation, by the session's end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use c3po_shared::ids::CallId;
+use harness::eventually::eventually;
+use serde_json::json;
+
+use super::{ask, id, two_agents};
+
+/// From a send to the end of a wait that it ends, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_wait_that_runs_out_of_time_is_no_error() -> Result<()> {
+    let (_served, mut homeassistant, _meshtastic) = two_agents().await?;
+    let timed_out = homeassistant.call("wait_for_message", json!({"timeout": 1})).await?;
+    assert_eq!(
+        timed_out,
+        json!({
+            "status": "timeout", "code": "TIMEOUT", "timeout": true, "waited_seconds": 1,
+            "message": "No message received within 1 seconds",
+            "suggestion": "No messages are pending. You can continue with other work.",
+        })
+    );
+    let question = ask(&mut homeassistant, "hello?").await?;
+    let timed_out = homeassistant.call("wait_for_message", json!({"message_id": question, "timeout": 1})).await?;
+    assert_eq!(
+        (timed_out["timeout"].as_bool(), timed_out["message_id"].as_str()),
+        (Some(true), Some(question.as_str()))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let ids = [ask(&mut homeassistant, "one").await?, ask(&mut homeassistant, "two").await?];
+    for expected in &ids {
+        let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+        assert_eq!(id(&received), *expected);
+        meshtastic.receipt(&[expected], "in_session", "wait_for_message").await?;
+    }
+    // Both are unacknowledged still, and neither is returned again.
+    let nothing = meshtastic.call("wait_for_message", json!({"timeout": 1})).await?;
+    assert_eq!(nothing["timeout"], true);
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_that_a_cancelled_wait_did_not_show_is_not_lost() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let call = CallId::fresh();
+    let waiting = meshtastic.begin(call, "wait_for_message", json!({"timeout": 600})).await?;
+    meshtastic.notify("cancel", json!({"call_id": call})).await?;
+    meshtastic.call("ping", json!({})).await?;
+    let question = ask(&mut homeassistant, "still there?").await?;
+    assert_eq!(
+        meshtastic.end_within(waiting, Duration::from_millis(300)).await?,
+        None,
+        "a cancelled call has no answer"
+    );
+    let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!(id(&received), question);
+    // The session that was handed it ends without a word of having shown it: the next one gets it.
+    drop(meshtastic);
+    let agent = "meshtastic".parse()?;
+    eventually("meshtastic is offline", SOON, async || {
+        let agent = served.store.agent(&agent).await.ok()??;
+        (!agent.is_online(c3po_shared::time::Timestamp::now())).then_some(())
+    })
+    .await?;
+    let mut meshtastic = served.join("meshtastic").await?;
+    let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!(id(&received), question);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_crosses_a_cancellation_goes_to_the_next_wait() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let call = CallId::fresh();
+    let waiting = meshtastic.begin(call, "wait_for_message", json!({"timeout": 20})).await?;
+    let question = ask(&mut homeassistant, "crossing").await?;
+    meshtastic.end(waiting).await?.map_err(anyhow::Error::msg)?;
+    meshtastic.notify("cancel", json!({"call_id": call})).await?;
+    let received = meshtastic.call("wait_for_message", json!({"timeout": 1})).await?;
+    assert_eq!(id(&received), question);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_waits_of_one_session_do_not_get_the_same_message() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let first = meshtastic.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 20})).await?;
+    let second = meshtastic.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 20})).await?;
+    let one = ask(&mut homeassistant, "one").await?;
+    let two = ask(&mut homeassistant, "two").await?;
+    let mut got = Vec::new();
+    for waiting in [first, second] {
+        got.push(id(&meshtastic.end(waiting).await?.map_err(anyhow::Error::msg)?));
+    }
+    got.sort();
+    let mut sent = [one, two];
+    sent.sort();
+    assert_eq!(got, sent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_can_be_for_one_kind() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let question = ask(&mut homeassistant, "question").await?;
+    let waiting =
+        homeassistant.begin(CallId::fresh(), "wait_for_message", json!({"kind": "reply", "timeout": 20})).await?;
+    meshtastic.call("send_message", json!({"target": "homeassistant", "message": "no reply"})).await?;
+    assert!(homeassistant.end_within(waiting, Duration::from_millis(300)).await?.is_none());
+    let reply = meshtastic.call("reply", json!({"message_id": question, "response": "a reply"})).await?;
+    let received = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
+    assert_eq!(received["id"], reply["id"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_can_be_for_a_stage() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let question = ask(&mut homeassistant, "seen yet?").await?;
+    let arguments = json!({"message_id": question, "until": "seen", "timeout": 20});
+    let waiting = homeassistant.begin(CallId::fresh(), "wait_for_message", arguments).await?;
+    meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    meshtastic.receipt(&[&question], "in_session", "wait_for_message").await?;
+    assert!(homeassistant.end_within(waiting, Duration::from_millis(200)).await?.is_none(), "not seen yet");
+    meshtastic.call("ping", json!({})).await?;
+    let tracked = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
+    assert_eq!((tracked["message_id"].as_str(), tracked["stage"].as_str()), (Some(question.as_str()), Some("seen")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn waits_hold_up_nothing_else() -> Result<()> {
+    let (_served, _homeassistant, mut meshtastic) = two_agents().await?;
+    for _ in 0..100 {
+        meshtastic.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 600})).await?;
+    }
+    let began = Instant::now();
+    assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    Ok(())
+}

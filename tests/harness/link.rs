@@ -1,0 +1,224 @@
+//! The other end of a link, spoken by hand: an agent without a proxy around it, over a real WebSocket.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use c3po_shared::ids::CallId;
+use c3po_shared::wire::SUBPROTOCOL;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+use uuid::Uuid;
+
+/// From a frame to its answer, on a machine that builds at the same time.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// One link, and what came over it that nobody asked for yet.
+#[derive(Debug)]
+pub struct Link {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    next_id: i64,
+    answers: HashMap<i64, Result<Value, Value>>,
+    /// Notifications and requests of the coordinator, in order.
+    pub heard: Vec<Value>,
+    /// Whether `deliver` is answered.
+    pub accepts: bool,
+    /// The close code, once the coordinator has closed the link.
+    pub closed: Option<u16>,
+}
+
+/// Who says hello.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// The wished name.
+    pub name: String,
+    /// The process.
+    pub instance: Uuid,
+    /// Members that are added to `hello`.
+    pub more: Value,
+}
+
+impl Who {
+    /// A new process that wishes the name.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), instance: Uuid::new_v4(), more: json!({}) }
+    }
+
+    /// A person's command.
+    pub fn person(name: &str) -> Self {
+        Self { more: json!({"person": true}), ..Self::new(name) }
+    }
+}
+
+impl Link {
+    /// Opens a link without saying hello. `address` is the coordinator's, such as `127.0.0.1:8420`.
+    pub async fn open(address: &str) -> Result<Self> {
+        let mut request = format!("ws://{address}/acp").into_client_request()?;
+        request.headers_mut().insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse()?);
+        let (socket, _) = timeout(ANSWER, connect_async(request)).await.context("no upgrade in time")??;
+        Ok(Self { socket, next_id: 0, answers: HashMap::new(), heard: Vec::new(), accepts: true, closed: None })
+    }
+
+    /// Opens a link and says hello under a new process of that name. Returns it with the welcome.
+    pub async fn join(address: &str, name: &str) -> Result<(Self, Value)> {
+        Self::join_as(address, &Who::new(name)).await
+    }
+
+    /// Opens a link and says hello. Returns it with the welcome.
+    pub async fn join_as(address: &str, who: &Who) -> Result<(Self, Value)> {
+        let mut link = Self::open(address).await?;
+        match link.hello(who).await? {
+            Ok(welcome) => Ok((link, welcome)),
+            Err(error) => bail!("hello was refused: {error}"),
+        }
+    }
+
+    /// Says hello. Returns the welcome, or the error.
+    pub async fn hello(&mut self, who: &Who) -> Result<Result<Value, Value>> {
+        let mut hello = json!({
+            "protocol_version": "1.0", "name": who.name, "host": "testhost", "instance": who.instance,
+            "client": {"name": "test", "version": "0"},
+        });
+        if let (Some(hello), Some(more)) = (hello.as_object_mut(), who.more.as_object()) {
+            hello.extend(more.clone());
+        }
+        self.request("hello", hello).await
+    }
+
+    /// Calls a tool and waits for its reply, or for its refusal's `data`.
+    pub async fn try_call(&mut self, tool: &str, arguments: Value) -> Result<Result<Value, Value>> {
+        let id = self.begin(CallId::fresh(), tool, arguments).await?;
+        Ok(self.end(id).await?.map_err(|error| error["data"].clone()))
+    }
+
+    /// Calls a tool that must not be refused.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value> {
+        match self.try_call(tool, arguments).await? {
+            Ok(reply) => Ok(reply),
+            Err(refusal) => bail!("{tool} was refused: {refusal}"),
+        }
+    }
+
+    /// Calls a tool that must be refused. Returns the refusal's code.
+    pub async fn refusal(&mut self, tool: &str, arguments: Value) -> Result<String> {
+        match self.try_call(tool, arguments).await? {
+            Ok(reply) => bail!("{tool} was not refused: {reply}"),
+            Err(refusal) => Ok(refusal["code"].as_str().context("a refusal without a code")?.to_owned()),
+        }
+    }
+
+    /// Begins a call. Returns the id to [`end`](Self::end) it by.
+    pub async fn begin(&mut self, call: CallId, tool: &str, arguments: Value) -> Result<i64> {
+        self.send_request("call", json!({"call_id": call, "tool": tool, "arguments": arguments})).await
+    }
+
+    /// Waits for the answer to a request that was begun.
+    pub async fn end(&mut self, id: i64) -> Result<Result<Value, Value>> {
+        self.end_within(id, ANSWER).await?.context("no answer in time")
+    }
+
+    /// Waits that long for an answer; `None` where there is none.
+    pub async fn end_within(&mut self, id: i64, within: Duration) -> Result<Option<Result<Value, Value>>> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(answer) = self.answers.remove(&id) {
+                return Ok(Some(answer));
+            }
+            match timeout_at(deadline, self.receive()).await {
+                Err(_) => return Ok(None),
+                Ok(received) => received?,
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Result<Value, Value>> {
+        let id = self.send_request(method, params).await?;
+        self.end(id).await
+    }
+
+    /// Says that messages got further.
+    pub async fn receipt(&mut self, ids: &[&str], stage: &str, via: &str) -> Result<()> {
+        let answer = self.request("receipt", json!({"message_ids": ids, "stage": stage, "via": via})).await?;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("the receipt was refused: {error}"),
+        }
+    }
+
+    /// Sends a notification.
+    pub async fn notify(&mut self, method: &str, params: Value) -> Result<()> {
+        self.send_text(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await
+    }
+
+    /// Sends any text.
+    pub async fn send_text(&mut self, text: &str) -> Result<()> {
+        Ok(self.socket.send(Message::text(text)).await?)
+    }
+
+    /// Receives frames until one that nobody asked for satisfies `wanted`, and takes it.
+    pub async fn hear(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            if let Some(index) = self.heard.iter().position(&wanted) {
+                return Ok(self.heard.remove(index));
+            }
+            timeout_at(deadline, self.receive()).await.context("nothing of that was heard in time")??;
+        }
+    }
+
+    /// Receives until the coordinator closes the link. Returns the close code.
+    pub async fn hear_close(&mut self) -> Result<u16> {
+        let deadline = Instant::now() + ANSWER;
+        loop {
+            if let Some(code) = self.closed {
+                return Ok(code);
+            }
+            if timeout_at(deadline, self.receive()).await.context("not closed in time")?.is_err()
+                && self.closed.is_none()
+            {
+                bail!("the link broke without a close frame");
+            }
+        }
+    }
+
+    async fn send_request(&mut self, method: &str, params: Value) -> Result<i64> {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send_text(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await?;
+        Ok(id)
+    }
+
+    async fn receive(&mut self) -> Result<()> {
+        let message = self.socket.next().await.context("the link ended")??;
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Close(frame) => {
+                self.closed = Some(frame.map_or(1005, |frame| frame.code.into()));
+                bail!("the link was closed");
+            }
+            _ => return Ok(()),
+        };
+        let frame: Value = serde_json::from_str(&text).with_context(|| format!("not JSON: {text}"))?;
+        match (frame["method"].as_str(), frame["id"].as_i64()) {
+            (None, Some(id)) => {
+                let answer = match frame.get("error") {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(frame["result"].clone()),
+                };
+                self.answers.insert(id, answer);
+            }
+            (Some("deliver"), Some(id)) if self.accepts => {
+                self.send_text(&json!({"jsonrpc": "2.0", "id": id, "result": {}}).to_string()).await?;
+                self.heard.push(frame);
+            }
+            _ => self.heard.push(frame),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! A coordinator inside the test's own process, with a store in a folder of its own.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use c3po_coordinator::config::{Config, StoreAddress};
+use c3po_coordinator::store::{self, Store};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::link::Link;
+
+/// A coordinator that serves until it is dropped.
+#[derive(Debug)]
+pub struct Served {
+    /// Where it listens, such as `127.0.0.1:40123`.
+    pub address: String,
+    /// Its store, for looking behind it.
+    pub store: Arc<dyn Store>,
+    stop: CancellationToken,
+    serving: JoinHandle<Result<()>>,
+    folder: TempDir,
+}
+
+impl Served {
+    /// Starts one with the embedded store, without a limit on sends.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(|_| ()).await
+    }
+
+    /// Starts one after `change` has changed its settings.
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let mut config = Config {
+            store: StoreAddress::Sqlite(folder.path().join("c3po.db")),
+            rate_limit: None,
+            token: None,
+            allowed_hosts: Vec::new(),
+        };
+        change(&mut config);
+        let store = store::open(&config.store).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let stop = CancellationToken::new();
+        let serving =
+            TaskTracker::new().spawn(c3po_coordinator::run(listener, config, Arc::clone(&store), stop.clone()));
+        Ok(Self { address, store, stop, serving, folder })
+    }
+
+    /// Returns a link of a new session of that name.
+    pub async fn join(&self, name: &str) -> Result<Link> {
+        Ok(Link::join(&self.address, name).await?.0)
+    }
+
+    /// Stops it as SIGTERM does, and waits for its end. Returns its folder, with the store in it.
+    pub async fn stop(self) -> Result<TempDir> {
+        self.stop.cancel();
+        self.serving.await.context("the coordinator panicked")??;
+        Ok(self.folder)
+    }
+}
