@@ -59,6 +59,10 @@ impl Peer {
 
     /// Takes a connection and its `hello`, which it returns, and gives the agent its name.
     async fn welcome(&self, name: &str) -> (Talk, Value) {
+        self.welcome_that_beats(name, 15).await
+    }
+
+    async fn welcome_that_beats(&self, name: &str, heartbeat_seconds: u64) -> (Talk, Value) {
         let mut talk = self.connection().await;
         let hello = talk.hear().await;
         assert_eq!(hello["method"], "hello");
@@ -66,7 +70,7 @@ impl Peer {
             &hello,
             json!({
                 "agent_id": name, "uid": "0191e6b0-0000-7000-8000-000000000001", "generation": 1,
-                "heartbeat_seconds": 15, "coordinator_version": "0.1.0", "pending": 0,
+                "heartbeat_seconds": heartbeat_seconds, "coordinator_version": "0.1.0", "pending": 0,
             }),
         )
         .await;
@@ -114,7 +118,10 @@ struct Running {
 }
 
 fn run(urls: Vec<String>) -> Running {
-    let state = tempfile::tempdir().unwrap();
+    run_with(urls, tempfile::tempdir().unwrap())
+}
+
+fn run_with(urls: Vec<String>, state: tempfile::TempDir) -> Running {
     let config = Config {
         urls,
         agent: "web".parse().unwrap(),
@@ -399,4 +406,42 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
     talk.answer(&request, json!({"id": "direct"})).await;
     // Either it found the journal empty and went out itself, or it got behind the last line for a moment.
     assert!(outcome(direct).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_on_the_host_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("journal"), "a file where the folder would be").unwrap();
+    let running = run_with(vec!["ws://127.0.0.1:1/acp".to_owned()], state);
+    let send = json!({"target": "b", "message": "hi", "queue_if_down": true});
+    let refusal = outcome(running.call("send_message", send)).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::CoordDown, &json!("no")));
+    assert!(refusal.error.contains("could not be kept on this host"), "{refusal}");
+}
+
+#[tokio::test]
+async fn the_heart_beats_as_often_as_the_coordinator_asks() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        assert_eq!(talk.hear().await["method"], "heartbeat");
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test]
+async fn get_status_says_what_the_session_said() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("set_status", json!({"status": "working", "current_task": "the garden"}));
+    let (mut talk, _) = peer.welcome("web").await;
+    let request = talk.hear().await;
+    talk.answer(&request, json!({"success": true})).await;
+    outcome(call).await.unwrap();
+    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "get_status", "params": {}})).await;
+    let status = talk.hear().await;
+    assert_eq!((&status["result"]["state"], &status["result"]["current_task"]), (&json!("busy"), &json!("the garden")));
 }

@@ -28,13 +28,13 @@ struct Kept {
     message: &'static str,
 }
 
-/// Keeps a call on this host's disk.
-pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall) -> Answer {
+/// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
+pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
     let at = Timestamp::now();
     let line = Line { call_id: call.call_id, tool: call.tool.name().to_owned(), arguments: call.arguments.clone(), at };
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
-        let mut refusal = shared.standing.borrow().down(false);
+        let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
         refusal.error = format!("{}; and it could not be kept on this host: {error}", refusal.error);
         return Err(refusal);
     }

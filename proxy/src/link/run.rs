@@ -70,7 +70,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
             Some(Err(refusal)) => {
-                tracing::error!("the coordinator refuses us for good: {refusal}");
+                // A person reads the refusal itself.
+                if shared.kind == Kind::Session {
+                    tracing::error!("the coordinator refuses us for good: {refusal}");
+                }
                 shared.standing.send_modify(|standing| standing.is_refused(refusal));
                 return;
             }
