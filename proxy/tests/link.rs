@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use c3po::config::Config;
+use c3po::config::{Config, Secret};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -14,6 +14,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::SUBPROTOCOL;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -122,13 +123,17 @@ fn run(urls: Vec<String>) -> Running {
 }
 
 fn run_with(urls: Vec<String>, state: tempfile::TempDir) -> Running {
+    run_as(urls, state, None)
+}
+
+fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) -> Running {
     let config = Config {
         urls,
         agent: "web".parse().unwrap(),
         host: "nas2".to_owned(),
         session_id: None,
         timeout: 60,
-        token: None,
+        token,
         state_dir: state.path().to_owned(),
         log: String::new(),
         log_file: None,
@@ -444,4 +449,22 @@ async fn get_status_says_what_the_session_said() {
     talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "get_status", "params": {}})).await;
     let status = talk.hear().await;
     assert_eq!((&status["result"]["state"], &status["result"]["current_task"]), (&json!("busy"), &json!("the garden")));
+}
+
+#[tokio::test]
+async fn a_refused_token_stops_the_link_and_every_call_says_so() {
+    let peer = Peer::listen().await;
+    let token = serde_json::from_value(json!("hush")).unwrap();
+    let running = run_as(vec![peer.url()], tempfile::tempdir().unwrap(), Some(token));
+    let call = running.call("ping", json!({}));
+    let (mut stream, _) = timeout(PATIENCE, peer.listener.accept()).await.expect("a connection").unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    let request = String::from_utf8(request).unwrap().to_lowercase();
+    assert!(request.contains("authorization: bearer hush\r\n"), "{request}");
+    stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    assert_eq!(outcome(call).await.unwrap_err().code, ErrorCode::Unauthorized);
+    running.becomes(State::Failed).await;
 }
