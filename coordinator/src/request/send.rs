@@ -7,7 +7,7 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Receipt, Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus, State};
+use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus};
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::time::Duration;
@@ -85,9 +85,7 @@ pub(super) async fn send_message(
     };
     match target {
         Target::One(name, host) => {
-            let recipient = target::recipient(office, &name, host.as_deref()).await?;
-            takes_work(&recipient, draft.priority)?;
-            let (message, receipt) = deposit(office, caller, id, &draft, &recipient.id).await?;
+            let (message, receipt) = send_to_one(office, caller, id, &draft, name, host.as_deref()).await?;
             Ok(Reply::Sent(Sent { message, receipt }))
         }
         Target::Role(role) => {
@@ -128,16 +126,23 @@ pub(super) async fn broadcast(
     Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
 }
 
-/// An agent that says it is away takes no new work, unless it is urgent; one that is merely offline finds it later.
-fn takes_work(recipient: &Agent, priority: Priority) -> Result<(), Refusal> {
-    let away = recipient.state == State::Away && recipient.is_online(Timestamp::now());
-    if away && priority < Priority::Urgent {
-        return Err(Refusal::new(
-            ErrorCode::AgentUnavailable,
-            format!("{} is away and takes no new work", recipient.id),
-        ));
+/// Sends at once to the name as it was written. Only where that fails does anybody look who was meant.
+async fn send_to_one(
+    office: &Office,
+    caller: &Caller,
+    id: CallId,
+    draft: &Draft,
+    name: AgentId,
+    host: Option<&str>,
+) -> Result<Accepted, Refusal> {
+    if host.is_none() && !name.is_reserved() {
+        match deposit(office, caller, id, draft, &name).await {
+            Err(refusal) if refusal.code == ErrorCode::AgentNotFound => {}
+            outcome => return outcome,
+        }
     }
-    Ok(())
+    let recipient = target::recipient(office, &name, host).await?;
+    deposit(office, caller, id, draft, &recipient.id).await
 }
 
 async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> bool) -> Result<Vec<AgentId>, Refusal> {
@@ -183,7 +188,9 @@ async fn deposit(
 ) -> Result<Accepted, Refusal> {
     for _ in 0..ID_TRIES {
         let message = draft.envelope(caller, to);
-        let send = Send { message, call, bound: INBOX_MAX };
+        // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
+        let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
+        let send = Send { message, call, bound: INBOX_MAX, spares_away };
         let outcome = office.store.send(&send).await?;
         if let Some(sent) = sent(office, send.message, outcome).await? {
             return Ok(sent);
@@ -208,6 +215,10 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
         }
         SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
         SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
+        SendOutcome::Away => {
+            let error = format!("{} is away and takes no new work", message.to_agent);
+            Err(Refusal::new(ErrorCode::AgentUnavailable, error))
+        }
         SendOutcome::IdTaken => Ok(None),
     }
 }
@@ -225,7 +236,8 @@ pub(super) async fn reply(
         _ => return Err(Refusal::message_not_found(asked)),
     };
     for _ in 0..ID_TRIES {
-        let answer = Send { message: envelope_of_reply(caller, &question, &call), call: id, bound: INBOX_MAX };
+        let message = envelope_of_reply(caller, &question, &call);
+        let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false };
         let outcome = match office.store.answer(&answer).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),

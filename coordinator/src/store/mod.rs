@@ -160,6 +160,8 @@ pub struct Send {
     pub call: CallId,
     /// How many messages the inbox may hold.
     pub bound: usize,
+    /// Whether a recipient whose session is away refuses the message.
+    pub spares_away: bool,
 }
 
 /// What became of a send.
@@ -173,6 +175,8 @@ pub enum SendOutcome {
     Full(usize),
     /// The recipient does not exist; nothing changed.
     NoSuchAgent,
+    /// The recipient's session takes no new work; nothing changed.
+    Away,
     /// Another message has that id; nothing changed.
     IdTaken,
 }

@@ -90,11 +90,24 @@ impl Server {
 
     /// Calls a tool and returns its result unread.
     pub(crate) fn call(&mut self, tool: &str, arguments: &str) -> Result<String> {
+        self.begin(0, tool, arguments)?;
+        self.answer(0)
+    }
+
+    /// Begins to call a tool, under a request id of one digit.
+    pub(crate) fn begin(&mut self, id: u32, tool: &str, arguments: &str) -> Result<()> {
         let request = format!(
-            "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
+            "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
         );
-        let answer = self.line(&request)?;
-        ensure!(!answer.contains("\"isError\":true"), "{tool} was refused: {answer}");
+        Ok(self.input.write_all(request.as_bytes())?)
+    }
+
+    /// Returns the result under that id, which must be the next one that comes.
+    pub(crate) fn answer(&mut self, id: u32) -> Result<String> {
+        let mut answer = String::new();
+        self.output.read_line(&mut answer)?;
+        ensure!(answer.contains(&format!("\"id\":{id},")), "not the answer to request {id}: {answer}");
+        ensure!(!answer.contains("\"isError\":true"), "request {id} was refused: {answer}");
         Ok(answer)
     }
 

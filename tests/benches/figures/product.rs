@@ -32,8 +32,10 @@ const SENDERS: usize = 64;
 const SENDING: Duration = Duration::from_secs(5);
 /// A message that settles itself once it was seen, so that inboxes stay short.
 const NEWS: &str = r#"{"target":"meshtastic","message":"What MQTT topics are available?","requires_response":false}"#;
-/// How long a wait takes to reach the coordinator before the message that ends it is sent.
-const SETTLE: Duration = Duration::from_millis(2);
+/// The request id of the wait that a delivery ends.
+const WAITING: u32 = 1;
+/// The request id of the ping behind it.
+const PINGING: u32 = 2;
 
 /// Measures everything.
 pub(crate) fn all(runtime: &Runtime, floors: &Floors, report: &mut Report) -> Result<()> {
@@ -117,8 +119,12 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     let rounds = ROUNDS + ROUNDS / 10;
     let receiving = thread::spawn(move || -> Result<()> {
         for _ in 0..rounds {
+            // The answer to the ping says that the wait before it has reached the coordinator.
+            recipient.begin(WAITING, "wait_for_message", r#"{"timeout":20}"#)?;
+            recipient.begin(PINGING, "ping", "{}")?;
+            recipient.answer(PINGING)?;
             waiting.send(())?;
-            let answer = recipient.call("wait_for_message", r#"{"timeout":20}"#)?;
+            let answer = recipient.answer(WAITING)?;
             let at = Instant::now();
             ensure!(answer.contains("MQTT"), "not the message: {answer}");
             arrived.send(at)?;
@@ -128,7 +134,6 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     let mut times = Times::default();
     for round in 0..rounds {
         is_waiting.recv().context("the recipient ended")?;
-        thread::sleep(SETTLE);
         let began = Instant::now();
         sender.call("send_message", NEWS)?;
         let at = has_arrived.recv_timeout(Duration::from_secs(20)).context("nothing arrived")?;

@@ -192,7 +192,7 @@ pub(crate) fn reply(question: &Message, text: &str) -> Message {
 
 /// Returns the send of a new call.
 pub(crate) fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX }
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false }
 }
 
 /// Selects everything.

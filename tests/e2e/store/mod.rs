@@ -8,6 +8,7 @@ macro_rules! every_promise {
         test_each! { $start;
             sending:
                 a_send_that_is_refused_leaves_nothing,
+                an_agent_that_is_away_is_spared_if_the_sender_says_so,
                 the_same_call_sends_once,
                 the_same_call_sends_once_also_when_50_race,
                 the_same_call_is_known_after_its_message_was_settled,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Send, SendOutcome};
+use c3po_coordinator::store::{Amendment, Send, SendOutcome};
 use c3po_shared::ids::CallId;
+use c3po_shared::vocabulary::State;
 use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
@@ -44,6 +45,19 @@ pub(crate) async fn a_send_that_is_refused_leaves_nothing(fixture: Fixture) -> R
     assert_eq!(fixture.store.message(&third.id).await?, None);
     assert_eq!(fixture.inbox("b").await?, ["first"]);
     assert_eq!(fixture.pending("b").await?, 1);
+    Ok(())
+}
+
+pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixture: Fixture) -> Result<()> {
+    let (_, tenure) = fixture.pair().await?;
+    let sparing = || Send { spares_away: true, ..send(message("a", "b", "work")) };
+    assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored);
+    let away = Amendment { state: Some(State::Away), ..Amendment::default() };
+    fixture.store.amend(&id("b"), &away).await?;
+    assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Away);
+    assert_eq!(fixture.store.send(&send(message("a", "b", "urgent"))).await?, SendOutcome::Stored);
+    fixture.store.release(&tenure).await?;
+    assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored, "who is offline finds it later");
     Ok(())
 }
 

@@ -92,6 +92,7 @@ fn read_claim(question: MessageId, facts: &[String]) -> Result<Claim> {
         message: records::envelope(envelope)?,
         call: CallId(records::parse(call)?),
         bound: records::parse(bound)?,
+        spares_away: false,
     };
     Ok(Claim { question, reply, attempt: records::parse(attempt)? })
 }
@@ -107,7 +108,7 @@ async fn carry_out(store: &RedisStore, claim: &Claim) -> Result<Attempt> {
             finish(store, replier, claim).await?;
             Ok(Attempt::Sent(outcome))
         }
-        SendOutcome::Full(_) | SendOutcome::NoSuchAgent | SendOutcome::IdTaken => {
+        SendOutcome::Full(_) | SendOutcome::NoSuchAgent | SendOutcome::Away | SendOutcome::IdTaken => {
             let released: bool = store
                 .connection
                 .invoke(

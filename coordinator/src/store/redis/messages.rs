@@ -36,7 +36,8 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
                     .arg(u8::from(message.requires_response))
                     .arg(store.wakes.origin())
                     .arg(millis(CALL_LIFE))
-                    .arg(millis(ARCHIVE_LIFE)),
+                    .arg(millis(ARCHIVE_LIFE))
+                    .arg(u8::from(send.spares_away)),
             )
             .await?;
         let mut answer = answer.into_iter();
@@ -53,6 +54,7 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         }
         "full" => Ok(SendOutcome::Full(read(fact)?)),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
+        "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
         other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
     }

@@ -4,7 +4,7 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Step, Via};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Kind;
+use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
@@ -80,6 +80,9 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     if let Some(earlier) = sent_before(work, send)? {
         return Ok(SendOutcome::Repeated(Box::new(earlier)));
     }
+    if send.spares_away && is_away(work, &message.to_agent)? {
+        return Ok(SendOutcome::Away);
+    }
     if work.connection.prepare_cached("SELECT 1 FROM messages WHERE id = ?")?.exists([message.id.as_str()])? {
         return Ok(SendOutcome::IdTaken);
     }
@@ -99,6 +102,11 @@ fn sent_before(work: &Work<'_>, send: &Send) -> Result<Option<Message>> {
     let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE call = ? AND to_agent = ?")?;
     let call = (send.call.0.as_bytes(), send.message.to_agent.as_str());
     query.query_row(call, |row| Ok(from_json(row, "envelope"))).optional()?.transpose()
+}
+
+fn is_away(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
+    let sql = "SELECT 1 FROM agents WHERE id = ? AND state = ? AND held_until > ?";
+    Ok(work.connection.prepare_cached(sql)?.exists((agent.as_str(), State::Away.as_str(), stamp(work.now)))?)
 }
 
 /// Counts one more message, where the bound allows it.

@@ -1,6 +1,6 @@
--- Puts a message into the inbox: {'stored'}, {'repeated', envelope}, {'full', count}, {'nobody'} or {'taken'}.
+-- Puts a message into the inbox: {'stored'}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or {'taken'}.
 -- ARGV: id, call, bound, envelope, kind, thread, sender, accepted at, expires at, wants an answer, origin of the
--- wake, life of the call, life of the archive
+-- wake, life of the call, life of the archive, whether who is away is spared
 local id, bound, sender = ARGV[1], tonumber(ARGV[3]), ARGV[7]
 local key, call = message_key(id), slot .. 'call:' .. sender .. ':' .. ARGV[2]
 
@@ -10,6 +10,12 @@ if before then
 end
 if redis.call('EXISTS', agent) == 0 then
   return { 'nobody' }
+end
+if ARGV[14] == '1' then
+  local session = redis.call('HMGET', agent, 'state', 'held_until')
+  if session[1] == 'away' and tonumber(session[2]) > now then
+    return { 'away' }
+  end
 end
 expire_due()
 local count = redis.call('ZCARD', inbox)
