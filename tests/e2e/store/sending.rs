@@ -49,7 +49,7 @@ pub(crate) async fn a_send_that_is_refused_leaves_nothing(fixture: Fixture) -> R
 }
 
 pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixture: Fixture) -> Result<()> {
-    let (_, tenure) = fixture.pair().await?;
+    let tenure = fixture.pair().await?;
     let sparing = || Send { spares_away: true, ..send(message("a", "b", "work")) };
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored);
     let away = Amendment { state: Some(State::Away), ..Amendment::default() };
