@@ -1,6 +1,8 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
+mod api_reference;
 mod claude;
+mod first_reference;
 mod store;
 mod tidy;
 mod tools;
