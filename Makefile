@@ -6,6 +6,7 @@ SHELL := /bin/sh
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
+# With the examples everywhere: cargo chooses features by what is built, and would build all crates a second time.
 LISTEN ?= 127.0.0.1:8420
 
 help: ## list the targets
@@ -14,7 +15,7 @@ help: ## list the targets
 
 up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
 	@tests/setup/say 'building (a first build takes some minutes)'
-	cargo build --locked --profile quick --workspace --bins
+	cargo build --locked --profile quick --workspace --bins --examples
 	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
 	@exec $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
 
@@ -37,12 +38,12 @@ demo: ## two agents, through two real proxies, talk
 
 bench: ## figures and their floors, in one run
 	@tests/setup/install redis
-	cargo build --locked --profile bench --workspace --bins
+	cargo build --locked --profile bench --workspace --bins --examples
 	cargo bench --locked -p c3po-tests
 
 claude-e2e: ## only the tests with the real Claude Code
 	@tests/setup/install claude
-	cargo build --locked --workspace --bins
+	cargo build --locked --workspace --bins --examples
 	cargo test --locked --workspace --test e2e claude::
 
 peers: python inspector conformance ## other MCP clients against the real proxy and coordinator

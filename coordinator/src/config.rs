@@ -56,7 +56,7 @@ pub struct Settings {
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
     /// Which log lines to write, such as info or c3po_coordinator=debug
-    #[arg(long, env = "C3PO_LOG", default_value = "info", global = true)]
+    #[arg(long, env = "C3PO_LOG", default_value = "info,rmcp=error", global = true)]
     pub log: String,
 }
 

@@ -1,5 +1,6 @@
 //! The coordinator's program: settings, store, listener, signals.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -30,7 +31,8 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         return Ok(());
     }
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let coloured = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured).init();
     let listen = settings.listen;
     let config = settings.into_config()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;

@@ -216,7 +216,7 @@ mod tests {
             variable: &variable,
             file,
             file_name: Path::new("config.toml"),
-            cwd: Some(Path::new("/work/Home Assistant")),
+            cwd: Some(Path::new("/home/ann/Home Assistant")),
             host: "nas2".to_owned(),
         })
     }

@@ -1,5 +1,6 @@
 //! The process beside a session: MCP on stdio, the link to the coordinator, and an end within 100 ms.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ const END_MAX: Duration = Duration::from_millis(70);
 pub async fn run(config: Config) -> anyhow::Result<()> {
     for warning in config.warnings.iter().chain(&config.problems) {
         // On standard error whatever the log's filter says: it is the only place where a person looks for it.
-        eprintln!("c3po: {warning}");
+        // A client that closed it loses the warning, not the session.
+        let _ = writeln!(std::io::stderr(), "c3po: {warning}");
     }
     let stop = CancellationToken::new();
     let timeout = config.timeout;

@@ -3,6 +3,7 @@
 mod api_reference;
 mod claude;
 mod first_reference;
+mod outages;
 mod readme;
 mod store;
 mod tidy;

@@ -24,6 +24,7 @@ pub struct Coordinator {
     store: String,
     folder: PathBuf,
     quiet: bool,
+    unlimited: bool,
 }
 
 impl Coordinator {
@@ -49,13 +50,20 @@ impl Coordinator {
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
         let (folder, store) = (folder.to_owned(), store.to_owned());
-        Ok(Self { process: None, address: free_address()?, store, folder, quiet: false })
+        Ok(Self { process: None, address: free_address()?, store, folder, quiet: false, unlimited: false })
     }
 
     /// Keeps the log to itself at the end, for a program that is no test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.quiet = true;
+        self
+    }
+
+    /// Sets no limit to sends, for measuring how many there can be.
+    #[must_use]
+    pub fn unlimited(mut self) -> Self {
+        self.unlimited = true;
         self
     }
 
@@ -83,6 +91,9 @@ impl Coordinator {
         let mut server = command(program("c3po-coordinator")?, &self.folder);
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
+        if self.unlimited {
+            server.env("C3PO_RATE_LIMIT", "0");
+        }
         server.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = Process::start(server, &self.folder.join("coordinator.log"))?;
         if self.quiet {

@@ -3,6 +3,7 @@
 mod agents;
 mod identity;
 mod inbox;
+mod page;
 mod receipts;
 mod send;
 mod session;

@@ -2,10 +2,11 @@
 
 use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::Refusal;
 
-use super::{Caller, Office, target};
+use super::{Caller, Office, page, target};
 use crate::store::Kept;
 
 /// Returns the message if the caller sent or received it; to everybody else it does not exist.
@@ -44,5 +45,8 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     };
     let mut messages = office.store.thread(&thread, &recipients).await?;
     messages.retain(|message| message.concerns(&caller.agent));
-    Ok(Reply::Thread(Thread { messages }))
+    let behind = page::behind(call.cursor.as_deref())?;
+    let rest = (1..).zip(messages).skip_while(|(position, _)| *position <= behind);
+    let (messages, next_cursor) = page::of(rest, PAGE_MAX);
+    Ok(Reply::Thread(Thread { messages, next_cursor }))
 }

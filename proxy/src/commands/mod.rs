@@ -24,8 +24,13 @@ use print::Printer;
 use session::Failure;
 
 /// What `--help` says about exit codes.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused, 2 wrong usage or configuration, 3 no coordinator, \
-4 nothing came in time.";
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  refused; standard error says why and what to try
+  2  wrong usage or configuration
+  3  no coordinator
+  4  nothing came in time";
 
 /// The command line.
 #[derive(Debug, Parser)]

@@ -2,6 +2,7 @@
 
 use c3po_shared::catalogue::Thread;
 use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
 use serde_json::json;
 
 use super::print::Printer;
@@ -16,18 +17,29 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let arguments = json!({"message_id": arguments.id});
     Session::with(config, false, async |session| {
-        let (thread, raw) = session.call::<Thread>("get_thread", &arguments).await?;
+        let messages = every_message(session, &arguments.id).await?;
         if printer.json {
-            printer.document(&raw)?;
+            printer.document(&json!({"messages": messages}))?;
         } else {
-            thread.messages.iter().try_for_each(|message| printer.message(message))?;
+            messages.iter().try_for_each(|message| printer.message(message))?;
         }
         let you = session.standing().agent;
-        let read = thread.messages.into_iter().filter(|message| message.to_agent == you);
+        let read = messages.into_iter().filter(|message| message.to_agent == you);
         session.shown(read.map(|message| message.id).collect());
         Ok(())
     })
     .await
+}
+
+async fn every_message(session: &Session, id: &MessageId) -> Result<Vec<Message>, Failure> {
+    let (mut messages, mut arguments) = (Vec::new(), json!({"message_id": id}));
+    loop {
+        let (page, _) = session.call::<Thread>("get_thread", &arguments).await?;
+        messages.extend(page.messages);
+        match page.next_cursor {
+            Some(cursor) => arguments["cursor"] = json!(cursor),
+            None => return Ok(messages),
+        }
+    }
 }

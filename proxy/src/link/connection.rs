@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use c3po_shared::limits::FRAME_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome};
 use futures_util::{SinkExt, StreamExt};
@@ -20,6 +19,10 @@ use crate::config::Secret;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// How long a write may take: a coordinator that reads nothing for so long is gone.
 const WRITE_MAX: Duration = Duration::from_secs(10);
+
+/// The largest frame that is taken. More than what a frame should be, for a long thread is one reply, and a reply
+/// that breaks the connection would break the next one as well.
+const INCOMING_MAX: usize = 16 << 20;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +68,8 @@ impl Connection {
         let config = WebSocketConfig::default()
             .read_buffer_size(8 << 10)
             .write_buffer_size(8 << 10)
-            .max_message_size(Some(FRAME_MAX))
-            .max_frame_size(Some(FRAME_MAX));
+            .max_message_size(Some(INCOMING_MAX))
+            .max_frame_size(Some(INCOMING_MAX));
         let dialling = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
         match timeout(HANDSHAKE_MAX, dialling).await {
             Ok(Ok((socket, _))) => Ok(Self { socket }),

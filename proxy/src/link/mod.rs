@@ -211,14 +211,21 @@ impl Link {
     }
 
     async fn call_or_queue(&self, outgoing: OutgoingCall) -> Answer {
-        let agent = self.shared.standing.borrow().agent.clone();
+        let (agent, refusal) = {
+            let standing = self.shared.standing.borrow();
+            (standing.agent.clone(), standing.refusal.clone())
+        };
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        let mut down = None;
         if self.shared.journal.is_empty(&agent) {
             match self.call_now(outgoing.clone()).await {
-                Err(refusal) if refusal.code == ErrorCode::CoordDown => {}
+                Err(refusal) if refusal.code == ErrorCode::CoordDown => down = Some(refusal),
                 answer => return answer,
             }
         }
-        queue::keep(&self.shared, &agent, &outgoing).await
+        queue::keep(&self.shared, &agent, &outgoing, down).await
     }
 }
 

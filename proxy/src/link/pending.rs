@@ -16,6 +16,9 @@ use tokio::time::Instant;
 /// How many receipts are kept without an answer. Beyond it the oldest goes: the message is then shown once more.
 const RECEIPTS_MAX: usize = 1_024;
 
+/// On how many connections a call is written. One that breaks each of them is not tried for ever.
+const WRITES_MAX: u32 = 5;
+
 /// What became of a call.
 pub(crate) type Answer = Result<Box<RawValue>, Refusal>;
 
@@ -100,8 +103,8 @@ pub(super) struct Pending {
 
 struct Entry {
     body: Body,
-    /// Whether it was ever written: then it may have been applied.
-    written: bool,
+    /// How often it was written. Once is enough that it may have been applied.
+    writes: u32,
 }
 
 enum Body {
@@ -114,9 +117,21 @@ enum ToWrite {
     Cancel(CallId),
 }
 
+impl Entry {
+    /// Returns whether the reply could be what breaks the connection. A wait is only there for long.
+    fn can_break_connections(&self) -> bool {
+        matches!(&self.body, Body::Call(call, _) if call.wait.is_none())
+    }
+}
+
+fn broke_too_often() -> Refusal {
+    let error = format!("the link broke {WRITES_MAX} times while this call was under way");
+    Refusal::new(ErrorCode::Internal, error).detail("applied", "unknown")
+}
+
 /// A reply that the driver has to look at before it goes to the caller.
 pub(super) struct Answered {
-    pub(super) tool: Tool,
+    pub(super) call: Box<OutgoingCall>,
     reply: oneshot::Sender<Answer>,
 }
 
@@ -160,7 +175,7 @@ impl Pending {
 
     fn add(&mut self, body: Body) -> i64 {
         let number = self.number();
-        self.entries.insert(number, Entry { body, written: false });
+        self.entries.insert(number, Entry { body, writes: 0 });
         self.to_write.push_back(ToWrite::Request(number));
         number
     }
@@ -172,7 +187,7 @@ impl Pending {
                 ToWrite::Cancel(call_id) => return Some(Outgoing::notification("cancel", &Cancel { call_id }).text()),
                 ToWrite::Request(number) => {
                     let Some(entry) = self.entries.get_mut(&number) else { continue };
-                    entry.written = true;
+                    entry.writes += 1;
                     return Some(match &entry.body {
                         Body::Call(call, _) => call.frame(number, now),
                         Body::Receipt(receipt) => {
@@ -187,6 +202,11 @@ impl Pending {
 
     /// A new connection: everything without a reply is to be written again, oldest first.
     pub(super) fn write_all_again(&mut self) {
+        for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.can_break_connections()) {
+            if let Some(call) = self.answered(number) {
+                call.pass_on(Err(broke_too_often()));
+            }
+        }
         self.to_write = self.entries.keys().map(|number| ToWrite::Request(*number)).collect();
     }
 
@@ -195,12 +215,12 @@ impl Pending {
         let entry = self.entries.remove(&number)?;
         let Body::Call(call, reply) = entry.body else { return None };
         self.calls -= 1;
-        Some(Answered { tool: call.tool, reply })
+        Some(Answered { call, reply })
     }
 
     /// Returns whether a call was ever written.
     pub(super) fn is_written(&self, number: i64) -> bool {
-        self.entries.get(&number).is_some_and(|entry| entry.written)
+        self.entries.get(&number).is_some_and(|entry| entry.writes > 0)
     }
 
     /// Forgets a call that nobody waits for. Returns whether the coordinator has to be told.
@@ -208,20 +228,24 @@ impl Pending {
         let Some(entry) = self.entries.remove(&number) else { return false };
         let Body::Call(call, _) = entry.body else { return false };
         self.calls -= 1;
-        if entry.written {
+        let written = entry.writes > 0;
+        if written {
             self.to_write.push_back(ToWrite::Cancel(call.call_id));
         }
-        entry.written
+        written
     }
 
     /// The agent is another session's now: what was written in its name is over.
     pub(super) fn taken_over(&mut self, refusal: &Refusal) {
-        let over: Vec<_> = self.entries.iter().filter(|(_, entry)| entry.written).map(|(number, _)| *number).collect();
-        for number in over {
+        for number in self.numbers(|entry| entry.writes > 0) {
             if let Some(call) = self.answered(number) {
                 call.pass_on(Err(refusal.clone()));
             }
         }
+    }
+
+    fn numbers(&self, which: impl Fn(&Entry) -> bool) -> Vec<i64> {
+        self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
     }
 
     /// Returns whether receipts wait for an answer.
@@ -287,6 +311,22 @@ mod tests {
         let cancel = frames(&mut pending, now).remove(0);
         assert_eq!(cancel["params"]["call_id"], call["params"]["call_id"]);
         assert_eq!(cancel["method"], "cancel");
+    }
+
+    #[test]
+    fn a_call_that_breaks_every_connection_is_not_tried_for_ever() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let (_, mut thread) =
+            pending.add_call(outgoing("get_thread", json!({"message_id": "a::b::00000001"}), now)).unwrap();
+        let (_, mut wait) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
+        for connection in 0..WRITES_MAX {
+            pending.write_all_again();
+            assert_eq!(frames(&mut pending, now).len(), 2, "{connection}");
+        }
+        pending.write_all_again();
+        assert_eq!(frames(&mut pending, now).len(), 1);
+        assert_eq!(thread.try_recv().unwrap().unwrap_err().code, ErrorCode::Internal);
+        assert!(wait.try_recv().is_err());
     }
 
     #[test]

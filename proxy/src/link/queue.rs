@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State, rules};
+use super::{Link, Shared, State};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -28,13 +28,13 @@ struct Kept {
     message: &'static str,
 }
 
-/// Keeps a call on this host's disk.
-pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall) -> Answer {
+/// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
+pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
     let at = Timestamp::now();
     let line = Line { call_id: call.call_id, tool: call.tool.name().to_owned(), arguments: call.arguments.clone(), at };
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
-        let mut refusal = shared.standing.borrow().down(false);
+        let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
         refusal.error = format!("{}; and it could not be kept on this host: {error}", refusal.error);
         return Err(refusal);
     }
@@ -124,7 +124,7 @@ fn after(refusal: &Refusal) -> After {
             let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
-        code if rules::is_final(code) && code != ErrorCode::InvalidRequest => After::LinkChanges,
+        ErrorCode::Unauthorized | ErrorCode::VersionMismatch => After::LinkChanges,
         _ => After::Refused,
     }
 }

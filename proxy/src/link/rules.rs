@@ -6,6 +6,8 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
+use super::Kind;
+
 /// How long a call waits for a link that is down, counted from when it went down.
 const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
 /// How long a call that was written waits, without a link, for its answer.
@@ -36,12 +38,16 @@ pub(super) fn backoff() -> ExponentialBackoff {
         .build()
 }
 
-/// Returns whether dialling again is of no use.
-pub(super) fn is_final(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::VersionMismatch | ErrorCode::InvalidRequest
-    )
+/// Returns whether dialling again after a refusal is of no use. A person is told what a session waits for to pass.
+pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
+    match (code, kind) {
+        (
+            ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::VersionMismatch | ErrorCode::InvalidRequest,
+            _,
+        ) => true,
+        (ErrorCode::CoordDown | ErrorCode::StoreUnavailable, _) => false,
+        (_, kind) => kind != Kind::Session,
+    }
 }
 
 /// The refusal of calls that the end of the process cut off.

@@ -20,7 +20,7 @@ pub async fn run(link: Link, stop: CancellationToken) {
         tokio::select! {
             () = keep_connected(shared, &stop) => {}
             // Never ends by itself.
-            () = queue::drain(&link) => {}
+            () = kept_is_sent(&link) => {}
         }
     }
     stop.cancelled().await;
@@ -28,6 +28,14 @@ pub async fn run(link: Link, stop: CancellationToken) {
         standing.has_ended();
         standing.refusal = Some(rules::ending());
     });
+}
+
+/// Sends what waits on this host. A person's command leaves it to the sessions.
+async fn kept_is_sent(link: &Link) {
+    match link.shared.kind {
+        Kind::Session => queue::drain(link).await,
+        Kind::Person { .. } => std::future::pending().await,
+    }
 }
 
 async fn session_is_real(shared: &Shared) {
@@ -62,7 +70,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
             Some(Err(refusal)) => {
-                tracing::error!("the coordinator refuses us for good: {refusal}");
+                // A person reads the refusal itself.
+                if shared.kind == Kind::Session {
+                    tracing::error!("the coordinator refuses us for good: {refusal}");
+                }
                 shared.standing.send_modify(|standing| standing.is_refused(refusal));
                 return;
             }
@@ -126,7 +137,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
                 shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
                 return Ok(Some((connection, welcome)));
             }
-            Err(DialError::Refused(refusal)) if rules::is_final(refusal.code) => return Err(refusal),
+            Err(DialError::Refused(refusal)) if rules::is_final(refusal.code, shared.kind) => return Err(refusal),
             Err(error) => {
                 tracing::debug!("{target}: {error}");
                 shared.standing.send_modify(|standing| standing.attempt_failed(target, error.to_string()));

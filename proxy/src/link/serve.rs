@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
-use c3po_shared::catalogue::Tool;
+use c3po_shared::catalogue::{SetStatus, Tool};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Empty, Frame, GetStatus, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::connection::{Connection, Incoming};
+use super::pending::OutgoingCall;
 
 /// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -138,10 +138,11 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
             Outgoing::result(id, &Empty {}).text()
         }
         ToProxy::GetStatus => {
+            let standing = shared.standing.borrow();
             let status = GetStatus {
-                agent_id: Some(shared.standing.borrow().agent.clone()),
-                state: State::Ready,
-                current_task: None,
+                agent_id: Some(standing.agent.clone()),
+                state: standing.session,
+                current_task: standing.current_task.clone(),
                 uptime_seconds: shared.born.elapsed().as_secs(),
             };
             Outgoing::result(id, &status).text()
@@ -154,20 +155,37 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
 fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
     let RequestId::Number(number) = id else { return };
     // Heartbeats, receipts and calls that were given up have nobody who waits.
-    let Some(call) = shared.pending().answered(*number) else {
+    let Some(answered) = shared.pending().answered(*number) else {
         if let Err(error) = outcome {
             tracing::debug!("request {number} was refused: {}", error.message);
         }
         return;
     };
-    if let (Tool::RegisterAgent, Ok(reply)) = (call.tool, &outcome)
-        && let Ok(record) = serde_json::from_str::<AgentRecord>(reply.get())
-    {
-        shared.standing.send_if_modified(|standing| {
-            let other = standing.agent != record.id;
-            standing.agent = record.id;
-            other
-        });
+    if let Ok(reply) = &outcome {
+        note(shared, &answered.call, reply);
     }
-    call.pass_on(outcome.map(ToOwned::to_owned).map_err(Refusal::from));
+    answered.pass_on(outcome.map(ToOwned::to_owned).map_err(Refusal::from));
+}
+
+/// Notes what a call that worked says about the session itself.
+fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
+    match call.tool {
+        Tool::RegisterAgent => {
+            let Ok(record) = serde_json::from_str::<AgentRecord>(reply.get()) else { return };
+            shared.standing.send_if_modified(|standing| {
+                let other = standing.agent != record.id;
+                standing.agent = record.id;
+                other
+            });
+        }
+        Tool::SetStatus => {
+            let Ok(said) = serde_json::from_str::<SetStatus>(call.arguments.get()) else { return };
+            shared.standing.send_if_modified(|standing| {
+                (standing.session, standing.current_task) = (said.status, said.current_task);
+                // Nobody waits for this.
+                false
+            });
+        }
+        _ => {}
+    }
 }

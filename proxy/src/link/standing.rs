@@ -3,6 +3,7 @@
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary;
 use c3po_shared::wire::{self, Welcome};
 use tokio::time::Instant;
 
@@ -49,6 +50,10 @@ pub struct Standing {
     pub last_error: Option<String>,
     /// Who we are: the canonical name once there was a `hello`, the wished one before.
     pub agent: AgentId,
+    /// What the session does, as it said last.
+    pub session: vocabulary::State,
+    /// What it works on, as it said last.
+    pub current_task: Option<String>,
     /// What the coordinator said to the last `hello`.
     pub welcome: Option<Welcome>,
     /// How often every coordinator was tried in vain since the last success.
@@ -66,6 +71,8 @@ impl Standing {
             coordinator: as_written(target),
             last_error: None,
             agent,
+            session: vocabulary::State::Starting,
+            current_task: None,
             welcome: None,
             failed_rounds: 0,
             refusal: None,
@@ -119,6 +126,7 @@ impl Standing {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");
         let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator))
             .detail("coordinator", self.coordinator.as_str())
+            .detail("link", self.state.as_str())
             .detail("applied", if written { "unknown" } else { "no" });
         if let Some(since) = self.down_since_clock {
             refusal = refusal.detail("since", since.to_string());

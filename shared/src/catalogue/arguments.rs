@@ -143,6 +143,8 @@ pub struct GetAgentStatus {
 pub struct GetThread {
     /// Any message of the thread
     pub message_id: MessageId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 /// `message_status`

@@ -127,6 +127,9 @@ pub struct Acked {
 pub struct Thread {
     /// The caller's part of the thread, oldest first.
     pub messages: Vec<Message>,
+    /// Where the next page begins; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// `message_status`, and `wait_for_message` with `until`

@@ -55,6 +55,33 @@ async fn a_long_inbox_is_read_in_pages_of_thirty_thousand_characters() -> Result
 }
 
 #[tokio::test]
+async fn a_long_thread_is_read_in_pages_of_thirty_thousand_characters() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let mut last =
+        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(14_000)})).await?;
+    for number in 0..3 {
+        let link = if number % 2 == 0 { &mut meshtastic } else { &mut homeassistant };
+        last = link.call("reply", json!({"message_id": last["id"], "response": "x".repeat(14_000)})).await?;
+    }
+    let (mut read, mut cursor) = (0, json!(null));
+    loop {
+        let mut arguments = json!({"message_id": last["id"]});
+        if !cursor.is_null() {
+            arguments["cursor"] = cursor;
+        }
+        let page = meshtastic.call("get_thread", arguments).await?;
+        assert!(page.to_string().len() <= 30_000, "{}", page.to_string().len());
+        read += each(&page["messages"], "id").len();
+        cursor = page["next_cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(read, 4);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_full_inbox_refuses_the_sender_and_drops_nothing() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let mut begun = Vec::new();

@@ -16,7 +16,7 @@ async fn every_stage_is_recorded_with_its_evidence_and_none_before_it() -> Resul
     meshtastic.accepts = false;
     let question = ask(&mut homeassistant, "how far?").await?;
     let deliver = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
-    assert_eq!(each(&deliver["params"]["messages"], "id"), [question.clone()]);
+    assert_eq!(each(&deliver["params"]["messages"], "id"), std::slice::from_ref(&question));
     assert_eq!(
         each(&history(&mut homeassistant, &question).await?, "stage"),
         ["stored"],

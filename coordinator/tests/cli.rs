@@ -1,0 +1,60 @@
+//! The coordinator's command line, as a real process.
+
+use std::process::{Command, Output};
+
+use anyhow::Result;
+
+fn coordinator(arguments: &[&str]) -> Result<Output> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_c3po-coordinator")).env_clear().args(arguments).output()?)
+}
+
+#[test]
+fn help_names_every_setting_and_its_variable() -> Result<()> {
+    let output = coordinator(&["--help"])?;
+    let help = String::from_utf8(output.stdout)?;
+    for expected in [
+        "--listen",
+        "C3PO_LISTEN",
+        "--store",
+        "C3PO_STORE",
+        "--rate-limit",
+        "C3PO_RATE_LIMIT",
+        "--token",
+        "C3PO_TOKEN",
+        "--open",
+        "C3PO_OPEN",
+        "--allowed-hosts",
+        "C3PO_ALLOWED_HOSTS",
+        "--log",
+        "C3PO_LOG",
+        "health",
+    ] {
+        assert!(help.contains(expected), "{expected} is not in\n{help}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_network_is_not_served_without_a_token() -> Result<()> {
+    let output = coordinator(&["--listen", "0.0.0.0:0", "--store", "sqlite:unused.db"])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success() && said.contains("C3PO_TOKEN") && said.contains("--open"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn health_says_that_nobody_answers() -> Result<()> {
+    let output = coordinator(&["health", "--listen", "127.0.0.1:9"])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success() && said.contains("no coordinator answers at 127.0.0.1:9"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_named() -> Result<()> {
+    let output = coordinator(&["--listen", "127.0.0.1:0", "--store", "redis://user:hunter2@127.0.0.1:9"])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success() && said.contains("redis://127.0.0.1:9"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    Ok(())
+}

@@ -1,0 +1,470 @@
+//! The link against a peer that speaks real frames and does what a real coordinator does only when it is in trouble.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use c3po::config::{Config, Secret};
+use c3po::deliver::Inbox;
+use c3po::link::{self, Link, State};
+use c3po_shared::catalogue::Call;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::wire::SUBPROTOCOL;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A coordinator's place on the network.
+struct Peer {
+    listener: TcpListener,
+}
+
+/// One connection of a proxy.
+struct Talk {
+    socket: WebSocketStream<TcpStream>,
+}
+
+impl Peer {
+    async fn listen() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+    }
+
+    fn url(&self) -> String {
+        format!("ws://{}/acp", self.listener.local_addr().unwrap())
+    }
+
+    /// Takes a connection and its upgrade.
+    async fn connection(&self) -> Talk {
+        let agree = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
+            assert_eq!(request.headers()["sec-websocket-protocol"], SUBPROTOCOL);
+            response.headers_mut().insert("sec-websocket-protocol", SUBPROTOCOL.parse().unwrap());
+            Ok(response)
+        };
+        let (stream, _) = timeout(PATIENCE, self.listener.accept()).await.expect("a connection").unwrap();
+        Talk { socket: tokio_tungstenite::accept_hdr_async(stream, agree).await.unwrap() }
+    }
+
+    /// Takes a connection and its `hello`, which it returns, and gives the agent its name.
+    async fn welcome(&self, name: &str) -> (Talk, Value) {
+        self.welcome_that_beats(name, 15).await
+    }
+
+    async fn welcome_that_beats(&self, name: &str, heartbeat_seconds: u64) -> (Talk, Value) {
+        let mut talk = self.connection().await;
+        let hello = talk.hear().await;
+        assert_eq!(hello["method"], "hello");
+        talk.answer(
+            &hello,
+            json!({
+                "agent_id": name, "uid": "0191e6b0-0000-7000-8000-000000000001", "generation": 1,
+                "heartbeat_seconds": heartbeat_seconds, "coordinator_version": "0.1.0", "pending": 0,
+            }),
+        )
+        .await;
+        (talk, hello["params"].clone())
+    }
+}
+
+impl Talk {
+    async fn hear(&mut self) -> Value {
+        loop {
+            match timeout(PATIENCE, self.socket.next()).await.expect("a frame").expect("a connection").unwrap() {
+                Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+                Message::Close(_) => panic!("the proxy closed the connection"),
+                _ => {}
+            }
+        }
+    }
+
+    async fn say(&mut self, frame: Value) {
+        self.socket.send(Message::text(frame.to_string())).await.unwrap();
+    }
+
+    async fn answer(&mut self, request: &Value, result: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+    }
+
+    async fn refuse(&mut self, request: &Value, refusal: Refusal) {
+        let error = json!({"code": -32000, "message": refusal.error, "data": refusal});
+        self.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+    }
+
+    async fn close(mut self, code: u16) {
+        let frame = CloseFrame { code: code.into(), reason: "".into() };
+        self.socket.close(Some(frame)).await.unwrap();
+    }
+}
+
+/// A running link of a session.
+struct Running {
+    link: Link,
+    inbox: Arc<Inbox>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    _state: tempfile::TempDir,
+}
+
+fn run(urls: Vec<String>) -> Running {
+    run_with(urls, tempfile::tempdir().unwrap())
+}
+
+fn run_with(urls: Vec<String>, state: tempfile::TempDir) -> Running {
+    run_as(urls, state, None)
+}
+
+fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) -> Running {
+    let config = Config {
+        urls,
+        agent: "web".parse().unwrap(),
+        host: "nas2".to_owned(),
+        session_id: None,
+        timeout: 60,
+        token,
+        state_dir: state.path().to_owned(),
+        log: String::new(),
+        log_file: None,
+        colour: false,
+        problems: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let inbox = Arc::new(Inbox::default());
+    let link = Link::of_session(config, inbox.clone());
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    tasks.spawn(link::run(link.clone(), stop.clone()));
+    Running { link, inbox, stop, tasks, _state: state }
+}
+
+type Outcome = Result<Value, Refusal>;
+
+impl Running {
+    fn call(&self, tool: &'static str, arguments: Value) -> JoinHandle<Outcome> {
+        let link = self.link.clone();
+        self.tasks.spawn(async move {
+            let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
+            let call = Call::parse(tool, &arguments).unwrap();
+            link.call(&call, arguments).await.map(|reply| serde_json::from_str(reply.get()).unwrap())
+        })
+    }
+
+    async fn becomes(&self, state: State) {
+        let mut standing = self.link.standing();
+        timeout(PATIENCE, standing.wait_for(|now| now.state == state)).await.expect("the state").unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn outcome(call: JoinHandle<Outcome>) -> Outcome {
+    timeout(PATIENCE, call).await.expect("an outcome").unwrap()
+}
+
+#[tokio::test]
+async fn nobody_is_registered_before_the_session_is_real() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    assert!(timeout(Duration::from_millis(200), peer.listener.accept()).await.is_err(), "dialled without a reason");
+    let began = Instant::now();
+    running.link.initialized();
+    let (_talk, hello) = peer.welcome("web").await;
+    assert!((2.9..6.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    assert_eq!(
+        (&hello["name"], &hello["host"], &hello["protocol_version"]),
+        (&json!("web"), &json!("nas2"), &json!("1.0"))
+    );
+}
+
+#[tokio::test]
+async fn an_unanswered_call_is_sent_again_under_the_same_id() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("send_message", json!({"target": "b", "message": "hi"}));
+    let (mut talk, first_hello) = peer.welcome("web-2").await;
+    let first = talk.hear().await;
+    drop(talk);
+    let (mut talk, second_hello) = peer.welcome("web-2").await;
+    let second = talk.hear().await;
+    assert_eq!(first, second);
+    assert_eq!((&first_hello["name"], &second_hello["name"]), (&json!("web"), &json!("web-2")));
+    assert_eq!(first_hello["instance"], second_hello["instance"]);
+    talk.answer(&second, json!({"id": "x"})).await;
+    assert_eq!(outcome(call).await, Ok(json!({"id": "x"})));
+}
+
+#[tokio::test]
+async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, _) = peer.welcome("web").await;
+    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages);
+    let call = running.call("ping", json!({}));
+    let receipt = talk.hear().await;
+    let wanted = json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});
+    assert_eq!((&receipt["method"], &receipt["params"]), (&json!("receipt"), &wanted));
+    let ping = talk.hear().await;
+    talk.answer(&ping, json!({})).await;
+    outcome(call).await.unwrap();
+    drop(talk);
+    let (mut talk, _) = peer.welcome("web").await;
+    assert_eq!(talk.hear().await, receipt);
+    talk.answer(&receipt, json!({})).await;
+    timeout(PATIENCE, running.link.receipts_settled()).await.expect("settled");
+}
+
+#[tokio::test]
+async fn what_the_coordinator_asks_is_answered() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, hello) = peer.welcome("web").await;
+    assert_eq!(hello.get("last_delivered"), None);
+    let message = json!({
+        "id": "a::web::00000001", "thread_id": "a::web::00000001", "kind": "message", "from_agent": "a",
+        "to_agent": "web", "message": "hi",
+        "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+    });
+    let deliver = json!({"messages": [message], "position": 7});
+    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": deliver})).await;
+    assert_eq!(talk.hear().await, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
+    assert_eq!(running.inbox.take_present()[0].text(), "hi");
+    talk.say(json!({"jsonrpc": "2.0", "id": "s", "method": "get_status", "params": {}})).await;
+    let status = talk.hear().await;
+    assert_eq!((&status["id"], &status["result"]["agent_id"]), (&json!("s"), &json!("web")));
+    talk.say(json!({"jsonrpc": "2.0", "id": 3, "method": "fly"})).await;
+    assert_eq!(talk.hear().await["error"]["code"], -32601);
+    talk.say(json!([1])).await;
+    assert_eq!(talk.hear().await["error"]["code"], -32600);
+    drop(talk);
+    let (_talk, hello) = peer.welcome("web").await;
+    assert_eq!(hello["last_delivered"], 7);
+}
+
+#[tokio::test]
+async fn a_refused_version_stops_the_link_and_every_call_says_so() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let waiting = running.call("ping", json!({}));
+    let mut talk = peer.connection().await;
+    let hello = talk.hear().await;
+    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old")).await;
+    talk.close(4002).await;
+    assert_eq!(outcome(waiting).await.unwrap_err().code, ErrorCode::VersionMismatch);
+    running.becomes(State::Failed).await;
+    assert_eq!(outcome(running.call("ping", json!({}))).await.unwrap_err().error, "too old");
+    let again = timeout(Duration::from_millis(1_500), peer.listener.accept()).await;
+    assert!(again.is_err(), "dialled again after a refusal that is final");
+}
+
+#[tokio::test]
+async fn a_session_that_was_taken_over_does_not_fight() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("send_message", json!({"target": "b", "message": "hi"}));
+    let (mut talk, _) = peer.welcome("web").await;
+    talk.hear().await;
+    talk.close(4001).await;
+    let refusal = outcome(call).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::Conflict, &json!("unknown")));
+    let (mut talk, hello) = peer.welcome("web-2").await;
+    assert_eq!(hello["name"], "web");
+    running.becomes(State::Connected).await;
+    let call = running.call("ping", json!({}));
+    let ping = talk.hear().await;
+    assert_eq!(ping["params"]["tool"], "ping", "what was under way was sent again under another name");
+    talk.answer(&ping, json!({})).await;
+    outcome(call).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_name_by_register_agent_is_kept() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("register_agent", json!({"name": "shop"}));
+    let (mut talk, _) = peer.welcome("web").await;
+    let request = talk.hear().await;
+    let record = json!({
+        "id": "shop", "uid": "0191e6b0-0000-7000-8000-000000000001", "status": "online", "state": "ready",
+        "registered_at": "2026-01-15T10:30:00.000Z", "last_seen": "2026-01-15T10:30:00.000Z",
+    });
+    talk.answer(&request, record).await;
+    outcome(call).await.unwrap();
+    drop(talk);
+    let (_talk, hello) = peer.welcome("shop").await;
+    assert_eq!(hello["name"], "shop");
+}
+
+#[tokio::test]
+async fn a_draining_coordinator_is_left_for_the_next_one() {
+    let (one, two) = (Peer::listen().await, Peer::listen().await);
+    let running = run(vec![one.url(), two.url()]);
+    let call = running.call("send_message", json!({"target": "b", "message": "hi"}));
+    let (mut talk, _) = one.welcome("web").await;
+    let first = talk.hear().await;
+    talk.say(json!({"jsonrpc": "2.0", "method": "draining"})).await;
+    let (mut other, _) = two.welcome("web").await;
+    let second = other.hear().await;
+    assert_eq!(first["params"]["call_id"], second["params"]["call_id"]);
+    other.answer(&second, json!({"id": "x"})).await;
+    outcome(call).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_second_coordinator_is_tried_where_the_first_is_away() {
+    let peer = Peer::listen().await;
+    let running = run(vec!["ws://127.0.0.1:1/acp".to_owned(), peer.url()]);
+    running.link.begin();
+    let (_talk, _) = peer.welcome("web").await;
+    running.becomes(State::Connected).await;
+}
+
+#[tokio::test]
+async fn a_wait_whose_time_is_up_without_a_link_has_timed_out() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("wait_for_message", json!({"timeout": 1}));
+    let (mut talk, _) = peer.welcome("web").await;
+    talk.hear().await;
+    drop((talk, peer));
+    assert_eq!(outcome(call).await.unwrap()["code"], "TIMEOUT");
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_cancelled_and_forgotten() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("wait_for_message", json!({"timeout": 60}));
+    let (mut talk, _) = peer.welcome("web").await;
+    let request = talk.hear().await;
+    call.abort();
+    let cancel = talk.hear().await;
+    assert_eq!(cancel["method"], "cancel");
+    assert_eq!(cancel["params"]["call_id"], request["params"]["call_id"]);
+}
+
+#[tokio::test]
+async fn the_end_of_the_session_is_a_goodbye() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, _) = peer.welcome("web").await;
+    running.becomes(State::Connected).await;
+    running.stop.cancel();
+    assert_eq!(talk.hear().await["method"], "goodbye");
+}
+
+#[tokio::test]
+async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
+    let peer = Peer::listen().await;
+    let url = peer.url();
+    let address = peer.listener.local_addr().unwrap();
+    drop(peer);
+    let running = run(vec![url]);
+    let send = |text: &str| json!({"target": "b", "message": text, "queue_if_down": true});
+    let mut kept = Vec::new();
+    for text in ["one", "two", "three"] {
+        let answer = outcome(running.call("send_message", send(text))).await.unwrap();
+        assert_eq!(answer["receipt"]["stage"], "queued_on_host");
+        kept.push(answer["call_id"].clone());
+    }
+    let peer = Peer { listener: TcpListener::bind(address).await.unwrap() };
+    let (mut talk, _) = peer.welcome("web").await;
+    let first = talk.hear().await;
+    // Not answered: the same one comes again, and what is said meanwhile gets behind the others.
+    drop(talk);
+    let (mut talk, _) = peer.welcome("web").await;
+    running.becomes(State::Connected).await;
+    let behind = outcome(running.call("send_message", send("four"))).await.unwrap();
+    kept.push(behind["call_id"].clone());
+    assert_eq!(behind["receipt"]["stage"], "queued_on_host");
+    let mut ids = Vec::new();
+    for text in ["one", "two", "three", "four"] {
+        let request = talk.hear().await;
+        assert_eq!(request["params"]["arguments"]["message"], text);
+        ids.push(request["params"]["call_id"].clone());
+        if text == "two" {
+            talk.refuse(&request, Refusal::invalid("no")).await;
+        } else {
+            talk.answer(&request, json!({"id": "x"})).await;
+        }
+    }
+    assert_eq!((&first["params"]["call_id"], &ids), (&kept[0], &kept));
+    let direct = running.call("send_message", send("five"));
+    let request = talk.hear().await;
+    talk.answer(&request, json!({"id": "direct"})).await;
+    // Either it found the journal empty and went out itself, or it got behind the last line for a moment.
+    assert!(outcome(direct).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_on_the_host_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::write(state.path().join("journal"), "a file where the folder would be").unwrap();
+    let running = run_with(vec!["ws://127.0.0.1:1/acp".to_owned()], state);
+    let send = json!({"target": "b", "message": "hi", "queue_if_down": true});
+    let refusal = outcome(running.call("send_message", send)).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::CoordDown, &json!("no")));
+    assert!(refusal.error.contains("could not be kept on this host"), "{refusal}");
+}
+
+#[tokio::test]
+async fn the_heart_beats_as_often_as_the_coordinator_asks() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
+    for _ in 0..2 {
+        let began = Instant::now();
+        assert_eq!(talk.hear().await["method"], "heartbeat");
+        assert!(began.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[tokio::test]
+async fn get_status_says_what_the_session_said() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("set_status", json!({"status": "working", "current_task": "the garden"}));
+    let (mut talk, _) = peer.welcome("web").await;
+    let request = talk.hear().await;
+    talk.answer(&request, json!({"success": true})).await;
+    outcome(call).await.unwrap();
+    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "get_status", "params": {}})).await;
+    let status = talk.hear().await;
+    assert_eq!((&status["result"]["state"], &status["result"]["current_task"]), (&json!("busy"), &json!("the garden")));
+}
+
+#[tokio::test]
+async fn a_refused_token_stops_the_link_and_every_call_says_so() {
+    let peer = Peer::listen().await;
+    let token = serde_json::from_value(json!("hush")).unwrap();
+    let running = run_as(vec![peer.url()], tempfile::tempdir().unwrap(), Some(token));
+    let call = running.call("ping", json!({}));
+    let (mut stream, _) = timeout(PATIENCE, peer.listener.accept()).await.expect("a connection").unwrap();
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        request.push(stream.read_u8().await.unwrap());
+    }
+    let request = String::from_utf8(request).unwrap().to_lowercase();
+    assert!(request.contains("authorization: bearer hush\r\n"), "{request}");
+    stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+    assert_eq!(outcome(call).await.unwrap_err().code, ErrorCode::Unauthorized);
+    running.becomes(State::Failed).await;
+}

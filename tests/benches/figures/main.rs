@@ -1,0 +1,57 @@
+//! What c3po costs, beside what the same work costs at the least on the same machine in the same run.
+//!
+//! Every figure is a median of many rounds. A floor is measured right before the figure that stands on it, so that
+//! their ratio holds on a noisy machine where neither would alone.
+
+#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
+
+mod echo;
+mod floors;
+mod measure;
+mod product;
+mod report;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::report::Report;
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some(echo::ARGUMENT) {
+        return echo::run();
+    }
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            println!("\nNot every goal was met in this run.");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("the figures could not be taken: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns whether every goal was met.
+fn run() -> Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut report = Report::default();
+    println!("floors");
+    let floors = floors::all(&runtime, &mut report)?;
+    println!("\nfigures");
+    product::all(&runtime, &floors, &mut report)?;
+    let file = output_file()?;
+    std::fs::write(&file, report.json()).with_context(|| file.display().to_string())?;
+    println!("\nwritten to {}", file.display());
+    Ok(report.all_goals_met())
+}
+
+/// Beside the build, where nothing is kept that matters.
+fn output_file() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let folder = program.ancestors().nth(3).context("the program is not in a target folder")?;
+    Ok(folder.join("figures.json"))
+}

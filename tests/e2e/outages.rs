@@ -1,0 +1,191 @@
+//! What sessions notice of a coordinator or a store that goes away: as little as can be, and nothing untrue.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::http;
+use harness::link::Link;
+use harness::proxy::session;
+use harness::redis::Redis;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// From the return of a coordinator to the end of what waited for it, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Two agents in two real proxies, and a coordinator that is killed under them on whichever store.
+async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) -> Result<()> {
+    let url = coordinator.url();
+    let homeassistant = session(work.path(), "homeassistant", &url).await?;
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    let before = homeassistant.reply("send_message", json!({"target": "meshtastic", "message": "before"})).await?;
+    let answered =
+        homeassistant.begin_call("wait_for_message", json!({"message_id": before["id"], "timeout": 300})).await?;
+    let in_vain = homeassistant.begin_call("wait_for_message", json!({"kind": "message", "timeout": 8})).await?;
+    let began = Instant::now();
+
+    coordinator.kill().await?;
+    coordinator.restart().await?;
+
+    // The first call waits for the link as long as it takes to dial again.
+    eventually("the link is back", SOON, async || {
+        let pong = meshtastic.call("ping", json!({})).await.ok()?;
+        (!pong.is_error).then_some(())
+    })
+    .await?;
+    let received = meshtastic.reply("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!((&received["id"], received["message"].as_str()), (&before["id"], Some("before")));
+    meshtastic.reply("reply", json!({"message_id": before["id"], "response": "after"})).await?;
+    let answer = homeassistant.call_result(answered, SOON).await?.json()?;
+    assert_eq!((answer["response"].as_str(), &answer["message_id"]), (Some("after"), &before["id"]));
+    let timed_out = homeassistant.call_result(in_vain, SOON).await?.json()?;
+    assert_eq!(timed_out["timeout"], true, "{timed_out}");
+    assert!(
+        began.elapsed() >= Duration::from_secs(7),
+        "a wait keeps its own time through a restart: {:?}",
+        began.elapsed()
+    );
+
+    for (proxy, name) in [(&homeassistant, "homeassistant"), (&meshtastic, "meshtastic")] {
+        assert_eq!(proxy.reply("ping", json!({})).await?["agent_id"], name, "no agent changes its name");
+    }
+    let agents = homeassistant.reply("list_agents", json!({})).await?;
+    assert_eq!(agents["agents"].as_array().map(Vec::len), Some(2), "{agents}");
+    let status = homeassistant.reply("message_status", json!({"message_id": before["id"]})).await?;
+    assert_eq!(status["stage"], "answered");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_coordinator_is_hardly_noticed_with_sqlite() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    killed_under_two_proxies(coordinator, &work).await
+}
+
+#[tokio::test]
+async fn a_killed_coordinator_is_hardly_noticed_with_redis() -> Result<()> {
+    let work = TempDir::new()?;
+    let redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    killed_under_two_proxies(coordinator, &work).await
+}
+
+#[tokio::test]
+async fn a_coordinator_that_appears_is_found_and_one_that_is_absent_costs_two_seconds_once() -> Result<()> {
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    assert_eq!(homeassistant.tools().await?.len(), 13);
+
+    let began = Instant::now();
+    let refused = homeassistant.call("list_agents", json!({})).await?;
+    let waited = began.elapsed();
+    assert!(refused.is_error && refused.json()?["code"] == "COORD_DOWN", "{refused:?}");
+    assert!(waited >= Duration::from_millis(1_800) && waited < Duration::from_secs(4), "{waited:?}");
+    let began = Instant::now();
+    let refused = homeassistant.call("ping", json!({})).await?;
+    assert!(refused.is_error && began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+
+    coordinator.restart().await?;
+    eventually("it connects by itself", SOON, async || {
+        let pong = homeassistant.call("ping", json!({})).await.ok()?;
+        (!pong.is_error).then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_queued_on_the_host_is_sent_once_when_the_coordinator_appears() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    homeassistant.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    for text in ["first", "second"] {
+        let queued = homeassistant
+            .reply("send_message", json!({"target": "meshtastic", "message": text, "queue_if_down": true}))
+            .await?;
+        assert_eq!(queued["receipt"]["stage"], "queued_on_host", "{queued}");
+    }
+    coordinator.restart().await?;
+    let mut received = Vec::new();
+    eventually("both have arrived", SOON, async || {
+        let next = meshtastic.call("wait_for_message", json!({"timeout": 5})).await.ok()?.json().ok()?;
+        received.extend(next["message"].as_str().filter(|_| next["id"].is_string()).map(str::to_owned));
+        (received.len() == 2).then_some(())
+    })
+    .await?;
+    assert_eq!(received, ["first", "second"]);
+    assert_eq!(meshtastic.reply("get_messages", json!({})).await?["count"], 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> Result<()> {
+    let work = TempDir::new()?;
+    let redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address();
+    let (mut homeassistant, _) = Link::join(&address.to_string(), "homeassistant").await?;
+    let (mut meshtastic, _) = Link::join(&address.to_string(), "meshtastic").await?;
+    let waiting =
+        meshtastic.begin(c3po_shared::ids::CallId::fresh(), "wait_for_message", json!({"timeout": 120})).await?;
+
+    redis.pause()?;
+    let call = c3po_shared::ids::CallId::fresh();
+    let send = json!({"target": "meshtastic", "message": "through the outage"});
+    let began = Instant::now();
+    let begun = homeassistant.begin(call, "send_message", send.clone()).await?;
+    // While the store hangs the process answers what needs no store.
+    assert_eq!(homeassistant.call("ping", json!({})).await?["pong"], true);
+    assert!(began.elapsed() < Duration::from_secs(1), "ping took {:?}", began.elapsed());
+    let refused = homeassistant.end(begun).await?.expect_err("the store hangs");
+    assert_eq!(refused["data"]["code"], "STORE_UNAVAILABLE", "{refused}");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let health = http::get(address, "/api/health").await?;
+    assert_eq!((health.status, health.body.contains("\"error\"")), (500, true), "{}", health.body);
+    assert_eq!(http::get(address, "/metrics").await?.status, 200);
+
+    redis.resume()?;
+    // The same call, sent again until it is answered, is applied once.
+    let sent = eventually("the store is back", SOON, async || {
+        let begun = homeassistant.begin(call, "send_message", send.clone()).await.ok()?;
+        homeassistant.end(begun).await.ok()?.ok()
+    })
+    .await?;
+    let received =
+        meshtastic.end_within(waiting, SOON).await?.context("the wait goes on")?.map_err(anyhow::Error::msg)?;
+    assert_eq!(received["id"], sent["id"]);
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn sigterm_drains_within_five_seconds_and_waits_go_on_elsewhere() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let (mut link, _) = Link::join(&coordinator.address().to_string(), "homeassistant").await?;
+    let proxy = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    proxy.reply("ping", json!({})).await?;
+    let waiting = proxy.begin_call("wait_for_message", json!({"timeout": 120})).await?;
+    let began = Instant::now();
+    let status = coordinator.stop().await?;
+    assert!(status.success() && began.elapsed() < Duration::from_secs(5), "{status} after {:?}", began.elapsed());
+    link.hear(|frame| frame["method"] == "draining").await?;
+    assert_eq!(link.hear_close().await?, 1001);
+
+    coordinator.restart().await?;
+    let (mut link, welcome) = Link::join(&coordinator.address().to_string(), "sender").await?;
+    assert_eq!(welcome["agent_id"], "sender");
+    let sent = link.call("send_message", json!({"target": "meshtastic", "message": "you still wait"})).await?;
+    let received = proxy.call_result(waiting, SOON).await?.json()?;
+    assert_eq!(received["id"], sent["id"]);
+    Ok(())
+}
