@@ -2,9 +2,9 @@
 
 mod api_reference;
 mod claude;
+mod documents;
 mod first_reference;
 mod outages;
-mod readme;
 mod store;
 mod tidy;
 mod tools;
