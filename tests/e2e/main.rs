@@ -1,6 +1,9 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
+mod api_reference;
 mod claude;
+mod documents;
+mod first_reference;
 mod outages;
 mod store;
 mod tidy;

@@ -1,0 +1,202 @@
+//! docs/API.md says what the code says: tools with their arguments, older names, error codes, limits, receipt stages.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use c3po_shared::catalogue::{Tool, listing};
+use c3po_shared::limits;
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::ErrorCode;
+use serde_json::{Map, Value};
+
+/// A row of a table: its cells, without the spaces around them.
+type Row = Vec<String>;
+
+fn file(path: &str) -> Result<String> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")?;
+    std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
+}
+
+/// The part of a text below a heading, up to the next heading of the same rank or a higher one.
+fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
+    let rank = heading.chars().take_while(|c| *c == '#').count();
+    let start = text.find(&format!("\n{heading}\n"))? + heading.len() + 2;
+    let is_end = |line: &str| {
+        let own = line.chars().take_while(|c| *c == '#').count();
+        (1..=rank).contains(&own) && line[own..].starts_with(' ')
+    };
+    let mut end = start;
+    for line in text[start..].split_inclusive('\n') {
+        if is_end(line) {
+            break;
+        }
+        end += line.len();
+    }
+    Some(&text[start..end])
+}
+
+/// The rows of the first table of a section, without its head.
+fn table(section: &str) -> Vec<Row> {
+    let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    rows.skip(2).map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+/// Returns what has to change in a table, so that the first cells of its rows are the expected ones.
+fn changes(place: &str, found: &[Row], expected: &[Row]) -> Vec<String> {
+    let width = expected.first().map_or(0, Vec::len);
+    let found: Vec<Row> = found.iter().map(|row| row.iter().take(width).cloned().collect()).collect();
+    let shown = |row: &Row| format!("| {} | …", row.join(" | "));
+    let missing = expected.iter().filter(|row| !found.contains(row));
+    let foreign = found.iter().filter(|row| !expected.contains(row));
+    let mut changes: Vec<String> = foreign.map(|row| format!("{place}: take out  {}", shown(row))).collect();
+    changes.extend(missing.map(|row| format!("{place}: write     {}", shown(row))));
+    if changes.is_empty() && found != expected {
+        let order: Vec<_> = expected.iter().map(|row| row[0].as_str()).collect();
+        changes.push(format!("{place}: each row once, in this order: {}", order.join(", ")));
+    }
+    changes
+}
+
+/// Compares tables with the code, and shows every difference at once with what to write instead.
+fn check(tables: impl IntoIterator<Item = (String, Vec<Row>)>) -> Result<()> {
+    let text = file("docs/API.md")?;
+    let mut wrong = Vec::new();
+    for (heading, expected) in tables {
+        match section(&text, &heading) {
+            Some(section) => wrong.extend(changes(&heading, &table(section), &expected)),
+            None => wrong.push(format!("{heading}: the section is missing")),
+        }
+    }
+    assert!(wrong.is_empty(), "\ndocs/API.md differs from the code:\n{}\n", wrong.join("\n"));
+    Ok(())
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Row {
+    cells.map(str::to_owned).to_vec()
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+/// Returns the type of an argument as the reference writes it.
+fn type_of(schema: &Value) -> String {
+    match (schema["type"].as_str(), schema["enum"].as_array()) {
+        (_, Some(words)) => words.iter().filter_map(Value::as_str).map(code).collect::<Vec<_>>().join(" "),
+        (Some("array"), None) => format!("{}[]", type_of(&schema["items"])),
+        (Some(name), None) => name.to_owned(),
+        (None, None) => format!("unknown: {schema}"),
+    }
+}
+
+fn arguments(schema: &Map<String, Value>) -> Vec<Row> {
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    properties
+        .map(|(name, schema)| {
+            let needed = if required.contains(&name.as_str()) { "yes" } else { "no" };
+            row([&code(name), &type_of(schema), needed])
+        })
+        .collect()
+}
+
+#[test]
+fn every_tool_stands_there_with_its_arguments() -> Result<()> {
+    check(listing().iter().map(|one| (format!("### `{}`", one.tool.name()), arguments(&one.schema))))
+}
+
+#[test]
+fn no_other_tool_stands_there() -> Result<()> {
+    let text = file("docs/API.md")?;
+    let tools = section(&text, "## Tools").context("the section Tools is missing")?;
+    let headings: Vec<_> = tools.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let names: Vec<_> = listing().iter().map(|one| code(one.tool.name())).collect();
+    assert_eq!(headings, names, "docs/API.md: the headings below Tools, in the order of tools/list");
+    Ok(())
+}
+
+#[test]
+fn older_names_mean_what_they_are_said_to_mean() -> Result<()> {
+    let text = file("docs/API.md")?;
+    let rows = table(section(&text, "## Older names").context("the section Older names is missing")?);
+    assert_eq!(rows.len(), 5, "docs/API.md: the older names");
+    for row in rows {
+        let [older, means] = [0, 1].map(|cell| row[cell].trim_matches('`').to_owned());
+        let (found, expected) = (Tool::named(&older), Tool::named(&means));
+        assert!(found.is_some() && found == expected, "docs/API.md: {older} does not mean {means}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_error_code_stands_there_with_its_numbers_and_its_suggestion() -> Result<()> {
+    let expected = ErrorCode::ALL.iter().map(|one| {
+        row([&code(one.as_str()), &one.json_rpc().to_string(), &one.http_status().to_string(), one.suggestion()])
+    });
+    check([("## Errors".to_owned(), expected.collect())])
+}
+
+#[test]
+fn every_stage_of_a_receipt_stands_there_and_every_evidence() -> Result<()> {
+    let expected = Stage::ALL.iter().map(|stage| row([&code(stage.as_str())])).collect();
+    check([("## Receipts".to_owned(), expected)])?;
+    let text = file("docs/API.md")?;
+    let receipts = section(&text, "## Receipts").unwrap_or_default();
+    for via in Via::ALL {
+        assert!(receipts.contains(&code(via.as_str())), "docs/API.md, Receipts: the evidence {via} is missing");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_limit_stands_there_with_its_value() -> Result<()> {
+    let seconds = |time: Duration| format!("{} s", time.as_secs());
+    let known = [
+        ("TEXT_MAX", limits::TEXT_MAX.to_string()),
+        ("TITLE_MAX", limits::TITLE_MAX.to_string()),
+        ("LABEL_MAX", limits::LABEL_MAX.to_string()),
+        ("CAPABILITIES_MAX", limits::CAPABILITIES_MAX.to_string()),
+        ("FRAME_MAX", limits::FRAME_MAX.to_string()),
+        ("INBOX_MAX", limits::INBOX_MAX.to_string()),
+        ("MESSAGE_LIFE", seconds(limits::MESSAGE_LIFE)),
+        ("ARCHIVE_LIFE", seconds(limits::ARCHIVE_LIFE)),
+        ("SENDS_PER_MINUTE", limits::SENDS_PER_MINUTE.to_string()),
+        ("WAIT_MAX", limits::WAIT_MAX.to_string()),
+        ("WAIT_DEFAULT", limits::WAIT_DEFAULT.to_string()),
+        ("PAGE_DEFAULT", limits::PAGE_DEFAULT.to_string()),
+        ("PAGE_MAX", limits::PAGE_MAX.to_string()),
+        ("PAGE_CHARS", limits::PAGE_CHARS.to_string()),
+        ("IDS_MAX", limits::IDS_MAX.to_string()),
+        ("HEARTBEAT", seconds(limits::HEARTBEAT)),
+        ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),
+        ("HTTP_PRESENCE", seconds(limits::HTTP_PRESENCE)),
+        ("CALLS_IN_FLIGHT", limits::CALLS_IN_FLIGHT.to_string()),
+    ];
+    let source = file("shared/src/limits.rs")?;
+    let names: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();
+    let listed: Vec<_> = known.iter().map(|(name, _)| *name).collect();
+    assert_eq!(listed, names, "a limit was added to shared/src/limits.rs: name it here and in docs/API.md");
+    check([("## Limits".to_owned(), known.iter().map(|(name, value)| row([&code(name), value])).collect())])
+}
+
+#[test]
+fn differences_are_found_and_told() {
+    let rows = |cells: &[&str]| cells.iter().map(|cell| row([cell, "1"])).collect::<Vec<Row>>();
+    let long = [row(["a", "1", "prose"]), row(["b", "1", "prose"])];
+    assert!(changes("t", &long, &rows(&["a", "b"])).is_empty());
+    assert_eq!(changes("t", &rows(&["a"]), &rows(&["a", "b"])), ["t: write     | b | 1 | …"]);
+    assert_eq!(changes("t", &rows(&["a", "c"]), &rows(&["a"])), ["t: take out  | c | 1 | …"]);
+    assert_eq!(changes("t", &rows(&["b", "a"]), &rows(&["a", "b"])), ["t: each row once, in this order: a, b"]);
+    assert_eq!(changes("t", &rows(&["a", "a"]), &rows(&["a"])), ["t: each row once, in this order: a"]);
+}
+
+#[test]
+fn sections_end_at_the_next_heading_and_tables_at_the_first_other_line() {
+    let text = "# x\n\n## a\n\nwords\n\n| h | i |\n| --- | --- |\n| 1 | 2 |\n\n| other |\n\n### b\n\n## c\n";
+    assert_eq!(section(text, "## a").map(table), Some(vec![row(["1", "2"])]));
+    assert_eq!(section(text, "## b"), None);
+    assert_eq!(section(text, "### b").map(table), Some(Vec::new()));
+}

@@ -1,0 +1,107 @@
+//! The README names every variable and every crate; ARCHITECTURE.md names only tests and files that exist.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
+}
+
+fn file(path: &str) -> Result<String> {
+    std::fs::read_to_string(root()?.join(path)).with_context(|| path.to_owned())
+}
+
+/// Returns the texts in quotation marks that name a variable of c3po.
+fn variables(source: &str) -> Vec<&str> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let quoted = code.split('"').skip(1).step_by(2);
+    quoted
+        .filter(|text| text.starts_with("C3PO_") && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()))
+        .collect()
+}
+
+#[test]
+fn every_variable_stands_in_the_readme() -> Result<()> {
+    let readme = file("README.md")?;
+    for config in ["proxy/src/config.rs", "coordinator/src/config.rs"] {
+        let source = file(config)?;
+        let variables = variables(&source);
+        assert!(variables.len() > 4, "{config} reads more variables than {variables:?}");
+        for name in variables {
+            assert!(readme.contains(&format!("`{name}")), "README.md, Configuration: {name} of {config} is missing");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_dependency_has_its_sentence_in_the_readme() -> Result<()> {
+    let readme = file("README.md")?;
+    let table = readme.split("\n## Dependencies\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let table = table.context("README.md has no section Dependencies")?;
+    let manifest: toml::Table = file("Cargo.toml")?.parse()?;
+    let workspace = manifest["workspace"]["dependencies"].as_table().context("no dependencies")?;
+    let mut named: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    for name in workspace.keys().filter(|name| !name.starts_with("c3po")) {
+        let quoted = format!("`{name}`");
+        let rows = named.iter().filter(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&quoted))).count();
+        assert_eq!(rows, 1, "README.md, Dependencies: {name} has one row");
+    }
+    named.retain(|row| {
+        let names = row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
+        names.into_iter().any(|name| !workspace.contains_key(name))
+    });
+    assert!(named.is_empty(), "README.md, Dependencies: not in Cargo.toml any more: {named:?}");
+    Ok(())
+}
+
+/// Adds the text of every Rust file below a folder.
+fn add_sources(folder: &Path, sources: &mut String) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            add_sources(&path, sources)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+/// Returns what stands in backticks in a text.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_test_that_holds_an_invariant_exists() -> Result<()> {
+    let text = file("ARCHITECTURE.md")?;
+    let invariants = text.split("\n## Invariants\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let invariants = invariants.context("ARCHITECTURE.md has no section Invariants")?;
+    let mut sources = String::new();
+    for folder in ["shared", "proxy", "coordinator", "tests"] {
+        add_sources(&root()?.join(folder), &mut sources)?;
+    }
+    let is_test = |name: &&str| name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric());
+    let names: Vec<_> = quoted(invariants).filter_map(|text| text.rsplit("::").next()).filter(is_test).collect();
+    assert!(names.len() > 20, "ARCHITECTURE.md, Invariants: where are the tests? {names:?}");
+    for name in names {
+        assert!(sources.contains(&format!("fn {name}(")), "ARCHITECTURE.md, Invariants: there is no test {name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_file_that_a_document_names_exists() -> Result<()> {
+    let folders = ["shared/", "proxy/", "coordinator/", "tests/", "docs/"];
+    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md"] {
+        let text = file(document)?;
+        // A path may stand in bold as well as in backticks; whole commands hold spaces.
+        let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
+        for path in paths.filter(|path| !path.contains(' ')) {
+            assert!(root()?.join(path).exists(), "{document} names {path}, which does not exist");
+        }
+    }
+    Ok(())
+}
