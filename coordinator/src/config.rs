@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use c3po_shared::limits::SENDS_PER_MINUTE;
+use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
 /// The file of the embedded store, below the user's data folder.
@@ -50,7 +51,7 @@ pub struct Settings {
     #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
     /// Serve the network without a token: everybody on it may be anybody
-    #[arg(long, env = "C3PO_OPEN")]
+    #[arg(long, env = "C3PO_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
     /// Further host names that clients may address /mcp by, separated by commas
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]

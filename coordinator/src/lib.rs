@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
-use crate::presence::Presence;
+use crate::presence::{News, Presence};
 use crate::request::Office;
 use crate::store::{Store, Wake};
 
@@ -64,7 +64,8 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     loop {
         let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
         match wake {
-            Ok(Wake::Agent(agent)) => office.presence.wake(&agent),
+            Ok(Wake::Inbox(agent)) => office.presence.wake(&agent, News::Inbox),
+            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, News::Receipt),
             Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => office.presence.wake_everyone(),
             Err(RecvError::Closed) => return,
         }

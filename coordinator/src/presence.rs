@@ -29,11 +29,34 @@ struct Connection {
     replaced: CancellationToken,
 }
 
+/// What a listener hears of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Something may have come into the inbox, and receipts may have changed.
+    Inbox,
+    /// Only the receipts of what the agent sent may have changed.
+    Receipt,
+}
+
 /// Rung for every change; kept as long as somebody listens.
 #[derive(Debug)]
 struct Bell {
-    ring: watch::Sender<u64>,
+    ring: watch::Sender<Rings>,
     listeners: usize,
+}
+
+/// How often a bell was rung, and how often of that for the inbox.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rings {
+    all: u64,
+    inbox: u64,
+}
+
+impl Rings {
+    fn add(&mut self, news: News) {
+        self.all += 1;
+        self.inbox += u64::from(news == News::Inbox);
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -65,23 +88,26 @@ impl Presence {
     /// Begins to listen for news of an agent. Listen first and read the store then: no news is lost between.
     pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
         let mut listeners = lock(&self.shared.listeners);
-        let bell = listeners.entry(agent.clone()).or_insert_with(|| Bell { ring: watch::Sender::new(0), listeners: 0 });
+        let bell =
+            listeners.entry(agent.clone()).or_insert_with(|| Bell { ring: watch::Sender::default(), listeners: 0 });
         bell.listeners += 1;
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        Listener { presence: self.clone(), agent: agent.clone(), rung: bell.ring.subscribe() }
+        let rung = bell.ring.subscribe();
+        let inbox = rung.borrow().inbox;
+        Listener { presence: self.clone(), agent: agent.clone(), rung, inbox }
     }
 
     /// Wakes everybody who listens for news of the agent.
-    pub(crate) fn wake(&self, agent: &AgentId) {
+    pub(crate) fn wake(&self, agent: &AgentId, news: News) {
         if let Some(bell) = lock(&self.shared.listeners).get(agent) {
-            bell.ring.send_modify(|count| *count += 1);
+            bell.ring.send_modify(|rings| rings.add(news));
         }
     }
 
     /// Wakes everybody who listens for anything.
     pub(crate) fn wake_everyone(&self) {
         for bell in lock(&self.shared.listeners).values() {
-            bell.ring.send_modify(|count| *count += 1);
+            bell.ring.send_modify(|rings| rings.add(News::Inbox));
         }
     }
 }
@@ -122,16 +148,19 @@ impl Drop for Present {
 pub(crate) struct Listener {
     presence: Presence,
     agent: AgentId,
-    rung: watch::Receiver<u64>,
+    rung: watch::Receiver<Rings>,
+    inbox: u64,
 }
 
 impl Listener {
     /// Resolves when there was news since the listening began or since this resolved last. Cancel-safe.
-    pub(crate) async fn news(&mut self) {
+    pub(crate) async fn news(&mut self) -> News {
         // The bell is kept while somebody listens, so its sender cannot be gone.
         if self.rung.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+        let inbox = self.rung.borrow_and_update().inbox;
+        if std::mem::replace(&mut self.inbox, inbox) == inbox { News::Receipt } else { News::Inbox }
     }
 }
 
@@ -163,7 +192,7 @@ mod tests {
     async fn news_between_listening_and_waiting_is_not_lost() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("a"));
+        presence.wake(&agent("a"), News::Inbox);
         timeout(SOON, listener.news()).await.expect("was woken before it waited");
     }
 
@@ -171,10 +200,25 @@ mod tests {
     async fn others_news_wakes_nobody() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("b"));
+        presence.wake(&agent("b"), News::Inbox);
         assert!(timeout(SOON, listener.news()).await.is_err());
         presence.wake_everyone();
         timeout(SOON, listener.news()).await.expect("everyone is woken");
+    }
+
+    #[tokio::test]
+    async fn news_of_receipts_is_told_from_news_of_the_inbox() {
+        let presence = Presence::default();
+        let mut listener = presence.listen(&agent("a"));
+        for (rung, heard) in [
+            (vec![News::Receipt], News::Receipt),
+            (vec![News::Inbox], News::Inbox),
+            (vec![News::Inbox, News::Receipt], News::Inbox),
+            (vec![News::Receipt, News::Receipt], News::Receipt),
+        ] {
+            rung.iter().for_each(|news| presence.wake(&agent("a"), *news));
+            assert_eq!(timeout(SOON, listener.news()).await.expect("was woken"), heard, "{rung:?}");
+        }
     }
 
     #[tokio::test]

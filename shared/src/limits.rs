@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const TEXT_MAX: usize = 50_000;
 /// The longest `title`, in characters.
 pub const TITLE_MAX: usize = 200;
-/// The longest `description`, `role`, `current_task` or single capability, in characters.
+/// The longest `description`, `current_task` or single capability, in characters.
 pub const LABEL_MAX: usize = 500;
 /// How many capabilities an agent may name.
 pub const CAPABILITIES_MAX: usize = 50;

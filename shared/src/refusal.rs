@@ -220,6 +220,16 @@ impl Refusal {
         .detail("retry_after_seconds", retry_after_seconds)
     }
 
+    /// One session has as many calls under way as it may have.
+    pub fn too_many_calls() -> Self {
+        let limit = limits::CALLS_IN_FLIGHT;
+        let error = format!("{limit} calls of this session are under way, which is as many as are allowed");
+        Self::new(ErrorCode::RateLimited, error)
+            .suggest("Wait for some of them to end.")
+            .detail("count", limit)
+            .detail("limit", limit)
+    }
+
     /// The coordinator cannot reach its store.
     pub fn store_unavailable() -> Self {
         Self::new(ErrorCode::StoreUnavailable, "the coordinator cannot reach its store")

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::receipts::{own_message, tracked};
 use super::session::HANDED_FOR;
 use super::{CALL_DEADLINE, Caller, Office};
+use crate::presence::{Listener, News};
 use crate::store::Selection;
 
 /// After how long without news a wait looks at the store all the same: a hint may have been lost.
@@ -58,7 +59,7 @@ pub(super) async fn wait_for_message(
         };
         first = false;
         tokio::select! {
-            () = listener.news() => {}
+            () = news_for(&wanted, &mut listener) => {}
             () = sleep_until(deadline.min(Instant::now() + next_look)) => {}
         }
         if Instant::now() >= deadline {
@@ -68,6 +69,11 @@ pub(super) async fn wait_for_message(
             }));
         }
     }
+}
+
+/// Resolves when what is waited for may be there. Receipts bring no next message.
+async fn news_for(wanted: &Wanted, listener: &mut Listener) {
+    while listener.news().await == News::Receipt && matches!(wanted, Wanted::Next(_)) {}
 }
 
 /// Returns what is waited for, if it is there.

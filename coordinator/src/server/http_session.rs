@@ -7,12 +7,13 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::HTTP_PRESENCE;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
+use c3po_shared::vocabulary::State;
 use http::HeaderMap;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
-use crate::store::Advance;
+use crate::store::{Advance, Amendment};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -59,18 +60,19 @@ impl HttpSessions {
         self.clients().remove(agent);
     }
 
-    /// Returns what the agent's client was shown, and notes that it was heard.
-    fn memory(&self, agent: &AgentId, instance: Uuid) -> Arc<Memory> {
+    /// Returns what the agent's client was shown, and whether it was not heard of before. Notes that it was heard.
+    fn memory(&self, agent: &AgentId, instance: Uuid) -> (Arc<Memory>, bool) {
         let now = Instant::now();
         let mut clients = self.clients();
         clients.retain(|_, client| now.duration_since(client.heard) < HTTP_PRESENCE);
         let fresh = || Client { instance, memory: Arc::default(), heard: now };
-        let client = clients.entry(agent.clone()).or_insert_with(fresh);
-        if client.instance != instance {
-            *client = fresh();
+        let is_new = clients.get(agent).is_none_or(|client| client.instance != instance);
+        if is_new {
+            clients.insert(agent.clone(), fresh());
         }
+        let client = clients.entry(agent.clone()).or_insert_with(fresh);
         client.heard = now;
-        Arc::clone(&client.memory)
+        (Arc::clone(&client.memory), is_new)
     }
 
     /// Returns who makes the request, after the same rules of names as for links.
@@ -92,13 +94,13 @@ impl HttpSessions {
             lease: HTTP_PRESENCE,
         };
         let tenure = settle_name(office, &newcomer).await?;
-        let caller = Caller {
-            agent: tenure.agent.clone(),
-            host: newcomer.host,
-            memory: self.memory(&tenure.agent, instance),
-            tenure: Some(tenure),
-            renamable: false,
-        };
+        let (memory, is_new) = self.memory(&tenure.agent, instance);
+        if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
+            let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
+            office.store.amend(&tenure.agent, &ready).await?;
+        }
+        let caller =
+            Caller { agent: tenure.agent.clone(), host: newcomer.host, memory, tenure: Some(tenure), renamable: false };
         note(office, &caller, &caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
         Ok(caller)
     }

@@ -95,7 +95,11 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route("/metrics", get(rest::metrics))
         .nest_service("/mcp", mcp::service(server, config))
         .layer(middleware::from_fn_with_state(server.clone(), guard));
-    Router::new().route("/api/health", get(rest::health)).merge(guarded).with_state(server.clone())
+    Router::new()
+        .route("/api/health", get(rest::health))
+        .merge(guarded)
+        .fallback(rest::nowhere)
+        .with_state(server.clone())
 }
 
 /// Nothing of a request is read before it is admitted.

@@ -1,9 +1,10 @@
-//! The REST paths of seeds 000 and 001: health, pending, agents, unregister, and the metrics.
+//! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
 use axum::Json;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::ids::AgentId;
@@ -53,10 +54,18 @@ struct PendingMessages {
 }
 
 /// `GET /api/pending`
-pub(super) async fn pending(State(server): State<Server>, Query(page): Query<Page>, headers: HeaderMap) -> Response {
+pub(super) async fn pending(
+    State(server): State<Server>,
+    page: Result<Query<Page>, QueryRejection>,
+    headers: HeaderMap,
+) -> Response {
     let outcome = async {
         let agent = named(&headers)?;
-        let limit = page.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+        let Query(page) = page.map_err(|error| Refusal::invalid(error.body_text()))?;
+        let limit = page.limit.unwrap_or(PAGE_DEFAULT);
+        if !(1..=PAGE_MAX).contains(&limit) {
+            return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")));
+        }
         let store = &server.office.store;
         let selection = Selection { limit, ..Selection::default() };
         let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
@@ -102,6 +111,13 @@ pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap)
         Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
     };
     answer(outcome.await)
+}
+
+/// Every path that leads nowhere.
+pub(super) async fn nowhere(uri: Uri) -> Response {
+    let refusal = Refusal::new(ErrorCode::NotSupported, format!("there is nothing at {}", uri.path()))
+        .suggest("See /api/health, /api/agents, /api/pending, /mcp, /acp and /metrics.");
+    (StatusCode::NOT_FOUND, Json(refusal)).into_response()
 }
 
 /// `GET /metrics`

@@ -8,6 +8,7 @@ use c3po_shared::limits::{HEARTBEAT, SILENCE_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
     CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
 };
@@ -30,6 +31,8 @@ pub(super) struct Admitted {
     pub(super) delivered: u64,
     /// Whether messages are pushed to it.
     pub(super) pushes: bool,
+    /// Whether the session was not heard of since it began.
+    pub(super) is_new: bool,
 }
 
 /// Waits for `hello` and answers it. Returns `None` where the link ends with that.
@@ -90,8 +93,10 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
     };
     let tenure = settle_name(office, &newcomer).await?;
     let present = office.presence.enter(&tenure.agent);
-    let pending = office.store.pending(&tenure.agent).await?.count;
-    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending);
+    let store = &office.store;
+    let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
+    let is_new = agent.is_some_and(|agent| agent.state == State::Starting);
+    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count);
     let caller = Caller {
         agent: tenure.agent.clone(),
         host: Some(hello.host),
@@ -100,18 +105,19 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         memory: Arc::new(Memory::default()),
     };
     let delivered = hello.last_delivered.unwrap_or_default();
-    Ok((Admitted { caller, present: Some(present), delivered, pushes: true }, welcome))
+    Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new }, welcome))
 }
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
 async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     let known = office.store.agent(&hello.name).await?;
-    if known.is_some_and(|agent| agent.is_online(Timestamp::now())) {
+    if known.as_ref().is_some_and(|agent| agent.is_online(Timestamp::now())) {
         let error = format!("{} is a connected session, and nobody can speak for it", hello.name);
         return Err(Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself."));
     }
-    if hello.name.is_reserved() && hello.name != AgentId::human() {
-        return Err(Refusal::invalid(format!("{} is a reserved name", hello.name)));
+    if known.is_none() && hello.name != AgentId::human() {
+        // A name that was merely mistyped must not become an agent that messages can be left for.
+        return Err(Refusal::agent_not_found(hello.name.as_str(), &[]));
     }
     let agent = office.store.introduce(&hello.name, Some(&hello.host)).await?;
     let pending = office.store.pending(&agent.id).await?.count;
@@ -124,7 +130,8 @@ async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcom
         renamable: false,
         memory: Arc::new(Memory::default()),
     };
-    Ok((Admitted { caller, present: None, delivered: hello.last_delivered.unwrap_or_default(), pushes }, welcome))
+    let delivered = hello.last_delivered.unwrap_or_default();
+    Ok((Admitted { caller, present: None, delivered, pushes, is_new: false }, welcome))
 }
 
 fn welcome(agent_id: AgentId, uid: uuid::Uuid, generation: u64, pending: usize) -> Welcome {

@@ -16,6 +16,7 @@ use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
     CLOSE_TAKEN_OVER, Empty, Frame, HeartbeatReply, Outgoing, RequestId, RpcError, SessionChange, ToCoordinator,
 };
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::ledger::{Entry, Ledger, Noted};
-use crate::presence::{Listener, Present};
+use crate::presence::{Listener, News, Present};
 use crate::request::{self, Caller, Done, Office};
 use crate::store::{Amendment, StoreError};
 
@@ -85,7 +86,7 @@ enum Event {
     Noted(Noted),
     Delivery(delivery::Page),
     Renewed(Result<bool, StoreError>),
-    News,
+    News(News),
     Replaced,
     Stop,
     Tick,
@@ -107,11 +108,13 @@ struct Session {
     drain_until: Option<Instant>,
     /// The last waits that ended with a message: one may be cancelled before its answer was used.
     ended_waits: VecDeque<(CallId, MessageId)>,
+    /// Whether the session has made no call yet.
+    is_new: bool,
 }
 
 impl Session {
     fn new(connection: Connection, office: Arc<Office>, admitted: hello::Admitted) -> Self {
-        let hello::Admitted { caller, present, delivered, pushes } = admitted;
+        let hello::Admitted { caller, present, delivered, pushes, is_new } = admitted;
         let now = Instant::now();
         Self {
             listener: office.presence.listen(&caller.agent),
@@ -128,6 +131,7 @@ impl Session {
             heard: now,
             drain_until: None,
             ended_waits: VecDeque::new(),
+            is_new,
         }
     }
 
@@ -157,7 +161,7 @@ impl Session {
             page = self.delivery.page() => Event::Delivery(page),
             renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
             frame = self.connection.receive(), if self.ledger.has_room() => Event::Frame(frame),
-            () = self.listener.news() => Event::News,
+            news = self.listener.news() => Event::News(news),
             () = sleep_until(deadline) => Event::Tick,
         }
     }
@@ -176,7 +180,8 @@ impl Session {
                 Ok(())
             }
             Event::Renewed(renewed) => self.on_renewed(renewed),
-            Event::News => {
+            Event::News(News::Receipt) => Ok(()),
+            Event::News(News::Inbox) => {
                 self.delivery.ring(self.waits());
                 Ok(())
             }
@@ -256,8 +261,7 @@ impl Session {
             }
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
                 Ok(_) if self.running.len() + self.ledger.len() >= CALLS_IN_FLIGHT => {
-                    let error = format!("{CALLS_IN_FLIGHT} calls of this session are under way");
-                    self.refuse(&id, Refusal::invalid(error).suggest("Wait for some of them to end.")).await?;
+                    self.refuse(&id, Refusal::too_many_calls()).await?;
                 }
                 Ok(call) => self.accept(id, params.call_id, call),
                 Err(refusal) => self.refuse(&id, refusal).await?,
@@ -279,6 +283,9 @@ impl Session {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(Entry::Renew);
         }
+        if std::mem::take(&mut self.is_new) {
+            self.on_change(SessionChange { state: Some(State::Ready), session_id: None });
+        }
         self.ledger.push(Entry::Call { id, call_id, call });
     }
 
@@ -288,7 +295,7 @@ impl Session {
             abort.abort();
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
-            self.office.presence.wake(&self.caller.agent);
+            self.office.presence.wake(&self.caller.agent, News::Inbox);
         }
     }
 

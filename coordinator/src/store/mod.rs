@@ -259,10 +259,12 @@ pub struct Advance<'a> {
 }
 
 /// A hint that somebody should read the store again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
-    /// That agent's inbox, or the receipt of a message that it sent, may have changed.
-    Agent(AgentId),
+    /// Something may have come into that agent's inbox.
+    Inbox(AgentId),
+    /// A message that the agent sent may have got further.
+    Receipt(AgentId),
     /// Hints may have been lost: everybody should.
     Everyone,
 }

@@ -152,9 +152,7 @@ impl Pending {
     /// Adds a call; the reply comes out of the receiver.
     pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<Answer>), Refusal> {
         if self.calls >= CALLS_IN_FLIGHT {
-            let error = format!("{CALLS_IN_FLIGHT} calls of this session are under way");
-            let refusal = Refusal::new(ErrorCode::RateLimited, error).suggest("Wait for some of them to return.");
-            return Err(refusal.detail("limit", CALLS_IN_FLIGHT).detail("count", self.calls));
+            return Err(Refusal::too_many_calls());
         }
         let (sender, receiver) = oneshot::channel();
         self.calls += 1;

@@ -49,10 +49,12 @@ pub struct AgentDetails {
     #[serde(flatten)]
     pub agent: AgentRecord,
     /// What it works on, in its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_task: Option<String>,
     /// How many messages it has not dealt with.
     pub pending: usize,
     /// How long the oldest of them has waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_pending_seconds: Option<u64>,
 }
 

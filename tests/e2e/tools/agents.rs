@@ -39,6 +39,11 @@ async fn agents_are_listed_with_their_records() -> Result<()> {
 #[tokio::test]
 async fn status_says_what_an_agent_does_and_what_it_has_not_dealt_with() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
+    assert_eq!(status["state"], "starting", "it has begun and was not heard of since");
+    meshtastic.call("ping", json!({})).await?;
+    let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
+    assert_eq!(status["state"], "ready");
     let set = meshtastic.call("set_status", json!({"status": "working", "current_task": "flashing"})).await?;
     assert_eq!((set["success"].as_bool(), set["agent"]["state"].as_str()), (Some(true), Some("busy")));
     ask(&mut homeassistant, "busy?").await?;
@@ -123,5 +128,10 @@ async fn a_person_speaks_beside_no_session_and_takes_nothing_over() -> Result<()
     let error = link.hello(&Who::person("homeassistant")).await?.expect_err("a connected session");
     assert_eq!(error["data"]["code"], "CONFLICT");
     assert_eq!(person.refusal("register_agent", json!({"name": "someone"})).await?, "NOT_SUPPORTED");
+    let mut link = Link::open(&served.address).await?;
+    let error = link.hello(&Who::person("homeassistent")).await?.expect_err("nobody has that name");
+    assert_eq!(error["data"]["code"], "AGENT_NOT_FOUND");
+    let agents = homeassistant.call("list_agents", json!({})).await?;
+    assert_eq!(each(&agents["agents"], "id"), ["homeassistant", "human", "meshtastic"]);
     Ok(())
 }

@@ -138,7 +138,8 @@ async fn a_session_has_so_many_calls_under_way_and_no_more() -> Result<()> {
     }
     let last = begun.pop().unwrap_or_default();
     let error = meshtastic.end(last).await?.expect_err("one more than allowed");
-    assert_eq!(error["data"]["code"], "INVALID_REQUEST");
+    assert_eq!(error["data"]["code"], "RATE_LIMITED");
+    assert_eq!((&error["data"]["details"]["count"], &error["data"]["details"]["limit"]), (&json!(256), &json!(256)));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use c3po_shared::ids::{AgentId, CallId, MessageId};
 
 use super::records::{self, corrupt};
 use super::{RedisStore, keys, messages, millis, scripts};
-use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError};
+use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError, Wake};
 
 /// After how long an unfinished answer counts as left behind: longer than any process works on one.
 const LEFT_BEHIND: Duration = Duration::from_secs(5);
@@ -137,7 +137,7 @@ async fn finish(store: &RedisStore, replier: &AgentId, claim: &Claim) -> Result<
                 .arg(store.wakes.origin()),
         )
         .await?;
-    store.wakes.agent(&asker);
+    store.wakes.wake(Wake::Receipt(asker));
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use redis::{FromRedisValue, Value};
 
 use super::records::{self, corrupt};
 use super::{RedisStore, millis, scripts};
-use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure};
+use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// For how long a repeated call is known as one.
 const CALL_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,7 +45,7 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     };
     match word.as_str() {
         "stored" => {
-            store.wakes.agent(&message.to_agent);
+            store.wakes.wake(Wake::Inbox(message.to_agent.clone()));
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
@@ -99,7 +99,7 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
     }
     let answer: Vec<String> = store.connection.invoke(&script).await?;
     for sender in unless_outdated(advance.recipient, &answer)? {
-        store.wakes.agent(&records::parse(sender)?);
+        store.wakes.wake(Wake::Receipt(records::parse(sender)?));
     }
     Ok(())
 }

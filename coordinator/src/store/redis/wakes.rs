@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use c3po_shared::ids::AgentId;
 use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Client, Msg, RedisError};
@@ -68,9 +67,9 @@ impl Wakes {
     }
 
     /// Wakes this process's listeners. The scripts have published to the others.
-    pub(super) fn agent(&self, agent: &AgentId) {
+    pub(super) fn wake(&self, wake: Wake) {
         // Without listeners there is nobody to wake.
-        let _ = self.sender.send(Wake::Agent(agent.clone()));
+        let _ = self.sender.send(wake);
     }
 
     /// Counts the operation among what is under way, unless the end has begun.
@@ -143,15 +142,19 @@ impl Ear {
 
     fn wake(&self, message: &Msg) {
         let payload = String::from_utf8_lossy(message.get_payload_bytes());
-        let Some((origin, agent)) = payload.split_once(' ') else { return };
-        if origin == self.origin {
+        let mut words = payload.split(' ');
+        let (origin, what, agent) = (words.next(), words.next(), words.next().and_then(|agent| agent.parse().ok()));
+        if origin == Some(self.origin.as_str()) {
             return;
         }
-        match agent.parse() {
-            // Without listeners there is nobody to wake.
-            Ok(agent) => drop(self.sender.send(Wake::Agent(agent))),
-            Err(error) => tracing::debug!("a wake for no agent: {error}"),
-        }
+        let wake = match (what, agent) {
+            (Some("inbox"), Some(agent)) => Wake::Inbox(agent),
+            (Some("receipt"), Some(agent)) => Wake::Receipt(agent),
+            // Another version may say what this one does not know: whoever waits looks again.
+            _ => Wake::Everyone,
+        };
+        // Without listeners there is nobody to wake.
+        let _ = self.sender.send(wake);
     }
 
     async fn subscribe_again(&self, pauses: &mut ExponentialBackoff) -> Subscription {

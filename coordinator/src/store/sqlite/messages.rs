@@ -9,7 +9,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
-use crate::store::{AnswerOutcome, Result, Send, SendOutcome};
+use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
 
 /// Where a message stands, without its envelope.
 pub(super) struct Standing {
@@ -94,7 +94,7 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         }
     }
     insert(work, send)?;
-    work.wakes.insert(message.to_agent.clone());
+    work.wakes.insert(Wake::Inbox(message.to_agent.clone()));
     Ok(SendOutcome::Stored)
 }
 
@@ -162,7 +162,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         question.settle(work)?;
         let sql = "UPDATE messages SET reply = ? WHERE position = ?";
         work.connection.prepare_cached(sql)?.execute((reply.id.as_str(), question.position))?;
-        work.wakes.insert(question.from);
+        work.wakes.insert(Wake::Receipt(question.from));
     }
     Ok(AnswerOutcome::Sent(outcome))
 }
@@ -199,7 +199,7 @@ fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
         if let Some(mut message) = Standing::find(work, id)? {
             message.settle(work)?;
-            work.wakes.insert(message.from);
+            work.wakes.insert(Wake::Receipt(message.from));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use super::agents::check_tenure;
 use super::messages::{Standing, settle_some_expired};
 use super::rows::{integer, stamp};
 use super::worker::Work;
-use crate::store::{Result, Settled, Tenure};
+use crate::store::{Result, Settled, Tenure, Wake};
 
 /// How many rows one step of a sweep touches, so that sends never wait long behind it.
 const SWEEP_STEP: usize = 500;
@@ -80,7 +80,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, mut message: Standing) -> R
     } else {
         message.write_history(work)?;
     }
-    work.wakes.insert(message.from);
+    work.wakes.insert(Wake::Receipt(message.from));
     Ok(())
 }
 

@@ -8,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use c3po_shared::ids::AgentId;
 use c3po_shared::time::Timestamp;
 use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -32,7 +31,7 @@ pub(super) struct Work<'c> {
     /// When the operation began.
     pub(super) now: Timestamp,
     /// Whom to wake once it is committed.
-    pub(super) wakes: &'c mut BTreeSet<AgentId>,
+    pub(super) wakes: &'c mut BTreeSet<Wake>,
 }
 
 /// An operation in the queue, whatever it returns.
@@ -200,9 +199,9 @@ fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcas
         let _ = execute(connection, "ROLLBACK");
     }
     if failure.is_none() {
-        for agent in woken {
+        for wake in woken {
             // Nobody listens yet, or any more.
-            let _ = wakes.send(Wake::Agent(agent));
+            let _ = wakes.send(wake);
         }
     }
     for job in group {
@@ -211,7 +210,7 @@ fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcas
 }
 
 /// Runs each job inside a savepoint of its own, so that one that fails takes nothing else with it.
-fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut BTreeSet<AgentId>) -> Result<()> {
+fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut BTreeSet<Wake>) -> Result<()> {
     if group.is_empty() {
         return Ok(());
     }

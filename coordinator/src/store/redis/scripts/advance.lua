@@ -46,7 +46,7 @@ end
 
 local woken = { 'done' }
 for sender in pairs(senders) do
-  wake(ARGV[5], sender)
+  wake(ARGV[5], 'receipt', sender)
   woken[#woken + 1] = sender
 end
 return woken

@@ -11,5 +11,5 @@ redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'clai
 note(question, 'answered', now, 'reply', '-', reply)
 settle(question)
 -- Once more: whoever read since the reply was sent saw a reply to a question without an answer.
-wake(ARGV[5], ARGV[4])
+wake(ARGV[5], 'receipt', ARGV[4])
 return 1

@@ -40,5 +40,5 @@ local thread = slot .. 't:' .. ARGV[6]
 redis.call('ZADD', thread, ARGV[8], id)
 redis.call('PEXPIREAT', thread, kept_until)
 redis.call('SET', call, id, 'PX', ARGV[12])
-wake(ARGV[11], string.match(agent, '{(.*)}'))
+wake(ARGV[11], 'inbox', string.match(agent, '{(.*)}'))
 return { 'stored' }

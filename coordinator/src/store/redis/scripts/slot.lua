@@ -16,8 +16,8 @@ local function message_key(id)
   return slot .. 'm:' .. id
 end
 
-local function wake(origin, whom)
-  redis.call('PUBLISH', 'c3po:wake', origin .. ' ' .. whom)
+local function wake(origin, what, whom)
+  redis.call('PUBLISH', 'c3po:wake', origin .. ' ' .. what .. ' ' .. whom)
 end
 
 -- One line of a history: stage, time, evidence, session, reply; a dash where there is none.
@@ -61,7 +61,7 @@ local function expire_due()
     end
   end
   for sender in pairs(senders) do
-    wake('-', sender)
+    wake('-', 'receipt', sender)
   end
   return #due / 2
 end
