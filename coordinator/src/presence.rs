@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::message::Message;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -30,10 +31,11 @@ struct Connection {
 }
 
 /// What a listener hears of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Something may have come into the inbox, and receipts may have changed.
-    Inbox,
+    /// Something may have come into the inbox, and receipts may have changed. With the message, where it is the only
+    /// one that the agent's session was not shown.
+    Inbox(Option<Arc<Message>>),
     /// Only the receipts of what the agent sent may have changed.
     Receipt,
 }
@@ -45,17 +47,20 @@ struct Bell {
     listeners: usize,
 }
 
-/// How often a bell was rung, and how often of that for the inbox.
-#[derive(Debug, Clone, Copy, Default)]
+/// How often a bell was rung for the inbox, and what came with the last ring.
+#[derive(Debug, Default)]
 struct Rings {
-    all: u64,
     inbox: u64,
+    sole: Option<Arc<Message>>,
 }
 
 impl Rings {
     fn add(&mut self, news: News) {
-        self.all += 1;
-        self.inbox += u64::from(news == News::Inbox);
+        self.sole = None;
+        if let News::Inbox(sole) = news {
+            self.inbox += 1;
+            self.sole = sole;
+        }
     }
 }
 
@@ -107,7 +112,7 @@ impl Presence {
     /// Wakes everybody who listens for anything.
     pub(crate) fn wake_everyone(&self) {
         for bell in lock(&self.shared.listeners).values() {
-            bell.ring.send_modify(|rings| rings.add(News::Inbox));
+            bell.ring.send_modify(|rings| rings.add(News::Inbox(None)));
         }
     }
 }
@@ -159,8 +164,14 @@ impl Listener {
         if self.rung.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-        let inbox = self.rung.borrow_and_update().inbox;
-        if std::mem::replace(&mut self.inbox, inbox) == inbox { News::Receipt } else { News::Inbox }
+        let rings = self.rung.borrow_and_update();
+        let before = std::mem::replace(&mut self.inbox, rings.inbox);
+        match rings.inbox - before {
+            0 => News::Receipt,
+            1 => News::Inbox(rings.sole.clone()),
+            // Of several rings only the last one is known: what the others were for has to be read.
+            _ => News::Inbox(None),
+        }
     }
 }
 
@@ -192,7 +203,7 @@ mod tests {
     async fn news_between_listening_and_waiting_is_not_lost() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("a"), News::Inbox);
+        presence.wake(&agent("a"), News::Inbox(None));
         timeout(SOON, listener.news()).await.expect("was woken before it waited");
     }
 
@@ -200,7 +211,7 @@ mod tests {
     async fn others_news_wakes_nobody() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("b"), News::Inbox);
+        presence.wake(&agent("b"), News::Inbox(None));
         assert!(timeout(SOON, listener.news()).await.is_err());
         presence.wake_everyone();
         timeout(SOON, listener.news()).await.expect("everyone is woken");
@@ -212,11 +223,11 @@ mod tests {
         let mut listener = presence.listen(&agent("a"));
         for (rung, heard) in [
             (vec![News::Receipt], News::Receipt),
-            (vec![News::Inbox], News::Inbox),
-            (vec![News::Inbox, News::Receipt], News::Inbox),
+            (vec![News::Inbox(None)], News::Inbox(None)),
+            (vec![News::Inbox(None), News::Receipt], News::Inbox(None)),
             (vec![News::Receipt, News::Receipt], News::Receipt),
         ] {
-            rung.iter().for_each(|news| presence.wake(&agent("a"), *news));
+            rung.iter().for_each(|news| presence.wake(&agent("a"), news.clone()));
             assert_eq!(timeout(SOON, listener.news()).await.expect("was woken"), heard, "{rung:?}");
         }
     }

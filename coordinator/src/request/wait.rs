@@ -1,10 +1,12 @@
 //! Waiting: for the next message, for the answer to one, for a stage of its receipt. No thread, no polling.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_DEFAULT;
+use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
@@ -58,9 +60,12 @@ pub(super) async fn wait_for_message(
             Ok(Err(_)) | Err(_) => RETRY,
         };
         first = false;
-        tokio::select! {
-            () = news_for(&wanted, &mut listener) => {}
-            () = sleep_until(deadline.min(Instant::now() + next_look)) => {}
+        let sole = tokio::select! {
+            sole = news_for(&wanted, &mut listener) => sole,
+            () = sleep_until(deadline.min(Instant::now() + next_look)) => None,
+        };
+        if let Some(message) = sole.filter(|message| wanted.is_met_by(message, caller)) {
+            return Ok(Reply::Message(Message::clone(&message)));
         }
         if Instant::now() >= deadline {
             return Ok(Reply::TimedOut(match about {
@@ -71,9 +76,26 @@ pub(super) async fn wait_for_message(
     }
 }
 
-/// Resolves when what is waited for may be there. Receipts bring no next message.
-async fn news_for(wanted: &Wanted, listener: &mut Listener) {
-    while listener.news().await == News::Receipt && matches!(wanted, Wanted::Next(_)) {}
+impl Wanted {
+    /// Returns whether the wait ends with a message that is the only one its session was not shown.
+    fn is_met_by(&self, message: &Message, caller: &Caller) -> bool {
+        match self {
+            Self::Next(kind) => kind.admits(message.kind) && caller.memory.hand(&message.id, Instant::now()),
+            Self::Answer(id) => message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent,
+            Self::Stage(..) => false,
+        }
+    }
+}
+
+/// Resolves when what is waited for may be there, with the message where it is known. Receipts bring no next message.
+async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Option<Arc<Message>> {
+    loop {
+        match listener.news().await {
+            News::Inbox(sole) => return sole,
+            News::Receipt if matches!(wanted, Wanted::Next(_)) => {}
+            News::Receipt => return None,
+        }
+    }
 }
 
 /// Returns what is waited for, if it is there.

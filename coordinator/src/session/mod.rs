@@ -181,7 +181,7 @@ impl Session {
             }
             Event::Renewed(renewed) => self.on_renewed(renewed),
             Event::News(News::Receipt) => Ok(()),
-            Event::News(News::Inbox) => {
+            Event::News(News::Inbox(_)) => {
                 self.delivery.ring(self.waits());
                 Ok(())
             }
@@ -295,7 +295,7 @@ impl Session {
             abort.abort();
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
-            self.office.presence.wake(&self.caller.agent, News::Inbox);
+            self.office.presence.wake(&self.caller.agent, News::Inbox(None));
         }
     }
 

@@ -8,6 +8,7 @@ mod open;
 pub mod redis;
 pub mod sqlite;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,6 +25,9 @@ pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
+
+/// The longest text, in bytes, that a wake carries: it may stay in memory until the next one.
+const CARRIED_MAX: usize = 4_096;
 
 /// Why the store did not do something.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -259,14 +263,26 @@ pub struct Advance<'a> {
 }
 
 /// A hint that somebody should read the store again.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
     /// Something may have come into that agent's inbox.
-    Inbox(AgentId),
+    ///
+    /// With the message itself where this process committed it as the only one that the recipient's present session
+    /// was not shown: whoever found nothing before may take it without reading again.
+    Inbox(AgentId, Option<Arc<Message>>),
     /// A message that the agent sent may have got further.
     Receipt(AgentId),
     /// Hints may have been lost: everybody should.
     Everyone,
+}
+
+impl Wake {
+    /// The wake for a message that was just committed, `sole` where nothing else is unshown.
+    fn for_message(message: &Message, sole: bool) -> Self {
+        let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
+        let carried = (sole && text <= CARRIED_MAX).then(|| Arc::new(message.clone()));
+        Self::Inbox(message.to_agent.clone(), carried)
+    }
 }
 
 /// What any store must keep, whatever its tables or keys.

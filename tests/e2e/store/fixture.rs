@@ -206,7 +206,7 @@ pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) ->
     let wait = async {
         loop {
             match wakes.recv().await {
-                Ok(Wake::Inbox(woken) | Wake::Receipt(woken)) if woken != agent => {}
+                Ok(Wake::Inbox(woken, _) | Wake::Receipt(woken)) if woken != agent => {}
                 Ok(_) | Err(RecvError::Lagged(_)) => return Ok(()),
                 Err(RecvError::Closed) => anyhow::bail!("the store is gone"),
             }

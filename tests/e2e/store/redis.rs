@@ -145,7 +145,7 @@ async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
     let heard = timeout(SOON, wakes.recv()).await??;
     assert_eq!(heard, Wake::Everyone);
     fixture.say("a", "b", "ping").await?;
-    assert_eq!(timeout(SOON, wakes.recv()).await??, Wake::Inbox(id("b")));
+    assert_eq!(timeout(SOON, wakes.recv()).await??, Wake::Inbox(id("b"), None));
     Ok(())
 }
 

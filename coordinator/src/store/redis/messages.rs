@@ -45,7 +45,8 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     };
     match word.as_str() {
         "stored" => {
-            store.wakes.wake(Wake::Inbox(message.to_agent.clone()));
+            let unshown: u64 = read(fact)?;
+            store.wakes.wake(Wake::for_message(message, unshown == 1));
             Ok(SendOutcome::Stored)
         }
         "repeated" => {

@@ -148,7 +148,7 @@ impl Ear {
             return;
         }
         let wake = match (what, agent) {
-            (Some("inbox"), Some(agent)) => Wake::Inbox(agent),
+            (Some("inbox"), Some(agent)) => Wake::Inbox(agent, None),
             (Some("receipt"), Some(agent)) => Wake::Receipt(agent),
             // Another version may say what this one does not know: whoever waits looks again.
             _ => Wake::Everyone,

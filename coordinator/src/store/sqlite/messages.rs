@@ -94,7 +94,8 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         }
     }
     insert(work, send)?;
-    work.wakes.insert(Wake::Inbox(message.to_agent.clone()));
+    let sole = is_sole_unshown(work, &message.to_agent)?;
+    work.wakes.push(Wake::for_message(message, sole));
     Ok(SendOutcome::Stored)
 }
 
@@ -118,6 +119,13 @@ fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool>
 fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
     let mut query = work.connection.prepare_cached("SELECT open_count FROM agents WHERE id = ?")?;
     Ok(query.query_row([agent.as_str()], |row| row.get(0)).optional()?.map(count))
+}
+
+/// Returns whether one message alone waits to be shown. Those whose time is over may count until they are swept.
+fn is_sole_unshown(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
+    let sql = "SELECT COUNT(*) = 1 FROM (SELECT 1 FROM messages INDEXED BY unshown
+               WHERE to_agent = ? AND open = 1 AND shown = 0 LIMIT 2)";
+    Ok(work.connection.prepare_cached(sql)?.query_row([agent.as_str()], |row| row.get(0))?)
 }
 
 fn insert(work: &Work<'_>, send: &Send) -> Result<()> {
@@ -162,7 +170,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         question.settle(work)?;
         let sql = "UPDATE messages SET reply = ? WHERE position = ?";
         work.connection.prepare_cached(sql)?.execute((reply.id.as_str(), question.position))?;
-        work.wakes.insert(Wake::Receipt(question.from));
+        work.wakes.push(Wake::Receipt(question.from));
     }
     Ok(AnswerOutcome::Sent(outcome))
 }
@@ -199,7 +207,7 @@ fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
         if let Some(mut message) = Standing::find(work, id)? {
             message.settle(work)?;
-            work.wakes.insert(Wake::Receipt(message.from));
+            work.wakes.push(Wake::Receipt(message.from));
         }
     }
     Ok(())

@@ -80,7 +80,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, mut message: Standing) -> R
     } else {
         message.write_history(work)?;
     }
-    work.wakes.insert(Wake::Receipt(message.from));
+    work.wakes.push(Wake::Receipt(message.from));
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 //! Whatever is queued while a commit waits for the disk goes into the next transaction together, so that the cost of
 //! a durable write is shared by all who wait for one.
 
-use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +30,7 @@ pub(super) struct Work<'c> {
     /// When the operation began.
     pub(super) now: Timestamp,
     /// Whom to wake once it is committed.
-    pub(super) wakes: &'c mut BTreeSet<Wake>,
+    pub(super) wakes: &'c mut Vec<Wake>,
 }
 
 /// An operation in the queue, whatever it returns.
@@ -106,7 +105,7 @@ impl Worker {
     /// Starts the thread that reads.
     pub(super) fn reader(connection: Connection) -> std::io::Result<Self> {
         Self::start("store-reader", move |mut jobs| {
-            let mut nobody = BTreeSet::new();
+            let mut nobody = Vec::new();
             while let Some(mut job) = jobs.blocking_recv() {
                 if !job.is_abandoned() {
                     job.run(Work { connection: &connection, now: Timestamp::now(), wakes: &mut nobody });
@@ -192,7 +191,7 @@ fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job
 /// Runs the jobs in one transaction, wakes whom they concern, and answers them.
 fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcast::Sender<Wake>) {
     group.retain(|job| !job.is_abandoned());
-    let mut woken = BTreeSet::new();
+    let mut woken = Vec::new();
     let failure = transact(connection, &mut group, &mut woken).err();
     if failure.is_some() && !connection.is_autocommit() {
         // Where even this fails, the next transaction cannot begin and says so.
@@ -210,7 +209,7 @@ fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcas
 }
 
 /// Runs each job inside a savepoint of its own, so that one that fails takes nothing else with it.
-fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut BTreeSet<Wake>) -> Result<()> {
+fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut Vec<Wake>) -> Result<()> {
     if group.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
--- Puts a message into the inbox: {'stored'}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or {'taken'}.
+-- Puts a message into the inbox: {'stored', how many are unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or {'taken'}.
 -- ARGV: id, call, bound, envelope, kind, thread, sender, accepted at, expires at, wants an answer, origin of the
 -- wake, life of the call, life of the archive, whether who is away is spared
 local id, bound, sender = ARGV[1], tonumber(ARGV[3]), ARGV[7]
@@ -41,4 +41,4 @@ redis.call('ZADD', thread, ARGV[8], id)
 redis.call('PEXPIREAT', thread, kept_until)
 redis.call('SET', call, id, 'PX', ARGV[12])
 wake(ARGV[11], 'inbox', string.match(agent, '{(.*)}'))
-return { 'stored' }
+return { 'stored', redis.call('ZCARD', unshown) }
