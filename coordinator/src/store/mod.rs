@@ -60,6 +60,7 @@ pub struct Claim {
     /// The ways by which messages get into the session.
     pub reach: Vec<Via>,
     /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
+    /// Of no account where the same process comes back: it wishes the name that it was given.
     pub suffixed: bool,
     /// How long the hold lasts unless renewed.
     pub lease: Duration,

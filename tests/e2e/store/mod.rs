@@ -60,7 +60,8 @@ macro_rules! every_promise {
                 a_hold_lasts_as_long_as_it_is_renewed,
                 a_released_name_is_free_at_once,
                 a_suffixed_agent_is_forgotten_when_it_leaves_nothing,
-                a_suffixed_agent_with_mail_is_kept;
+                a_suffixed_agent_with_mail_is_kept,
+                a_suffixed_agent_stays_one_when_its_process_comes_back;
             records:
                 an_unknown_agent_is_nobody,
                 agents_are_paged_by_id,

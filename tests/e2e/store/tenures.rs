@@ -160,3 +160,22 @@ pub(crate) async fn a_suffixed_agent_with_mail_is_kept(fixture: Fixture) -> Resu
     assert_eq!((second.generation, second.uid), (2, first.uid));
     Ok(())
 }
+
+pub(crate) async fn a_suffixed_agent_stays_one_when_its_process_comes_back(fixture: Fixture) -> Result<()> {
+    let made = Claim { suffixed: true, ..claim("a-2") };
+    fixture.take(&made).await?;
+    // A proxy that reconnects wishes the name that it was given.
+    let tenure = fixture.take(&Claim { suffixed: false, ..made }).await?;
+    fixture.store.release(&tenure).await?;
+    assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
+
+    // A name that another process chose is not forgotten, whoever made it.
+    let made = fixture.take(&Claim { suffixed: true, ..claim("a-3") }).await?;
+    let sent = fixture.say("b", "a-3", "hello").await?;
+    fixture.store.release(&made).await?;
+    let chosen = fixture.agent("a-3").await?;
+    fixture.acknowledge(&sent).await?;
+    fixture.store.release(&chosen).await?;
+    assert!(fixture.store.agent(&id("a-3")).await?.is_some());
+    Ok(())
+}

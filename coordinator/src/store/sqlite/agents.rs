@@ -54,11 +54,11 @@ pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
 fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET host = coalesce(:host, host), session_id = coalesce(:session, session_id), reach = :reach,
-            suffixed = suffixed AND :suffixed, held_until = :until, last_seen = :now WHERE id = :id",
+            held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
         ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":suffixed": claim.suffixed, ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
+        ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
     Ok(())
 }

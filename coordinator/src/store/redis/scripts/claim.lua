@@ -14,10 +14,10 @@ if held[1] ~= instance then
   redis.call('HDEL', agent, 'current_task')
   expire_due()
   redis.call('ZUNIONSTORE', unshown, 1, inbox)
+  -- A name that somebody once chose is never one that was made; who comes back under its own name chooses nothing.
+  local made = ARGV[7] == '1' and (held[3] == '1' or not held[1] or held[4] == '0')
+  redis.call('HSET', agent, 'suffixed', made and '1' or '0')
 end
--- A name that somebody once chose is never one that was made.
-local made = ARGV[7] == '1' and (held[3] == '1' or not held[1] or held[4] == '0')
-redis.call('HSET', agent, 'suffixed', made and '1' or '0')
 if ARGV[4] ~= '' then
   redis.call('HSET', agent, 'host', ARGV[4])
 end
