@@ -142,7 +142,7 @@ impl Agent {
 /// What changes in an agent's record. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Amendment {
-    /// What it is for.
+    /// What it is for; an empty text means nothing.
     pub description: Option<String>,
     /// What it offers, all of it.
     pub capabilities: Option<Vec<String>>,
@@ -312,6 +312,8 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>>;
 
     /// Makes sure that the agent exists, without a session (a person), and notes that it was seen.
+    ///
+    /// The host is noted where no session holds the agent.
     async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent>;
 
     /// Changes the record. Returns it as it is now, `None` where there is no such agent.

@@ -57,6 +57,8 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
     let second = fixture.store.amend(&id("a"), &little).await?.expect("it exists");
     assert_eq!((second.capabilities.len(), second.current_task), (0, None));
     assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
+    let none = Amendment { description: Some(String::new()), ..Amendment::default() };
+    assert_eq!(fixture.store.amend(&id("a"), &none).await?.and_then(|agent| agent.description), None);
     Ok(())
 }
 
@@ -72,7 +74,8 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
 
     // To introduce one who has a session takes nothing from it.
     let tenure = fixture.agent("a").await?;
-    let agent = fixture.store.introduce(&id("a"), None).await?;
+    let agent = fixture.store.introduce(&id("a"), Some("elsewhere")).await?;
+    assert_eq!(agent.host.as_deref(), Some("nas2"));
     assert_eq!((agent.uid, agent.generation, agent.instance), (tenure.uid, 1, tenure.instance));
     assert!(agent.is_online(Timestamp::now()));
     Ok(())

@@ -100,15 +100,17 @@ pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Re
     if find(work, id)?.is_none() {
         insert(work, id, Uuid::new_v4())?;
     }
-    let sql = "UPDATE agents SET host = coalesce(?, host), last_seen = ? WHERE id = ?";
-    work.connection.prepare_cached(sql)?.execute((host, stamp(work.now), id.as_str()))?;
+    let sql = "UPDATE agents SET host = iif(held_until > :now, host, coalesce(:host, host)), last_seen = :now
+        WHERE id = :id";
+    let params = named_params! { ":host": host, ":now": stamp(work.now), ":id": id.as_str() };
+    work.connection.prepare_cached(sql)?.execute(params)?;
     find(work, id)?.ok_or_else(|| StoreError::Corrupt(format!("agent {id} is gone right after it was written")))
 }
 
 /// Changes the record.
 pub(super) fn amend(work: &Work<'_>, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
     let mut update = work.connection.prepare_cached(
-        "UPDATE agents SET description = coalesce(:description, description), role = coalesce(:role, role),
+        "UPDATE agents SET description = nullif(coalesce(:description, description), ''), role = coalesce(:role, role),
             capabilities = coalesce(:capabilities, capabilities), state = coalesce(:state, state),
             current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id)
          WHERE id = :id",
