@@ -67,7 +67,10 @@ pub(crate) async fn the_same_call_sends_once(fixture: Fixture) -> Result<()> {
     let again = Send { message: message("a", "b", "once more"), ..first.clone() };
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Stored);
     assert_eq!(fixture.store.send(&again).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
-    assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message)));
+    assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
+    // The session may have taken another name before it sends its call again.
+    let renamed = Send { message: message("c", "b", "as another"), ..first.clone() };
+    assert_eq!(fixture.store.send(&renamed).await?, SendOutcome::Repeated(Box::new(first.message)));
     assert_eq!(fixture.inbox("b").await?, ["once"]);
     assert_eq!(fixture.store.message(&again.message.id).await?, None);
     Ok(())

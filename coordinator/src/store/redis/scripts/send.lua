@@ -2,7 +2,7 @@
 -- ARGV: id, call, bound, envelope, kind, thread, sender, accepted at, expires at, wants an answer, origin of the
 -- wake, life of the call, life of the archive, whether who is away is spared
 local id, bound, sender = ARGV[1], tonumber(ARGV[3]), ARGV[7]
-local key, call = message_key(id), slot .. 'call:' .. sender .. ':' .. ARGV[2]
+local key, call = message_key(id), slot .. 'call:' .. ARGV[2]
 
 local before = redis.call('GET', call)
 if before then
