@@ -64,8 +64,9 @@ impl Ledger {
         self.queue.push_back(entry);
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    /// Returns how many calls wait for their turn.
+    pub(super) fn calls(&self) -> usize {
+        self.queue.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -260,7 +260,7 @@ impl Session {
                 self.answer(&id, &reply).await?;
             }
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
-                Ok(_) if self.running.len() + self.ledger.len() >= CALLS_IN_FLIGHT => {
+                Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                     self.refuse(&id, Refusal::too_many_calls()).await?;
                 }
                 Ok(call) => self.accept(id, params.call_id, call),

@@ -5,7 +5,7 @@ use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
 use harness::served::Served;
 use serde_json::{Value, json};
 
-use super::{each, two_agents};
+use super::{ask, each, two_agents};
 
 async fn refused(link: &mut harness::link::Link, tool: &str, arguments: Value) -> Result<Value> {
     match link.try_call(tool, arguments).await? {
@@ -150,6 +150,19 @@ async fn a_frame_that_is_too_large_ends_its_own_link_only() -> Result<()> {
     // The coordinator may cut the link while the frame is still being written.
     homeassistant.send_text(&frame).await.ok();
     assert!(homeassistant.try_call("ping", json!({})).await.is_err(), "the link is still there");
+    assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn receipts_under_way_take_no_place_of_a_call() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let question = ask(&mut homeassistant, "how many?").await?;
+    for number in 0..2_000 {
+        let params = json!({"message_ids": [question], "stage": "in_session", "via": "get_messages"});
+        let receipt = json!({"jsonrpc": "2.0", "id": 10_000 + number, "method": "receipt", "params": params});
+        meshtastic.send_text(&receipt.to_string()).await?;
+    }
     assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
     Ok(())
 }
