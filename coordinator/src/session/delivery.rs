@@ -48,6 +48,11 @@ impl Delivery {
         Self { pushes, position, due: None, reading: None, sent: None, counter: 0 }
     }
 
+    /// Begins anew for another agent. Frames keep their own ids: what was answered for one is not for the other.
+    pub(super) fn begin_again(&mut self) {
+        *self = Self { counter: self.counter, ..Self::new(0, self.pushes) };
+    }
+
     /// Something may have come. A session that waits gets it by its wait.
     pub(super) fn ring(&mut self, waits: usize) {
         if self.pushes {

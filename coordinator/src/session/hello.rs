@@ -104,7 +104,8 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         renamable: true,
         memory: Arc::new(Memory::default()),
     };
-    let delivered = hello.last_delivered.unwrap_or_default();
+    // Under another name than the wished one nothing was delivered yet.
+    let delivered = hello.last_delivered.filter(|_| caller.agent == newcomer.name).unwrap_or_default();
     Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new }, welcome))
 }
 

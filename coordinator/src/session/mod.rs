@@ -370,7 +370,9 @@ impl Session {
         tracing::info!(agent.id = %caller.agent, "agent {} is {} from now on", self.caller.agent, caller.agent);
         self.present = Some(self.office.presence.enter(&caller.agent));
         self.listener = self.office.presence.listen(&caller.agent);
-        self.delivery = Delivery::new(0, true);
+        self.delivery.begin_again();
+        // One that is about the old name could end the new one.
+        self.renewal = None;
         self.delivery.ring(0);
         self.renewed = Instant::now();
         self.caller = caller;

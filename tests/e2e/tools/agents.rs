@@ -135,3 +135,23 @@ async fn a_person_speaks_beside_no_session_and_takes_nothing_over() -> Result<()
     assert_eq!(each(&agents["agents"], "id"), ["homeassistant", "human", "meshtastic"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn what_was_delivered_under_one_name_says_nothing_of_another() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    meshtastic.accepts = false;
+    ask(&mut homeassistant, "to the old name").await?;
+    let old = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    meshtastic.call("register_agent", json!({"name": "radio"})).await?;
+    homeassistant.call("send_message", json!({"target": "radio", "message": "to the new name"})).await?;
+    let new = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    assert_ne!(old["id"], new["id"], "an answer to the old one would prove the new one");
+
+    // A process whose name is taken comes back under another, where nothing was delivered to it yet.
+    let who = Who { more: json!({"last_delivered": 1_000_000}), ..Who::new("radio") };
+    let (mut other, welcome) = Link::join_as(&served.address, &who).await?;
+    assert_eq!(welcome["agent_id"], "radio-2");
+    homeassistant.call("send_message", json!({"target": "radio-2", "message": "first"})).await?;
+    other.hear(|frame| frame["method"] == "deliver").await?;
+    Ok(())
+}
