@@ -43,7 +43,8 @@ const ENDED_WAITS: usize = 16;
 /// Serves one link until it ends or `stop` is cancelled.
 pub(crate) async fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) {
     let mut connection = Connection::new(socket);
-    let Some(admitted) = hello::receive(&mut connection, &office).await else { return };
+    let greeted = stop.run_until_cancelled(hello::receive(&mut connection, &office)).await;
+    let Some(admitted) = greeted.flatten() else { return };
     let agent = admitted.caller.agent.clone();
     tracing::info!(agent.id = %agent, "agent {agent} connected");
     let mut session = Session::new(connection, office, admitted);
