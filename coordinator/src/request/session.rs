@@ -1,10 +1,11 @@
 //! Who calls, and what of the mail this session was handed and shown so far.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
 
 use crate::store::Tenure;
@@ -13,6 +14,9 @@ use crate::store::Tenure;
 ///
 /// The host says within milliseconds that the result was written; where it does not, the caller had gone.
 pub(super) const HANDED_FOR: Duration = Duration::from_secs(5);
+
+/// How many messages that were shown wait for a call as their proof: some pages. A terminal that only prints makes none.
+const SHOWN_MAX: usize = 4 * INBOX_MAX;
 
 /// Whoever calls: an agent's session, or a person who speaks as an agent for a moment.
 #[derive(Debug, Clone)]
@@ -39,8 +43,7 @@ pub(crate) struct Memory {
 impl Memory {
     /// Claims a message for one wait. Returns false where another wait of the session has it.
     pub(crate) fn hand(&self, id: &MessageId, now: Instant) -> bool {
-        let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        handed.retain(|_, at| now.duration_since(*at) < HANDED_FOR);
+        let mut handed = self.handed(now);
         if handed.contains_key(id) {
             return false;
         }
@@ -54,18 +57,28 @@ impl Memory {
     }
 
     /// Returns whether any wait of this session may hold a message back from another.
-    pub(crate) fn holds_any(&self) -> bool {
-        !self.handed.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    pub(crate) fn holds_any(&self, now: Instant) -> bool {
+        !self.handed(now).is_empty()
     }
 
     /// Returns whether a wait of this session has the message.
-    pub(crate) fn is_handed(&self, id: &MessageId) -> bool {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner).contains_key(id)
+    pub(crate) fn is_handed(&self, id: &MessageId, now: Instant) -> bool {
+        self.handed(now).contains_key(id)
+    }
+
+    /// Returns what was handed out lately, and forgets the rest.
+    fn handed(&self, now: Instant) -> MutexGuard<'_, HashMap<MessageId, Instant>> {
+        let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
+        handed.retain(|_, at| now.duration_since(*at) < HANDED_FOR);
+        handed
     }
 
     /// Notes that messages were put before the model: the next call proves that it went on.
     pub(crate) fn show(&self, ids: &[MessageId]) {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(ids);
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.extend_from_slice(ids);
+        let excess = shown.len().saturating_sub(SHOWN_MAX);
+        shown.drain(..excess);
     }
 
     /// Takes what was put before the model before now.
@@ -88,5 +101,27 @@ mod tests {
         assert!(memory.hand(&id, start + HANDED_FOR));
         memory.take_back(&id);
         assert!(memory.hand(&id, start + HANDED_FOR));
+    }
+
+    #[test]
+    fn nothing_is_held_back_for_longer_than_that() {
+        let memory = Memory::default();
+        let id = MessageId::new(&AgentId::human(), &AgentId::all(), 1);
+        let start = Instant::now();
+        assert!(memory.hand(&id, start));
+        assert!(memory.holds_any(start) && memory.is_handed(&id, start));
+        let later = start + HANDED_FOR;
+        assert!(!memory.holds_any(later) && !memory.is_handed(&id, later));
+    }
+
+    #[test]
+    fn what_is_shown_to_one_who_never_calls_is_bounded() {
+        let memory = Memory::default();
+        let id = |number| MessageId::new(&AgentId::human(), &AgentId::all(), number);
+        for number in 0..10_000 {
+            memory.show(&[id(number)]);
+        }
+        let shown = memory.take_shown();
+        assert_eq!((shown.len(), shown.last()), (SHOWN_MAX, Some(&id(9_999))));
     }
 }

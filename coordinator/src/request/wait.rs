@@ -53,7 +53,7 @@ pub(super) async fn wait_for_message(
     loop {
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(reply),
-            Ok(Ok(None)) if caller.memory.holds_any() => HANDED_FOR,
+            Ok(Ok(None)) if caller.memory.holds_any(Instant::now()) => HANDED_FOR,
             Ok(Ok(None)) => LOOK_AGAIN,
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
             Err(_) if first => return Err(Refusal::store_unavailable()),

@@ -93,7 +93,7 @@ impl Delivery {
                 return Vec::new();
             }
         };
-        let more = page.len() == PAGE;
+        let (more, now) = (page.len() == PAGE, Instant::now());
         let (mut messages, mut bytes, mut cut) = (Vec::new(), 0, false);
         for placed in page {
             bytes += placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
@@ -102,7 +102,7 @@ impl Delivery {
                 break;
             }
             self.position = placed.position;
-            if !memory.is_handed(&placed.message.id) {
+            if !memory.is_handed(&placed.message.id, now) {
                 messages.push(placed.message);
             }
         }
