@@ -109,7 +109,12 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
             Entry::Receipt { id, messages, stage, via } => {
                 let tenure = caller.tenure.as_ref();
                 let advance = Advance { recipient: &caller.agent, tenure, messages: &messages, stage, via };
-                Noted { id, outcome: store.advance(advance).await, renewed: false }
+                let outcome = store.advance(advance).await;
+                if let (Stage::Seen, Err(StoreError::Unavailable(_))) = (stage, &outcome) {
+                    // The next call proves it as well.
+                    caller.memory.show(&messages);
+                }
+                Noted { id, outcome, renewed: false }
             }
             Entry::Amend(amendment) => {
                 let outcome = store.amend(&caller.agent, &amendment).await.map(|_| ());
