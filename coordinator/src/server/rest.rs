@@ -105,8 +105,8 @@ pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap)
             let error = format!("{agent} is a connected session, which ends by itself");
             return Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye."));
         }
-        let was = if server.office.store.unregister(&agent).await? { "" } else { "was not registered" };
-        let said = if was.is_empty() { "unregistered" } else { was };
+        let known = server.office.store.unregister(&agent).await?;
+        let said = if known { "unregistered" } else { "was not registered" };
         server.http_sessions.forget(&agent);
         Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
     };
