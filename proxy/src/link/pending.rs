@@ -98,6 +98,8 @@ pub(super) struct Pending {
     /// By number, which is by age.
     entries: BTreeMap<i64, Entry>,
     to_write: VecDeque<ToWrite>,
+    /// Receipts that the store could not take for the moment.
+    postponed: Vec<i64>,
     calls: usize,
 }
 
@@ -156,6 +158,8 @@ impl Pending {
         }
         let (sender, receiver) = oneshot::channel();
         self.calls += 1;
+        // Ahead of the call, or it could be shown once more what was shown.
+        self.write_postponed();
         Ok((self.add(Body::Call(Box::new(call), sender)), receiver))
     }
 
@@ -198,6 +202,20 @@ impl Pending {
         None
     }
 
+    /// Keeps a receipt that the store could not take. Returns false for whatever else has that number.
+    pub(super) fn postpone(&mut self, number: i64) -> bool {
+        let is_receipt = self.entries.get(&number).is_some_and(|entry| matches!(entry.body, Body::Receipt(_)));
+        if is_receipt {
+            self.postponed.push(number);
+        }
+        is_receipt
+    }
+
+    /// Has the receipts written again that the store could not take.
+    pub(super) fn write_postponed(&mut self) {
+        self.to_write.extend(self.postponed.drain(..).map(ToWrite::Request));
+    }
+
     /// A new connection: everything without a reply is to be written again, oldest first.
     pub(super) fn write_all_again(&mut self) {
         for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.can_break_connections()) {
@@ -205,6 +223,7 @@ impl Pending {
                 call.pass_on(Err(broke_too_often()));
             }
         }
+        self.postponed.clear();
         self.to_write = self.entries.keys().map(|number| ToWrite::Request(*number)).collect();
     }
 
@@ -325,6 +344,24 @@ mod tests {
         assert_eq!(frames(&mut pending, now).len(), 1);
         assert_eq!(thread.try_recv().unwrap().unwrap_err().code, ErrorCode::Internal);
         assert!(wait.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_receipt_that_the_store_could_not_take_goes_ahead_of_the_next_call() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        pending.add_receipt(receipt());
+        let (ping, _reply) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        let first = frames(&mut pending, now);
+        assert!(pending.postpone(first[0]["id"].as_i64().unwrap()) && !pending.postpone(ping));
+        assert!(frames(&mut pending, now).is_empty() && pending.has_receipts());
+        let (wait, _reply) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
+        let again = frames(&mut pending, now);
+        assert_eq!((&again[0], &again[1]["id"], again.len()), (&first[0], &json!(wait), 2));
+        pending.postpone(first[0]["id"].as_i64().unwrap());
+        pending.write_all_again();
+        assert_eq!(frames(&mut pending, now).len(), 3);
+        pending.write_postponed();
+        assert!(frames(&mut pending, now).is_empty());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{SetStatus, Tool};
 use c3po_shared::limits::SILENCE_MAX;
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{Empty, Frame, GetStatus, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
 use serde_json::value::RawValue;
@@ -88,6 +88,8 @@ async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(
 }
 
 async fn beat(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
+    shared.pending().write_postponed();
+    shared.to_write.notify_one();
     let id = RequestId::Number(shared.pending().number());
     let beat = Heartbeat { timestamp: Timestamp::now() };
     connection.write(&Outgoing::request(&id, "heartbeat", &beat).text()).await.map_err(End::Lost)
@@ -154,17 +156,22 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
 /// Passes a reply on to whoever waits for it.
 fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
     let RequestId::Number(number) = id else { return };
+    let outcome = outcome.map(ToOwned::to_owned).map_err(Refusal::from);
+    let passes = outcome.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
+    if passes && shared.pending().postpone(*number) {
+        return;
+    }
     // Heartbeats, receipts and calls that were given up have nobody who waits.
     let Some(answered) = shared.pending().answered(*number) else {
-        if let Err(error) = outcome {
-            tracing::debug!("request {number} was refused: {}", error.message);
+        if let Err(refusal) = outcome {
+            tracing::debug!("request {number} was refused: {refusal}");
         }
         return;
     };
     if let Ok(reply) = &outcome {
         note(shared, &answered.call, reply);
     }
-    answered.pass_on(outcome.map(ToOwned::to_owned).map_err(Refusal::from));
+    answered.pass_on(outcome);
 }
 
 /// Notes what a call that worked says about the session itself.
