@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::wire::Deliver;
@@ -24,7 +25,8 @@ pub struct Inbox {
 struct Held {
     messages: VecDeque<Message>,
     chars: usize,
-    position: Option<u64>,
+    /// How far the latest agent's deliveries have come: each inbox counts for itself.
+    position: Option<(AgentId, u64)>,
 }
 
 impl Inbox {
@@ -52,7 +54,9 @@ impl Inbox {
 impl Deliveries for Inbox {
     fn arrived(&self, deliver: Deliver) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.position = held.position.max(Some(deliver.position));
+        if let Some(last) = deliver.messages.last() {
+            held.has_come_to(&last.to_agent, deliver.position);
+        }
         for message in deliver.messages {
             held.add(message);
         }
@@ -60,12 +64,18 @@ impl Deliveries for Inbox {
         self.arrived.notify_waiters();
     }
 
-    fn position(&self) -> Option<u64> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).position
+    fn position(&self, agent: &AgentId) -> Option<u64> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.position.as_ref().filter(|(whose, _)| whose == agent).map(|(_, position)| *position)
     }
 }
 
 impl Held {
+    fn has_come_to(&mut self, agent: &AgentId, position: u64) {
+        let before = self.position.as_ref().filter(|(whose, _)| whose == agent).map_or(0, |(_, before)| *before);
+        self.position = Some((agent.clone(), before.max(position)));
+    }
+
     /// Adds a message once. The oldest ones make room: the store still has them.
     fn add(&mut self, message: Message) {
         if self.messages.iter().any(|held| held.id == message.id) {
@@ -87,7 +97,7 @@ fn size(message: &Message) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use c3po_shared::ids::{AgentId, MessageId};
+    use c3po_shared::ids::MessageId;
     use serde_json::json;
 
     fn message(number: u32, text: &str) -> Message {
@@ -105,8 +115,21 @@ mod tests {
         inbox.arrived(Deliver { messages: vec![message(1, "a"), message(2, "b")], position: 2 });
         inbox.arrived(Deliver { messages: vec![message(2, "b"), message(3, "c")], position: 3 });
         let texts: Vec<_> = inbox.take_present().iter().map(|m| m.text().to_owned()).collect();
-        assert_eq!((texts, inbox.position()), (vec!["a".into(), "b".into(), "c".into()], Some(3)));
+        let position = inbox.position(&AgentId::all());
+        assert_eq!((texts, position), (vec!["a".into(), "b".into(), "c".into()], Some(3)));
         assert!(inbox.take_present().is_empty());
+    }
+
+    #[test]
+    fn how_far_one_agent_got_says_nothing_of_another() {
+        let inbox = Inbox::default();
+        let to = |agent: AgentId, position| Deliver {
+            messages: vec![Message { to_agent: agent, ..message(1, "a") }],
+            position,
+        };
+        inbox.arrived(to(AgentId::all(), 500));
+        inbox.arrived(to(AgentId::human(), 2));
+        assert_eq!((inbox.position(&AgentId::human()), inbox.position(&AgentId::all())), (Some(2), None));
     }
 
     #[test]

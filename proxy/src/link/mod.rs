@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::catalogue::Call;
-use c3po_shared::ids::{CallId, MessageId};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Client, Deliver, ReceiptParams};
@@ -40,8 +40,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub trait Deliveries: Send + Sync {
     /// Takes messages that have come to this host.
     fn arrived(&self, deliver: Deliver);
-    /// Returns how far deliveries have come.
-    fn position(&self) -> Option<u64>;
+    /// Returns how far deliveries to that agent have come.
+    fn position(&self, agent: &AgentId) -> Option<u64>;
 }
 
 /// A handle on the link. Cheap to clone.

@@ -157,7 +157,7 @@ async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Conn
         instance: shared.instance,
         session_id: shared.config.session_id.clone(),
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        last_delivered: shared.deliveries.position(),
+        last_delivered: shared.deliveries.position(name),
         person: shared.kind != Kind::Session,
         reach: shared.kind.reach(),
     };
