@@ -118,13 +118,17 @@ enum After {
 
 fn after(refusal: &Refusal) -> After {
     match refusal.code {
-        ErrorCode::CoordDown | ErrorCode::Interrupted => After::LinkChanges,
+        // A conflict is a session that was taken over: whoever is the agent next sends what waits.
+        ErrorCode::CoordDown
+        | ErrorCode::Interrupted
+        | ErrorCode::Conflict
+        | ErrorCode::Unauthorized
+        | ErrorCode::VersionMismatch => After::LinkChanges,
         ErrorCode::StoreUnavailable => After::Pause(TRY_AGAIN),
         ErrorCode::RateLimited => {
             let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
-        ErrorCode::Unauthorized | ErrorCode::VersionMismatch => After::LinkChanges,
         _ => After::Refused,
     }
 }
@@ -148,6 +152,7 @@ mod tests {
         check(ErrorCode::CoordDown, After::LinkChanges);
         check(ErrorCode::StoreUnavailable, After::Pause(TRY_AGAIN));
         check(ErrorCode::Unauthorized, After::LinkChanges);
+        check(ErrorCode::Conflict, After::LinkChanges);
         for code in
             [ErrorCode::AgentNotFound, ErrorCode::InvalidRequest, ErrorCode::AlreadyAnswered, ErrorCode::InboxFull]
         {
