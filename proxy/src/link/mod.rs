@@ -190,10 +190,11 @@ impl Link {
         loop {
             let gives_up = {
                 let now = standing.borrow_and_update();
+                let written = shared.pending().is_written(number);
                 if let Some(refusal) = &now.refusal {
-                    return Err(refusal.clone());
+                    return Err(refusal.clone().detail("applied", rules::applied(written)));
                 }
-                rules::gives_up_at(now.down_since, shared.pending().is_written(number), wait.as_ref().map(|w| w.until))
+                rules::gives_up_at(now.down_since, written, wait.as_ref().map(|w| w.until))
             };
             tokio::select! {
                 biased;

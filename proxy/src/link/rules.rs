@@ -50,6 +50,11 @@ pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
     }
 }
 
+/// Returns what is known of a call without an answer: one that was never written is certainly not applied.
+pub(super) fn applied(written: bool) -> &'static str {
+    if written { "unknown" } else { "no" }
+}
+
 /// The refusal of calls that the end of the process cut off.
 pub(super) fn ending() -> Refusal {
     Refusal::new(ErrorCode::Interrupted, "c3po is ending").suggest("Nothing to do: the session is over.")

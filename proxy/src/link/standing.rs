@@ -7,6 +7,8 @@ use c3po_shared::vocabulary;
 use c3po_shared::wire::{self, Welcome};
 use tokio::time::Instant;
 
+use super::rules;
+
 /// The states of a link, in the words that users read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -127,7 +129,7 @@ impl Standing {
         let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator))
             .detail("coordinator", self.coordinator.as_str())
             .detail("link", self.state.as_str())
-            .detail("applied", if written { "unknown" } else { "no" });
+            .detail("applied", rules::applied(written));
         if let Some(since) = self.down_since_clock {
             refusal = refusal.detail("since", since.to_string());
         }
