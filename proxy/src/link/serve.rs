@@ -188,7 +188,8 @@ fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
         Tool::SetStatus => {
             let Ok(said) = serde_json::from_str::<SetStatus>(call.arguments.get()) else { return };
             shared.standing.send_if_modified(|standing| {
-                (standing.session, standing.current_task) = (said.status, said.current_task);
+                standing.session = said.status;
+                standing.current_task = said.current_task.or(standing.current_task.take());
                 // Nobody waits for this.
                 false
             });
