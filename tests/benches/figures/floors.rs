@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite;
 
+use crate::chain;
 use crate::echo;
 use crate::measure::{Server, Times};
 use crate::report::Report;
@@ -31,7 +32,7 @@ const LINE: &str = concat!(
     "\n"
 );
 /// What one accepted message is at the least: an entry, its state, its life, a wake.
-const SCRIPT: &str = "redis.call('XADD', KEYS[1], '*', 'm', ARGV[1]) redis.call('HSET', KEYS[2], 'seq', ARGV[2]) \
+pub(crate) const SCRIPT: &str = "redis.call('XADD', KEYS[1], '*', 'm', ARGV[1]) redis.call('HSET', KEYS[2], 'seq', ARGV[2]) \
                       redis.call('PEXPIRE', KEYS[1], 86400000) redis.call('PUBLISH', 'wake', ARGV[2]) return 1";
 
 /// The medians of all floors, in milliseconds.
@@ -43,10 +44,8 @@ pub(crate) struct Floors {
     pub(crate) stdio: f64,
     /// A frame to an echo server and back.
     pub(crate) websocket: f64,
-    /// A script in Redis.
-    pub(crate) script: f64,
-    /// From a script's publication to its arrival.
-    pub(crate) wake: f64,
+    /// A line through two relays, a hub and a script, to the other end.
+    pub(crate) chain: f64,
 }
 
 /// Measures all floors.
@@ -60,7 +59,9 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<Floors> {
     let (script, wake) = runtime.block_on(redis())?;
     report.floor("Redis script (everysec), p50", script, "ms");
     report.floor("Redis wake-up by publication, p50", wake, "ms");
-    Ok(Floors { process, stdio, websocket, script, wake })
+    let chain = chain(runtime)?;
+    report.floor("relay, hub, script, hub, relay, one way, p50", chain, "ms");
+    Ok(Floors { process, stdio, websocket, chain })
 }
 
 fn process() -> Result<f64> {
@@ -123,6 +124,39 @@ fn websocket() -> Result<f64> {
     // The server ends with this program.
     drop(server);
     Ok(times.p50())
+}
+
+/// The recipient is idle before each line, as an agent that waits is.
+fn chain(runtime: &Runtime) -> Result<f64> {
+    let redis = runtime.block_on(Redis::start())?;
+    let program = std::env::current_exe()?;
+    let mut hub = Command::new(&program);
+    let mut hub = hub.args([chain::HUB, &redis.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let outcome = chain::address(&mut hub).and_then(|address| {
+        let relay = || {
+            let mut command = Command::new(&program);
+            command.args([chain::RELAY, &address]);
+            Server::start(command)
+        };
+        // A relay is linked once it has had an answer; what the other got by that is read away.
+        let mut sender = relay()?;
+        sender.line(LINE)?;
+        let mut recipient = relay()?;
+        recipient.line(LINE)?;
+        sender.read()?;
+        let mut times = Times::default();
+        for _ in 0..ROUNDS {
+            let began = Instant::now();
+            sender.send(LINE)?;
+            recipient.read()?;
+            times.add(began.elapsed());
+            sender.read()?;
+        }
+        Ok(times.p50())
+    });
+    hub.kill()?;
+    hub.wait()?;
+    outcome
 }
 
 async fn redis() -> Result<(f64, f64)> {

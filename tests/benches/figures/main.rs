@@ -5,6 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
+mod chain;
 mod echo;
 mod floors;
 mod measure;
@@ -19,8 +20,13 @@ use anyhow::{Context, Result};
 use crate::report::Report;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some(echo::ARGUMENT) {
-        return echo::run();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [echo::ARGUMENT] => return echo::run(),
+        [chain::RELAY, hub] => return chain::relay(hub),
+        [chain::HUB, redis] => return chain::hub(redis),
+        // Cargo passes arguments of its own.
+        _ => {}
     }
     match run() {
         Ok(true) => ExitCode::SUCCESS,

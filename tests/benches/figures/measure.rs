@@ -69,7 +69,17 @@ impl Server {
 
     /// Sends a line and returns the next one that comes.
     pub(crate) fn line(&mut self, line: &str) -> Result<String> {
-        self.input.write_all(line.as_bytes())?;
+        self.send(line)?;
+        self.read()
+    }
+
+    /// Sends a line.
+    pub(crate) fn send(&mut self, line: &str) -> Result<()> {
+        Ok(self.input.write_all(line.as_bytes())?)
+    }
+
+    /// Returns the next line that comes.
+    pub(crate) fn read(&mut self) -> Result<String> {
         let mut answer = String::new();
         self.output.read_line(&mut answer)?;
         ensure!(!answer.is_empty(), "the server ended");
@@ -104,8 +114,7 @@ impl Server {
 
     /// Returns the result under that id, which must be the next one that comes.
     pub(crate) fn answer(&mut self, id: u32) -> Result<String> {
-        let mut answer = String::new();
-        self.output.read_line(&mut answer)?;
+        let answer = self.read()?;
         ensure!(answer.contains(&format!("\"id\":{id},")), "not the answer to request {id}: {answer}");
         ensure!(!answer.contains("\"isError\":true"), "request {id} was refused: {answer}");
         Ok(answer)

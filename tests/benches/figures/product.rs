@@ -142,7 +142,7 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
         }
     }
     receiving.join().map_err(|_| anyhow::anyhow!("the recipient panicked"))??;
-    let floor = floors.stdio + floors.websocket + floors.script + floors.wake;
+    let floor = floors.chain;
     let goal = Some(Goal::BelowAndTimes(0.5, 3.0));
     report.figure("send to the end of another agent's wait, p50", times.p50(), "ms", Some(floor), goal);
     report.figure("send to the end of another agent's wait, p99", times.percentile(0.99), "ms", Some(floor), None);
