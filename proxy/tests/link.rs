@@ -468,3 +468,18 @@ async fn a_refused_token_stops_the_link_and_every_call_says_so() {
     assert_eq!(outcome(call).await.unwrap_err().code, ErrorCode::Unauthorized);
     running.becomes(State::Failed).await;
 }
+
+#[tokio::test]
+async fn a_call_that_a_final_refusal_cuts_off_says_that_it_may_have_been_applied() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    let call = running.call("send_message", json!({"target": "b", "message": "hi"}));
+    let (mut talk, _) = peer.welcome("web").await;
+    talk.hear().await;
+    drop(talk);
+    let mut talk = peer.connection().await;
+    let hello = talk.hear().await;
+    talk.refuse(&hello, Refusal::new(ErrorCode::VersionMismatch, "too old")).await;
+    let refusal = outcome(call).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::VersionMismatch, &json!("unknown")));
+}
