@@ -41,7 +41,12 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr().context("reading the address")?;
         let store = store::open(&config.store).await.with_context(|| format!("opening {}", config.store))?;
-        tracing::info!("serving on {address} with {}", config.store);
+        let admission = match (&config.token, listen.ip().is_loopback()) {
+            (Some(_), _) => "clients need the token",
+            (None, true) => "open to this machine",
+            (None, false) => "OPEN to the network: everybody on it may be anybody",
+        };
+        tracing::info!("serving on {address} with {}; {admission}", config.store);
         tokio::select! {
             outcome = run(listener, config, store, stop.clone()) => outcome?,
             outcome = stop_on_signals(&stop) => outcome?,

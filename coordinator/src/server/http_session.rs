@@ -106,6 +106,23 @@ impl HttpSessions {
     }
 }
 
+impl HttpSessions {
+    /// Keeps the caller online while its call is under way, however long it waits. Never resolves.
+    pub(super) async fn stay_online(&self, office: &Office, caller: &Caller) {
+        let Some(tenure) = &caller.tenure else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(HTTP_PRESENCE / 3).await;
+            // A hold that was lost meanwhile is found lost by what the call does next.
+            if let Err(error) = office.store.renew(tenure, HTTP_PRESENCE).await {
+                tracing::debug!("a hold was not renewed: {error}");
+            }
+            if let Some(client) = self.clients().get_mut(&caller.agent) {
+                client.heard = Instant::now();
+            }
+        }
+    }
+}
+
 /// Records that messages got further with a client. What cannot be recorded stays at the stage before.
 pub(super) async fn note(
     office: &Office,

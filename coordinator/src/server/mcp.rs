@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
-use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Reply, Tool, listing, presented_messages};
+use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Reply, Tool, listing, presented_messages, presented_via};
 use c3po_shared::ids::CallId;
-use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http::request::Parts;
 use rmcp::model::{
@@ -110,22 +109,16 @@ impl Handler {
         let caller = self.sessions.caller(&self.office, &parts.headers).await?;
         let tool = call.tool();
         // The protocol names no call twice, so each is a call of its own.
-        let done = request::perform(&self.office, &caller, CallId::fresh(), call).await?;
-        if let Some(via) = shown_via(tool) {
+        let done = tokio::select! {
+            done = request::perform(&self.office, &caller, CallId::fresh(), call) => done?,
+            () = self.sessions.stay_online(&self.office, &caller) => return Err(Refusal::store_unavailable()),
+        };
+        if let Some(via) = presented_via(tool) {
             let messages = presented_messages(tool, &raw(&done.reply)?);
             let own = messages.into_iter().filter(|id| id.to() == caller.agent).collect();
             shown.set(caller, own, via);
         }
         Ok(done.reply)
-    }
-}
-
-fn shown_via(tool: Tool) -> Option<Via> {
-    match tool {
-        Tool::WaitForMessage => Some(Via::WaitForMessage),
-        Tool::GetMessages => Some(Via::GetMessages),
-        Tool::GetThread => Some(Via::GetThread),
-        _ => None,
     }
 }
 

@@ -106,7 +106,11 @@ async fn guard(State(server): State<Server>, request: Request, next: Next) -> Re
     match server.auth.admit(request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
-            server.office.metrics.connections_refused.inc();
+            let before = server.office.metrics.connections_refused.inc();
+            // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
+            if (before + 1).is_power_of_two() {
+                tracing::warn!("{} requests were refused so far: {refusal}", before + 1);
+            }
             refused(&refusal)
         }
     }

@@ -72,7 +72,8 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
 async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     if !compatible(&hello.protocol_version) {
         let theirs: String = hello.protocol_version.chars().take(20).collect();
-        let older = if theirs.as_str() < PROTOCOL_VERSION { "c3po on this host" } else { "the coordinator" };
+        let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
         return Err(Refusal::new(
             ErrorCode::VersionMismatch,
             format!("this host speaks link protocol {theirs}, the coordinator {PROTOCOL_VERSION}"),

@@ -250,6 +250,12 @@ impl Session {
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
             (ToCoordinator::Receipt(receipt), id) => {
+                if let Err(refusal) = receipt.check() {
+                    return match id {
+                        Some(id) => self.refuse(&id, refusal).await,
+                        None => Ok(()),
+                    };
+                }
                 if receipt.stage == Stage::InSession {
                     self.caller.memory.show(&receipt.message_ids);
                 }
@@ -285,7 +291,7 @@ impl Session {
             self.ledger.push(Entry::Renew);
         }
         if std::mem::take(&mut self.is_new) {
-            self.on_change(SessionChange { state: Some(State::Ready), session_id: None });
+            self.become_ready();
         }
         self.ledger.push(Entry::Call { id, call_id, call });
     }
@@ -300,7 +306,20 @@ impl Session {
         }
     }
 
+    /// A session that calls is no longer starting. Said beside the ledger: no call waits for it.
+    fn become_ready(&self) {
+        let (store, agent) = (Arc::clone(&self.office.store), self.caller.agent.clone());
+        self.calls.push(Box::pin(async move {
+            let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
+            if let Err(error) = store.amend(&agent, &ready).await {
+                tracing::warn!(agent.id = %agent, "{agent} stays 'starting': {error}");
+            }
+            None
+        }));
+    }
+
     fn on_change(&mut self, change: SessionChange) {
+        self.is_new &= change.state.is_none();
         let amendment = Amendment { state: change.state, session_id: change.session_id, ..Amendment::default() };
         self.ledger.push(Entry::Amend(amendment));
     }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Priority;
+use c3po_shared::vocabulary::{Priority, ReplyStatus};
 use serde::Serialize;
 
 use super::session::Failure;
@@ -66,6 +66,12 @@ impl Printer {
         if message.requires_response {
             head += "  wants an answer";
         }
+        if message.status == Some(ReplyStatus::Error) {
+            head += &format!("  {}", self.tinted(Tone::Alarm, "error"));
+        }
+        if let Some(question) = &message.reply_to {
+            head += &format!("  answers {question}");
+        }
         let mut lines = vec![head];
         lines.extend(message.title.as_ref().map(|title| harmless(title, false)));
         lines.push(quoted(message.text()));
@@ -124,10 +130,9 @@ pub(super) fn harmless(text: &str, lines: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Returns a time as people read it: to the second, in UTC.
+/// Returns a time as people read it: in UTC, to the millisecond, in which a receipt may go through all its stages.
 pub(super) fn moment(at: Timestamp) -> String {
-    let text = at.to_string();
-    text.get(..19).map_or_else(|| text.clone(), |cut| format!("{}Z", cut.replace('T', " ")))
+    at.to_string().replace('T', " ")
 }
 
 #[cfg(test)]
@@ -164,7 +169,7 @@ mod tests {
         let printer = Printer { json: false, colour: false };
         assert_eq!(
             printer.message_text(&message),
-            "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00Z  urgent  wants an answer\n\
+            "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00.000Z  urgent  wants an answer\n\
              Topics\n> Which?\n> All?\ncontext:\n> why"
         );
         let coloured = Printer { json: false, colour: true };

@@ -1,6 +1,6 @@
 //! What a tool call returns: the compact JSON as text, and the same object as structured content.
 
-use c3po_shared::catalogue::{Tool, presented_messages};
+use c3po_shared::catalogue::{Tool, presented_messages, presented_via};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::Refusal;
@@ -18,7 +18,7 @@ pub(super) fn result(tool: Tool, reply: &RawValue) -> CallToolResult {
     // `isError: false` is what its absence says as well.
     result.is_error = None;
     let presented = presented_messages(tool, reply);
-    if let (false, Some(via)) = (presented.is_empty(), via(tool)) {
+    if let (false, Some(via)) = (presented.is_empty(), presented_via(tool)) {
         let mut meta = MetaObject::new();
         let ids = presented.iter().map(|id| Value::from(id.as_str())).collect();
         meta.insert(PRESENTS.to_owned(), Value::Array(vec![Value::from(via.as_str()), Value::Array(ids)]));
@@ -44,15 +44,6 @@ pub(super) fn take_presented(result: &mut CallToolResult) -> Option<(Vec<Message
     }
     let (via, ids): (Via, Vec<MessageId>) = serde_json::from_value(note).ok()?;
     Some((ids, via))
-}
-
-fn via(tool: Tool) -> Option<Via> {
-    match tool {
-        Tool::WaitForMessage => Some(Via::WaitForMessage),
-        Tool::GetMessages => Some(Via::GetMessages),
-        Tool::GetThread => Some(Via::GetThread),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

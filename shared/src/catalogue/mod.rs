@@ -17,7 +17,7 @@ pub use arguments::{
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
 pub use replies::{
     Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut, Tracked,
-    presented_messages,
+    presented_messages, presented_via,
 };
 
 use crate::agent::AgentRecord;

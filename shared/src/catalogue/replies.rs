@@ -7,7 +7,7 @@ use super::Tool;
 use crate::agent::AgentRecord;
 use crate::ids::{AgentId, MessageId};
 use crate::message::Message;
-use crate::receipt::{Receipt, Stage, Step};
+use crate::receipt::{Receipt, Stage, Step, Via};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::time::Timestamp;
 
@@ -207,6 +207,16 @@ pub fn presented_messages(tool: Tool, reply: &RawValue) -> Vec<MessageId> {
             .map(|page: Page| page.messages.into_iter().map(|one| one.id).collect())
             .unwrap_or_default(),
         _ => Vec::new(),
+    }
+}
+
+/// Returns the way by which a tool's result puts messages before the model, if it does.
+pub fn presented_via(tool: Tool) -> Option<Via> {
+    match tool {
+        Tool::WaitForMessage => Some(Via::WaitForMessage),
+        Tool::GetMessages => Some(Via::GetMessages),
+        Tool::GetThread => Some(Via::GetThread),
+        _ => None,
     }
 }
 

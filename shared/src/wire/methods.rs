@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::ids::{AgentId, CallId, MessageId};
+use crate::limits::IDS_MAX;
 use crate::message::Message;
 use crate::receipt::{Stage, Via};
 use crate::refusal::{ErrorCode, Refusal};
@@ -111,6 +112,21 @@ pub struct ReceiptParams {
     pub stage: Stage,
     /// By what evidence.
     pub via: Via,
+}
+
+impl ReceiptParams {
+    /// Returns an error for a stage that no host can vouch for, and for more messages than one frame may name.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let count = self.message_ids.len();
+        if count > IDS_MAX {
+            let error = format!("a receipt for {count} messages; at most {IDS_MAX} are allowed");
+            return Err(Refusal::invalid(error).detail("count", count).detail("limit", IDS_MAX));
+        }
+        match self.stage {
+            Stage::InSession | Stage::Seen => Ok(()),
+            stage => Err(Refusal::invalid(format!("a host cannot say that a message is {stage}"))),
+        }
+    }
 }
 
 /// `heartbeat`: the proxy lives.

@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::floors::Floors;
+use crate::floors::{DELIVERIES, Floors, IDLE};
 use crate::measure::{Server, Times, resident};
 use crate::report::{Goal, Report};
 
@@ -116,7 +116,7 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     recipient.reply("ping", "{}")?;
     let (waiting, is_waiting) = mpsc::sync_channel::<()>(1);
     let (arrived, has_arrived) = mpsc::sync_channel::<Instant>(1);
-    let rounds = ROUNDS + ROUNDS / 10;
+    let rounds = DELIVERIES + DELIVERIES / 10;
     let receiving = thread::spawn(move || -> Result<()> {
         for _ in 0..rounds {
             // The answer to the ping says that the wait before it has reached the coordinator.
@@ -134,10 +134,11 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     let mut times = Times::default();
     for round in 0..rounds {
         is_waiting.recv().context("the recipient ended")?;
+        thread::sleep(IDLE);
         let began = Instant::now();
         sender.call("send_message", NEWS)?;
         let at = has_arrived.recv_timeout(Duration::from_secs(20)).context("nothing arrived")?;
-        if round >= ROUNDS / 10 {
+        if round >= DELIVERIES / 10 {
             times.add(at.saturating_duration_since(began));
         }
     }

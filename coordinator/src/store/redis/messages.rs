@@ -13,8 +13,8 @@ use super::records::{self, corrupt};
 use super::{RedisStore, millis, scripts};
 use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
-/// For how long a repeated call is known as one.
-const CALL_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// For how long a repeated call is known as one: as long as what it sent is kept. A host may be off for days.
+const CALL_LIFE: Duration = ARCHIVE_LIFE;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
