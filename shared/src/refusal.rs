@@ -232,7 +232,8 @@ impl Refusal {
 
     /// The coordinator cannot reach its store.
     pub fn store_unavailable() -> Self {
-        Self::new(ErrorCode::StoreUnavailable, "the coordinator cannot reach its store")
+        let error = "the coordinator cannot reach its store, and does not know whether this was done";
+        Self::new(ErrorCode::StoreUnavailable, error).detail("applied", "unknown")
     }
 }
 

@@ -5,9 +5,12 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
-use time::{OffsetDateTime, UtcOffset};
+
+/// The last millisecond of the year 9999.
+const LATEST: u64 = 253_402_300_799_999;
 
 /// Milliseconds since the Unix epoch; in text `2026-01-15T10:30:00.000Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -17,12 +20,14 @@ impl Timestamp {
     /// Returns the time of this machine's clock.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        Self::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Returns the point in time that many milliseconds after the Unix epoch.
+    ///
+    /// What lies behind the year 9999, which has no text form, becomes its last millisecond.
     pub fn from_millis(millis: u64) -> Self {
-        Self(millis)
+        Self(millis.min(LATEST))
     }
 
     /// Returns the milliseconds since the Unix epoch.
@@ -40,7 +45,7 @@ impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
+        Self::from_millis(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 
@@ -57,9 +62,9 @@ impl FromStr for Timestamp {
     type Err = time::error::Parse;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let moment = OffsetDateTime::parse(text, &Rfc3339)?.to_offset(UtcOffset::UTC);
-        let millis = moment.unix_timestamp_nanos() / 1_000_000;
-        Ok(Self(u64::try_from(millis).unwrap_or_default()))
+        // Not turned to UTC first: the last hours of the year 9999 have no UTC date, and asking for it panics.
+        let millis = OffsetDateTime::parse(text, &Rfc3339)?.unix_timestamp_nanos() / 1_000_000;
+        Ok(Self::from_millis(u64::try_from(millis).unwrap_or_default()))
     }
 }
 
@@ -82,6 +87,16 @@ mod tests {
     #[test]
     fn times_are_rfc_3339_in_utc_with_milliseconds() {
         assert_eq!(Timestamp::from_millis(1_768_473_000_007).to_string(), "2026-01-15T10:30:00.007Z");
+    }
+
+    #[test]
+    fn no_time_is_beyond_what_can_be_written() {
+        for text in ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+23:59", "1969-12-31T23:59:59Z"] {
+            let time: Timestamp = text.parse().expect("RFC 3339");
+            assert_eq!(time.to_string().parse::<Timestamp>().ok(), Some(time), "{text}");
+        }
+        let last = Timestamp::from_millis(u64::MAX) + Duration::MAX;
+        assert_eq!(last.to_string(), "9999-12-31T23:59:59.999Z");
     }
 
     #[test]

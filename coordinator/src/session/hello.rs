@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{HEARTBEAT, SILENCE_MAX};
+use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -79,6 +79,12 @@ async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Ref
             format!("this host speaks link protocol {theirs}, the coordinator {PROTOCOL_VERSION}"),
         )
         .suggest(format!("Update {older}.")));
+    }
+    let labels = [Some(&hello.host), hello.session_id.as_ref(), Some(&hello.client.name), Some(&hello.client.version)];
+    if let Some(count) =
+        labels.into_iter().flatten().map(|label| label.chars().count()).find(|count| *count > LABEL_MAX)
+    {
+        return Err(Refusal::too_large("host, session_id or client", count, LABEL_MAX));
     }
     if hello.person { admit_person(office, hello).await } else { admit_session(office, hello).await }
 }

@@ -100,12 +100,14 @@ impl Journal {
     }
 
     fn read(&self, agent: &AgentId) -> io::Result<Vec<Line>> {
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         match File::open(self.lines(agent)) {
-            Ok(mut file) => file.read_to_string(&mut text)?,
+            Ok(mut file) => file.read_to_end(&mut bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
+        // Bytes that are no text spoil their own line only.
+        let text = String::from_utf8_lossy(&bytes);
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let readable = |line: &str| match serde_json::from_str(line) {
             Ok(line) => Some(line),
@@ -181,6 +183,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::new(folder.path().join("state/journal"));
         (folder, journal)
+    }
+
+    #[test]
+    fn a_line_of_garbage_holds_up_no_other() {
+        let (_folder, journal) = journal();
+        let agent: AgentId = "web".parse().unwrap();
+        std::fs::create_dir_all(&journal.folder).unwrap();
+        std::fs::write(journal.lines(&agent), b"\xff\xfe\n{}\n").unwrap();
+        let sent = line(1);
+        journal.append(&agent, &sent).unwrap();
+        assert_eq!(journal.first(&agent).unwrap().map(|line| line.call_id), Some(sent.call_id));
     }
 
     #[test]

@@ -118,6 +118,9 @@ async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<
     let path = folder.path().join("c3po.db");
     let first = SqliteStore::open(&path).await?;
     assert!(matches!(refused(&path).await, OpenError::InUse { .. }));
+    let other_name = folder.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &other_name)?;
+    assert!(matches!(refused(&other_name).await, OpenError::InUse { .. }), "by another name it is the same file");
     first.introduce(&id("b"), None).await?;
     first.close().await;
     let second = SqliteStore::open(&path).await?;

@@ -42,8 +42,11 @@ async fn status_says_what_an_agent_does_and_what_it_has_not_dealt_with() -> Resu
     let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
     assert_eq!(status["state"], "starting", "it has begun and was not heard of since");
     meshtastic.call("ping", json!({})).await?;
-    let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
-    assert_eq!(status["state"], "ready");
+    harness::eventually::eventually("meshtastic is ready", std::time::Duration::from_secs(10), async || {
+        let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await.ok()?;
+        (status["state"] == "ready").then_some(())
+    })
+    .await?;
     let set = meshtastic.call("set_status", json!({"status": "working", "current_task": "flashing"})).await?;
     assert_eq!((set["success"].as_bool(), set["agent"]["state"].as_str()), (Some(true), Some("busy")));
     ask(&mut homeassistant, "busy?").await?;

@@ -71,7 +71,7 @@ async fn answers_and_waits_need_a_message_of_ones_own() -> Result<()> {
 
 #[tokio::test]
 async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
-    let (_served, mut link, _meshtastic) = two_agents().await?;
+    let (served, mut link, _meshtastic) = two_agents().await?;
     for (text, code) in [("{", -32700), ("[]", -32600), (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, -32600)] {
         link.send_text(text).await?;
         let error = link.hear(|frame| frame["error"].is_object()).await?;
@@ -89,7 +89,15 @@ async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
     .await?;
     let beat = link.hear(|frame| frame["id"] == "a text").await?;
     assert_eq!(beat["result"]["timestamp"], "2026-01-15T10:30:00.000Z");
+    let far = json!({"timestamp": "9999-12-31T23:59:59-23:59"});
+    assert!(link.request("heartbeat", far).await?.is_ok(), "the end of the calendar is no reason to stop");
     assert_eq!(link.call("ping", json!({})).await?["pong"], true);
+    let answered = link.request("receipt", json!({"message_ids": [], "stage": "answered", "via": "reply"})).await?;
+    assert_eq!(answered.expect_err("no host can say that")["data"]["code"], "INVALID_REQUEST");
+    let mut who = Who::new("talkative");
+    who.more = json!({"host": "x".repeat(501)});
+    let error = Link::open(&served.address).await?.hello(&who).await?.expect_err("a host is a name");
+    assert_eq!(error["data"]["code"], "PAYLOAD_TOO_LARGE");
     Ok(())
 }
 

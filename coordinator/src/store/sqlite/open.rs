@@ -1,6 +1,6 @@
 //! Opening the database: every reason to refuse is found before anything is changed.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -74,6 +74,8 @@ pub(super) struct Opened {
 
 /// Opens the database, and makes it where there is none.
 pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+    // By whichever name it is reached, a database has one lock.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     check_header(path)?;
     let lock = lock(path)?;
     make_file(path)?;
@@ -168,7 +170,7 @@ fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> 
             }
         }
     }
-    if std::fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_MAX) {
+    if fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_MAX) {
         let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
         match check {
             Ok(verdict) if verdict == "ok" => {}
