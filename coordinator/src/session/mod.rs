@@ -290,7 +290,7 @@ impl Session {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(Entry::Renew);
         }
-        if std::mem::take(&mut self.is_new) {
+        if std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus {
             self.become_ready();
         }
         self.ledger.push(Entry::Call { id, call_id, call });
