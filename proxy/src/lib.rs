@@ -5,6 +5,7 @@
 //! - [`config`]: what this host was told, read once
 //! - [`link`]: the one connection to the coordinator; owns every call until it is answered
 //! - [`deliver`]: the messages that have come to this host
+//! - [`local`]: the unix socket that hooks ask
 //! - [`mcp`]: the MCP server on stdio
 //! - [`proxy`]: the process beside a session, made of the four above
 //! - [`commands`]: what people type
@@ -13,6 +14,7 @@ pub mod commands;
 pub mod config;
 pub mod deliver;
 pub mod link;
+pub mod local;
 pub mod logs;
 pub mod mcp;
 pub mod proxy;

@@ -55,6 +55,10 @@ pub struct Message {
     pub timestamp: Timestamp,
     /// When it leaves the inbox unread.
     pub expires_at: Timestamp,
+    /// Whether an earlier session or context of the agent was shown it already. Said where the message is put to a
+    /// session again, and never stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
 }
 
 impl Message {

@@ -15,9 +15,10 @@ words! {
         Stored = "stored",
         /// The recipient's proxy has it: it answered `deliver`.
         OnHost = "on_host",
-        /// It was put into the session's context: the result that holds it was written.
+        /// It was put into the session's context: a tool's result was written, a hook's output was flushed, or the turn
+        /// that a push started was seen by a hook.
         InSession = "in_session",
-        /// The model went on after that: a later call of the same session.
+        /// The model went on after that: a later hook event or tool call of the same session.
         Seen = "seen",
         /// A reply exists.
         Answered = "answered",
@@ -58,6 +59,22 @@ words! {
         GetThread = "get_thread",
         /// A later tool call of the same session.
         ToolCall = "tool_call",
+        /// The context that a hook added at the start of a session.
+        SessionStart = "session_start",
+        /// The context that a hook added to a prompt.
+        UserPromptSubmit = "user_prompt_submit",
+        /// The context that a hook added between two steps of a turn.
+        PostToolBatch = "post_tool_batch",
+        /// The reason by which a hook kept a turn from ending.
+        Stop = "stop",
+        /// A post to the session's own inbox socket, confirmed by the turn that it started.
+        InboxSocket = "inbox_socket",
+        /// A hook that waited beside the idle session and woke it, confirmed by the turn that it started.
+        AsyncRewake = "async_rewake",
+        /// A channel notification, confirmed by the turn that it started.
+        Channel = "channel",
+        /// A later hook event of the same session.
+        Hook = "hook",
         /// The answer itself.
         Reply = "reply",
         /// Printed on a person's terminal.
@@ -75,7 +92,8 @@ pub struct Step {
     /// The evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
-    /// The session that it reached, as the agent's generation.
+    /// The session that it reached: the agent's generation, and behind a dot the session's context where that is
+    /// not its first, such as `3.1` after one `/clear`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// For `answered`: the reply.

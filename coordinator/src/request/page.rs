@@ -58,6 +58,7 @@ mod tests {
             status: None,
             timestamp: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(0),
+            repeated: false,
         };
         (position, message)
     }

@@ -60,6 +60,7 @@ impl Draft {
             status: None,
             timestamp: now,
             expires_at: now + self.life,
+            repeated: false,
         }
     }
 }
@@ -270,5 +271,6 @@ fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo)
         status: Some(call.status.unwrap_or(ReplyStatus::Success)),
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
+        repeated: false,
     }
 }

@@ -160,6 +160,8 @@ async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Conn
         last_delivered: shared.deliveries.position(name),
         person: shared.kind != Kind::Session,
         reach: shared.kind.reach(),
+        context: 0,
+        state: None,
     };
     let welcome = connection.hello(&hello).await?;
     Ok((connection, welcome))

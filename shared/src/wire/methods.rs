@@ -53,6 +53,18 @@ pub struct Hello {
     /// The ways by which this host can get a message into its session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reach: Vec<Via>,
+    /// Which context of the session it is: 0, and one more with each `/clear` and compaction.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub context: u64,
+    /// What the session does, where the host knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+}
+
+/// Returns whether a context is the session's first.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+fn is_first(context: &u64) -> bool {
+    *context == 0
 }
 
 /// The result of `hello`.
@@ -101,6 +113,12 @@ pub struct SessionChange {
     /// The client's new session id, after `/clear` or a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The ways by which this host can get a message into its session now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<Vec<Via>>,
+    /// Which context of the session it is now: a larger one than before has been shown nothing of the inbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<u64>,
 }
 
 /// `receipt`: messages got further on the host.
@@ -273,7 +291,7 @@ mod tests {
             "coordinator_version": "0.1.0", "pending": 2,
         }));
         golden::<Cancel>(json!({"call_id": uuid}));
-        golden::<SessionChange>(json!({"state": "busy", "session_id": "def"}));
+        golden::<SessionChange>(json!({"state": "busy", "session_id": "def", "reach": ["stop"], "context": 1}));
         golden::<ReceiptParams>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
         }));

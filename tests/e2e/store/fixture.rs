@@ -160,6 +160,7 @@ pub(crate) fn message(from: &str, to: &str, text: &str) -> Message {
         status: None,
         timestamp,
         expires_at: timestamp + MESSAGE_LIFE,
+        repeated: false,
     }
 }
 

@@ -1,0 +1,20 @@
+//! The socket beside one session: hooks ask here, and whoever sits at the [`Desk`] answers.
+
+pub mod protocol;
+
+use protocol::{Answer, Event};
+
+/// What every text of ours that goes into a session begins with.
+pub const MARK: &str = "[c3po]";
+
+/// Whoever decides what hooks print.
+pub trait Desk: Send + Sync + 'static {
+    /// Returns what the hook has to do: at once and from memory, but for [`protocol::Name::Wait`].
+    fn heard(&self, event: Event) -> impl Future<Output = Answer> + Send;
+
+    /// The hook has flushed the output of that offer.
+    fn printed(&self, offer: u64);
+
+    /// The hook went away without having printed that offer.
+    fn not_printed(&self, offer: u64);
+}

@@ -1,0 +1,150 @@
+//! What a hook and the proxy beside its session say to each other: one JSON object per line, over a unix socket.
+//!
+//! A hook says its [`Event`] and gets an [`Answer`]. When it has printed what the answer holds it says [`PRINTED`]:
+//! that line is the evidence that the text is in the session.
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::receipt::Via;
+use c3po_shared::vocabulary::State;
+use serde::{Deserialize, Serialize};
+
+/// The line by which a hook says that its output was flushed.
+pub const PRINTED: &str = "printed";
+
+/// Which hook it is: the events of Claude Code that are hooked, and what asks the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// A session, or a new context of one, begins.
+    SessionStart,
+    /// A prompt is about to go to the model: a person's, or one that a push made.
+    UserPromptSubmit,
+    /// A tool is about to run.
+    PreToolUse,
+    /// All tool calls of one step of the model have ended.
+    PostToolBatch,
+    /// A person is asked for a permission.
+    PermissionRequest,
+    /// The client tells its person something.
+    Notification,
+    /// The turn is about to end.
+    Stop,
+    /// The turn ended by an error of the model's service.
+    StopFailure,
+    /// A subagent is about to end.
+    SubagentStop,
+    /// The session, or a context of it, ends.
+    SessionEnd,
+    /// Waits beside the idle session until there is something to wake it for.
+    Wait,
+    /// Asks how things stand, changes nothing.
+    Status,
+}
+
+/// What a hook says. Only what decisions are made by: texts of people stay with the client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Which hook.
+    pub name: Name,
+    /// The client's session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The subagent that it is about; `None` for the session itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Of a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Of a session's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Of a notification, such as `permission_prompt` and `idle_prompt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notification_type: Option<String>,
+    /// Of a tool's use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_name: Option<String>,
+    /// Of a batch: the ids of its calls. Of a single use: its id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_use_ids: Vec<String>,
+    /// Of a stop: whether a hook has kept this turn from ending before.
+    #[serde(default)]
+    pub stop_hook_active: bool,
+    /// The session's inbox socket, where the client has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messaging_socket: Option<String>,
+    /// What opens it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messaging_token: Option<String>,
+}
+
+/// What the hook has to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What goes to standard output.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stdout: String,
+    /// What goes to standard error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stderr: String,
+    /// With which code it ends.
+    #[serde(default)]
+    pub exit: u8,
+    /// Says which offer this is: where it is set, [`PRINTED`] is expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offer: Option<u64>,
+    /// The answer to [`Name::Status`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+/// How things stand beside one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The proxy's version.
+    pub version: String,
+    /// Who the session is.
+    pub agent_id: AgentId,
+    /// The link, in the word that users read.
+    pub link: String,
+    /// The coordinator, as people write it.
+    pub coordinator: String,
+    /// Why there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// What the session does.
+    pub state: State,
+    /// How many messages are on this host and not in the session.
+    pub unread: usize,
+    /// How many agents are online, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_online: Option<usize>,
+    /// The ways into the session that were seen to work.
+    pub reach: Vec<Via>,
+    /// The client's session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+}
+
+impl Event {
+    /// An event of that name that says nothing else.
+    pub fn new(name: Name) -> Self {
+        Self {
+            name,
+            session_id: None,
+            agent_id: None,
+            source: None,
+            reason: None,
+            prompt: None,
+            notification_type: None,
+            tool_name: None,
+            tool_use_ids: Vec::new(),
+            stop_hook_active: false,
+            messaging_socket: None,
+            messaging_token: None,
+        }
+    }
+}
