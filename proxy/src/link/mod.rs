@@ -171,7 +171,7 @@ impl Link {
 
     /// Says how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
     pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
-        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via });
+        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context: 0 });
         self.shared.to_write.notify_one();
     }
 

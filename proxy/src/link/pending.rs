@@ -298,7 +298,7 @@ mod tests {
     }
 
     fn receipt() -> ReceiptParams {
-        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage }
+        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage, context: 0 }
     }
 
     #[test]
