@@ -42,15 +42,20 @@ struct Offer {
     number: u64,
     ids: Vec<MessageId>,
     via: Via,
+    /// The turn that the hook is of.
+    turn: Option<String>,
     /// Whether it says who the session is.
     names: bool,
 }
 
-/// What came with a prompt. Another hook may have refused the prompt: only what follows tells.
+/// What came with a prompt. Another hook may refuse the prompt, and a person may take it back: only a step of the
+/// turn that it began tells.
 #[derive(Debug)]
 struct Entering {
     ids: Vec<MessageId>,
     via: Via,
+    /// The turn; `None` for what stays in the session whichever turn comes next: a push.
+    turn: Option<String>,
 }
 
 /// What is known of one session, and what follows from it.
@@ -139,7 +144,8 @@ impl Hop {
         self.ways.hooks = true;
         self.pushes.learn(event);
         self.follow_session(event);
-        let begins = event.name == Name::UserPromptSubmit && self.turn.would_begin(now);
+        // One that comes in the middle of a turn may wait in the client, and be taken back there.
+        let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
         if let Some(veto) = self.veto(event) {
             return veto;
         }
@@ -150,14 +156,14 @@ impl Hop {
             return Answer::default();
         }
         if is_step(event.name) {
-            self.enter();
+            self.enter(event.prompt_id.as_deref());
         }
         self.pushes.on(event, now);
         match event.name {
-            Name::SessionStart => self.give(Via::SessionStart, |_| false),
+            Name::SessionStart => self.give(Via::SessionStart, event, |_| false),
             Name::UserPromptSubmit => self.on_prompt(event, begins),
-            Name::PostToolBatch => self.give(Via::PostToolBatch, |_| true),
-            Name::Stop => self.on_stop(),
+            Name::PostToolBatch => self.give(Via::PostToolBatch, event, |_| true),
+            Name::Stop => self.on_stop(event),
             _ => Answer::default(),
         }
     }
@@ -167,7 +173,7 @@ impl Hop {
         let Some(offer) = self.take_offer(number) else { return };
         self.named |= offer.names;
         if offer.via == Via::UserPromptSubmit {
-            self.comes_with_prompt(offer.ids, offer.via);
+            self.comes_with_prompt(offer.ids, offer.via, offer.turn);
             return;
         }
         self.waiting.remove(&offer.ids);
@@ -191,7 +197,8 @@ impl Hop {
 
     /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
     pub(super) fn takes(&mut self, id: &MessageId, now: Instant) -> bool {
-        let goes_another_way = matches!(self.waiting.claim_of(id), Some(Some(Claim::Offer(_) | Claim::Push | Claim::Prompt)));
+        let goes_another_way =
+            matches!(self.waiting.claim_of(id), Some(Some(Claim::Offer(_) | Claim::Push | Claim::Prompt)));
         if goes_another_way || self.shown.holds(id) {
             return false;
         }
@@ -323,8 +330,9 @@ impl Hop {
     }
 
     fn forget_prompt(&mut self) {
-        self.entering.clear();
-        self.waiting.repeat_prompted();
+        for Entering { ids, .. } in std::mem::take(&mut self.entering) {
+            self.waiting.repeat(&ids);
+        }
     }
 
     /// Returns the answer that keeps a push out which was given up and comes after all, where its messages went
@@ -337,57 +345,58 @@ impl Hop {
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool) -> Answer {
-        if begins {
-            // The prompt before this one led to nothing: it was refused, or its turn broken off at once.
-            self.forget_prompt();
-        }
         if let Some(prompt) = &event.prompt {
             if let Some(push) = self.pushes.confirmed_by(prompt) {
                 self.ways.worked(push.way);
-                self.comes_with_prompt(push.ids, push.way.via());
+                self.comes_with_prompt(push.ids, push.way.via(), None);
             } else if let Some(late) = self.pushes.take_late(prompt, |_| true) {
-                self.comes_with_prompt(late.ids, late.way.via());
+                self.comes_with_prompt(late.ids, late.way.via(), None);
             }
         }
-        // What a turn takes up on its way was given a moment ago, by the hook before it.
-        if begins { self.give(Via::UserPromptSubmit, |_| true) } else { Answer::default() }
+        if begins { self.give(Via::UserPromptSubmit, event, |_| true) } else { Answer::default() }
     }
 
-    fn comes_with_prompt(&mut self, ids: Vec<MessageId>, via: Via) {
+    fn comes_with_prompt(&mut self, ids: Vec<MessageId>, via: Via, turn: Option<String>) {
         self.waiting.claim(&ids, Claim::Prompt);
-        self.entering.push(Entering { ids, via });
+        self.entering.push(Entering { ids, via, turn });
     }
 
-    /// The model did something after a prompt: what came with that is in the session, and seen.
-    fn enter(&mut self) {
-        for Entering { ids, via } in std::mem::take(&mut self.entering) {
-            self.waiting.remove(&ids);
-            self.shown.and_seen(&ids);
-            self.say(ids.clone(), Stage::InSession, via);
-            self.say(ids, Stage::Seen, Via::Hook);
-        }
-    }
-
-    fn on_stop(&mut self) -> Answer {
-        let away = self.turn.is_away();
-        let kept = if self.turn.can_be_kept() { self.offer(Via::Stop, |note| presses(note, away)) } else { None };
-        match kept {
-            Some((text, offer)) => Answer { offer: Some(offer), ..block(&text) },
-            None => {
-                self.turn.ends();
-                Answer::default()
+    /// The model did something in that turn: what came with its prompt is in the session, and seen.
+    fn enter(&mut self, turn: Option<&str>) {
+        for Entering { ids, via, turn: own } in std::mem::take(&mut self.entering) {
+            let led_to_it = own.is_none() || turn.is_none() || own.as_deref() == turn;
+            if led_to_it {
+                self.waiting.remove(&ids);
+                self.shown.and_seen(&ids);
+                self.say(ids.clone(), Stage::InSession, via);
+                self.say(ids, Stage::Seen, Via::Hook);
+            } else {
+                self.waiting.repeat(&ids);
             }
         }
+    }
+
+    fn on_stop(&mut self, event: &Event) -> Answer {
+        let away = self.turn.is_away();
+        if self.turn.can_be_kept() {
+            // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
+            let kept = self.give(Via::Stop, event, |note| presses(note, away));
+            if kept.offer.is_some() {
+                return kept;
+            }
+        }
+        self.turn.ends();
+        Answer::default()
     }
 
     /// Adds what is wanted of the messages that wait to the session's context, if there is anything.
-    fn give(&mut self, via: Via, wanted: impl Fn(&Note) -> bool) -> Answer {
-        let Some((text, offer)) = self.offer(via, wanted) else { return Answer::default() };
+    fn give(&mut self, via: Via, event: &Event, wanted: impl Fn(&Note) -> bool) -> Answer {
+        let Some((text, offer)) = self.offer(via, event, wanted) else { return Answer::default() };
         Answer { stdout: context(via, &text), offer: Some(offer), ..Answer::default() }
     }
 
     /// Returns a text for a hook, and the number under which the hook says that it printed it.
-    fn offer(&mut self, via: Via, wanted: impl Fn(&Note) -> bool) -> Option<(String, u64)> {
+    fn offer(&mut self, via: Via, event: &Event, wanted: impl Fn(&Note) -> bool) -> Option<(String, u64)> {
         let notes = self.waiting.free(wanted);
         let named = (self.agent != self.wished && !self.named && self.generation > 0 && via != Via::Stop)
             .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
@@ -403,7 +412,8 @@ impl Hop {
         self.last_offer += 1;
         let number = self.last_offer;
         self.waiting.claim(&ids, Claim::Offer(number));
-        self.offers.push_back(Offer { number, ids, via, names: named.is_some() });
+        let turn = event.prompt_id.clone();
+        self.offers.push_back(Offer { number, ids, via, turn, names: named.is_some() });
         if self.offers.len() > OFFERS_MAX
             && let Some(oldest) = self.offers.pop_front()
         {
@@ -440,11 +450,6 @@ fn presses(note: &Note, away: bool) -> bool {
     if away { note.priority == Priority::Urgent } else { note.presses() }
 }
 
-/// Returns the answer that keeps something from happening, and why.
-fn block(reason: &str) -> Answer {
-    Answer { stdout: serde_json::json!({"decision": "block", "reason": reason}).to_string(), ..Answer::default() }
-}
-
 /// Returns what keeps a prompt from the model without showing it to a person.
 fn refuse_prompt() -> String {
     serde_json::json!({
@@ -460,6 +465,7 @@ fn context(via: Via, text: &str) -> String {
     let event = match via {
         Via::SessionStart => "SessionStart",
         Via::UserPromptSubmit => "UserPromptSubmit",
+        Via::Stop => "Stop",
         _ => "PostToolBatch",
     };
     serde_json::json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()

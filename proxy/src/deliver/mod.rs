@@ -14,6 +14,8 @@ mod render;
 mod run;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod waiting;
 mod ways;
@@ -72,7 +74,10 @@ impl Arrivals {
     /// Makes the last hop of a session of which nothing is known yet.
     pub fn new(config: &Config) -> Self {
         let path = config.messaging_socket.clone();
-        let inbox = path.map(|path| InboxSocket { path, token: config.messaging_token.as_ref().map(|token| token.expose().to_owned()) });
+        let inbox = path.map(|path| InboxSocket {
+            path,
+            token: config.messaging_token.as_ref().map(|token| token.expose().to_owned()),
+        });
         let hop = Hop::new(config.agent.clone(), inbox, config.channel, config.is_plugin);
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);

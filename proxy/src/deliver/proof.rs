@@ -89,7 +89,8 @@ impl Shown {
     /// Returns what an event proves to have been seen.
     pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
         let who = &event.agent_id;
-        let seen = if is_step(event.name) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
+        let seen =
+            if is_step(event.name) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
@@ -140,10 +141,7 @@ impl Shown {
 
 /// Returns whether the event is something that a model did, so that it must have read what it was given before.
 pub(super) fn is_step(name: Name) -> bool {
-    matches!(
-        name,
-        Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop | Name::SubagentStop
-    )
+    matches!(name, Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop | Name::SubagentStop)
 }
 
 #[cfg(test)]

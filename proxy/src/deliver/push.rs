@@ -44,6 +44,16 @@ impl Push {
     pub(super) fn new(way: Way, ids: Vec<MessageId>, text: String) -> Self {
         Self { way, ids, text, until: None }
     }
+
+    /// Returns whether the prompt is the one that this push made: each way wraps a text in its own manner.
+    fn made(&self, prompt: &str) -> bool {
+        let is_wake = prompt.trim_start().starts_with("<task-notification>");
+        match self.way {
+            Way::Inbox => prompt.trim() == self.text.trim(),
+            Way::Rewake => is_wake && prompt.contains(self.text.trim()),
+            Way::Channel => !is_wake && prompt.contains(self.text.trim()),
+        }
+    }
 }
 
 /// What is to be done.
@@ -121,12 +131,12 @@ impl Pushes {
 
     /// Takes the push under way if the prompt is the one that it made.
     pub(super) fn confirmed_by(&mut self, prompt: &str) -> Option<Push> {
-        self.under_way.take_if(|push| prompt.contains(&push.text))
+        self.under_way.take_if(|push| push.made(prompt))
     }
 
     /// Takes a push that was given up, if the prompt is the one that it made after all and it is wanted.
     pub(super) fn take_late(&mut self, prompt: &str, wanted: impl Fn(&Push) -> bool) -> Option<Push> {
-        let at = self.given_up.iter().position(|push| prompt.contains(&push.text) && wanted(push))?;
+        let at = self.given_up.iter().position(|push| push.made(prompt) && wanted(push))?;
         self.given_up.remove(at)
     }
 

@@ -289,7 +289,11 @@ mod tests {
         let (short, other) = (note(1, "short"), note(3, &"y".repeat(6_000)));
         let text = text(&agent("a"), &[&short, &long, &other], 5);
         assert_eq!(text.held, 2);
-        assert!(text.text.starts_with("[c3po] 2 messages for a, 3 more wait: get_messages shows all\n"), "{}", text.text);
+        assert!(
+            text.text.starts_with("[c3po] 2 messages for a, 3 more wait: get_messages shows all\n"),
+            "{}",
+            text.text
+        );
         assert!(!text.text.contains("yyy") && !text.text.contains("[cut"));
     }
 }

@@ -10,9 +10,6 @@ use crate::local::protocol::{Event, Name};
 /// After how much silence a turn may have been broken off: clients say nothing when a person presses Esc.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// How soon after a step a client takes up what was typed or pushed meanwhile.
-const TAKES_UP: Duration = Duration::from_secs(2);
-
 /// How often a turn may be kept from ending. Claude Code ends a turn at the eighth time, whichever hook it was.
 const STOPS_MAX: u32 = 7;
 
@@ -93,10 +90,9 @@ impl Turn {
         self.stops < STOPS_MAX
     }
 
-    /// Returns whether a prompt that comes now begins a turn, and is not one that a turn takes up on its way.
-    pub(super) fn would_begin(&self, now: Instant) -> bool {
-        let lately = self.heard.is_some_and(|heard| now.duration_since(heard) < TAKES_UP);
-        self.activity != Activity::Busy || !lately
+    /// Returns whether a turn is under way, as far as is known: one that was broken off counts until the next one ends.
+    pub(super) fn is_busy(&self) -> bool {
+        self.activity == Activity::Busy
     }
 
     /// Returns whether no turn is under way.
@@ -195,18 +191,6 @@ mod tests {
         assert!(!turn.can_be_kept());
         turn.on(&event(Name::UserPromptSubmit), now);
         assert!(turn.can_be_kept());
-    }
-
-    #[test]
-    fn a_prompt_begins_a_turn_unless_one_takes_it_up() {
-        let (mut turn, now) = (Turn::new(), Instant::now());
-        assert!(turn.would_begin(now));
-        turn.on(&event(Name::UserPromptSubmit), now);
-        turn.on(&event(Name::PostToolBatch), now + TAKES_UP);
-        assert!(!turn.would_begin(now + TAKES_UP + TAKES_UP / 2), "right behind a step");
-        assert!(turn.would_begin(now + TAKES_UP * 2), "a turn that was broken off");
-        turn.ends();
-        assert!(turn.would_begin(now));
     }
 
     #[test]

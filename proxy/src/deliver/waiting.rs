@@ -83,9 +83,9 @@ impl Waiting {
         }
     }
 
-    /// Takes messages back from a prompt that led to nothing. The session may have them or not.
-    pub(super) fn repeat_prompted(&mut self) {
-        for held in self.held.iter_mut().filter(|held| held.claim == Some(Claim::Prompt)) {
+    /// Takes messages back that the session may have already.
+    pub(super) fn repeat(&mut self, ids: &[MessageId]) {
+        for held in self.held.iter_mut().filter(|held| ids.contains(&held.note.id)) {
             held.claim = None;
             held.note.repeated = true;
         }

@@ -27,9 +27,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+pub use facts::Facts;
 use journal::Journal;
 use pending::{Answer, OutgoingCall, Pending};
-pub use facts::Facts;
 pub use run::run;
 pub use standing::{Standing, State};
 
@@ -169,9 +169,10 @@ impl Link {
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
-    /// Says how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
-    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
-        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context: 0 });
+    /// Says how far messages got on this host, in which context of the session. Nothing waits for it; it is sent again
+    /// until it is answered.
+    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via, context: u64) {
+        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context });
         self.shared.to_write.notify_one();
     }
 

@@ -294,7 +294,9 @@ mod tests {
     }
 
     fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
-        std::iter::from_fn(|| pending.next_frame(now, &SessionChange::default)).map(|text| serde_json::from_str(&text).unwrap()).collect()
+        std::iter::from_fn(|| pending.next_frame(now, &SessionChange::default))
+            .map(|text| serde_json::from_str(&text).unwrap())
+            .collect()
     }
 
     fn receipt() -> ReceiptParams {
