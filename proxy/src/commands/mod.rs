@@ -19,7 +19,7 @@ use c3po_shared::ids::AgentId;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
-use crate::{logs, proxy};
+use crate::{hook, logs, proxy};
 use print::Printer;
 use session::Failure;
 
@@ -31,6 +31,15 @@ Exit codes:
   2  wrong usage or configuration
   3  no coordinator
   4  nothing came in time";
+
+/// What `c3po hook --help` says about itself.
+const HOOK: &str = "\
+It reads what the client writes about the event on standard input, asks the proxy of
+the same session, prints what the client is to do, and ends within 200 ms. Where no
+proxy answers it prints nothing and ends with 0: the session goes on as without c3po.
+
+Events: session-start user-prompt-submit pre-tool-use post-tool-batch (or post-tool-use)
+permission-request notification stop stop-failure subagent-stop session-end wait";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -58,6 +67,12 @@ struct Manner {
 enum Command {
     /// Serve MCP on standard input and output (what a client starts beside a session)
     Proxy,
+    /// Say what happens in a session (what a client runs at its hooks; not for people)
+    #[command(after_help = HOOK)]
+    Hook {
+        /// What happened, such as session-start or stop
+        event: Option<String>,
+    },
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
     Status,
@@ -91,6 +106,12 @@ enum Command {
 
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
+    if let Command::Hook { event } = &cli.command {
+        return hook::run(event.as_deref()).unwrap_or_else(|| {
+            eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
+            ExitCode::from(2)
+        });
+    }
     logs::start(&config);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -129,7 +150,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         return Err(Failure::Usage(config.problems.join("\n")));
     }
     match command {
-        Command::Proxy | Command::Completions(_) => Ok(()),
+        Command::Proxy | Command::Hook { .. } | Command::Completions(_) => Ok(()),
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
         Command::Send(arguments) => send::run(config, printer, arguments).await,
