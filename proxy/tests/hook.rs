@@ -114,13 +114,8 @@ impl Host {
         place
     }
 
-    /// A hook of the client that this test is. The client's own word keeps it away from sessions in which tests are run.
     fn hook(&self, event: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_c3po"));
-        command.args(["hook", event]).env_clear().env("XDG_RUNTIME_DIR", self.runtime.path());
-        command.env("CLAUDE_PID", id().to_string());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        c3po(self.runtime.path(), &["hook", event])
     }
 
     fn run(&self, event: &str, input: &[u8]) -> Output {
@@ -147,6 +142,15 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// A command of the client that this test is. The client's own word keeps it from the sessions in which tests are run.
+fn c3po(runtime: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_c3po"));
+    command.args(arguments).env_clear().env("XDG_RUNTIME_DIR", runtime).env("NO_COLOR", "1");
+    command.env("CLAUDE_PID", id().to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
 }
 
 fn output(mut child: Child, input: &[u8]) -> Output {
@@ -391,6 +395,31 @@ fn hundreds_of_events_at_once_are_all_answered() {
     let idle: Vec<_> = (0..300).filter_map(|_| std::os::unix::net::UnixStream::connect(place.path()).ok()).collect();
     eventually("room", || host.run("stop", &stop_input()).stdout == b"text");
     drop(idle);
+}
+
+#[test]
+fn a_status_line_says_how_things_stand_and_nothing_where_nobody_knows() {
+    let status = json!({"status": {"version": "0.1.0", "agent_id": "web", "link": "connected", "coordinator": "x",
+        "state": "ready", "unread": 2, "reach": []}});
+    let says = serde_json::from_value(status.clone()).unwrap();
+    let (mut host, desk) = (Host::new(), Arc::new(Clerk { says, ..Clerk::default() }));
+    let runtime = host.runtime.path().to_owned();
+    let line = |arguments: &[&str]| {
+        let mut command = c3po(&runtime, &["statusline"]);
+        output(command.args(arguments).spawn().unwrap(), br#"{"session_id": "s", "model": {"id": "m"}}"#)
+    };
+    assert!(is_nothing(&line(&[])));
+    drop(UnixListener::bind(host.place(id()).path()).unwrap());
+    assert!(is_nothing(&line(&[])));
+    let place = host.place(id());
+    fs::remove_file(place.path()).unwrap();
+    let hole = UnixListener::bind(place.path()).unwrap();
+    assert!(is_nothing(&line(&[])));
+    drop(hole);
+    host.serve(&desk, id());
+    eventually("a line", || line(&[]).stdout == "c3po web · 2 unread · connected\n".as_bytes());
+    let document: serde_json::Value = serde_json::from_slice(&line(&["--json"]).stdout).unwrap();
+    assert_eq!(document, status["status"]);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod reply;
 mod send;
 mod session;
 mod status;
+mod statusline;
 mod tail;
 mod thread;
 
@@ -100,17 +101,21 @@ enum Command {
     /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
     #[command(after_help = EXIT_CODES)]
     Tail,
+    /// Print one line about this session's mail, for the client's status line
+    Statusline,
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
 
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
-    if let Command::Hook { event } = &cli.command {
-        return hook::run(event.as_deref()).unwrap_or_else(|| {
-            eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
-            ExitCode::from(2)
-        });
+    match &cli.command {
+        Command::Hook { event } => return run_hook(event.as_deref()),
+        Command::Statusline => {
+            statusline::run(&Printer::of_status_line(cli.manner.json, config.colour));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     logs::start(&config);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -142,6 +147,13 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     code
 }
 
+fn run_hook(event: Option<&str>) -> ExitCode {
+    hook::run(event).unwrap_or_else(|| {
+        eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
+        ExitCode::from(2)
+    })
+}
+
 async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
     if let Command::Completions(arguments) = command {
         return completions::run(&arguments);
@@ -150,7 +162,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         return Err(Failure::Usage(config.problems.join("\n")));
     }
     match command {
-        Command::Proxy | Command::Hook { .. } | Command::Completions(_) => Ok(()),
+        Command::Proxy | Command::Hook { .. } | Command::Statusline | Command::Completions(_) => Ok(()),
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
         Command::Send(arguments) => send::run(config, printer, arguments).await,
