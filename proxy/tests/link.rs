@@ -135,6 +135,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         timeout: 60,
         token,
         state_dir: state.path().to_owned(),
+        runtime_dir: None,
         log: String::new(),
         log_file: None,
         colour: false,
