@@ -59,3 +59,39 @@ async fn what_is_typed_into_a_real_session_reaches_its_model_and_its_plugin() ->
     assert!(model.others().is_empty(), "nothing else is asked of the API: {:?}", model.others());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> {
+    let claude = match ClaudeCode::find() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a post to a real session", &format!("{reason:#}")),
+    };
+    let work = tempfile::tempdir()?;
+    let model = FakeApi::start(Script::new()).await?;
+    let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
+    let session = claude.interactive(&options).await?;
+    for text in ["the first post", "the second post"] {
+        session.post(text).await?;
+        let asked = model.wait_for(text, TURN, |asked| asked.holds(text)).await?;
+        assert_eq!(asked.count_of(text), 1);
+        assert!(asked.last_user_text().contains(text), "{}", asked.new_text());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_inbox_cannot_be_made_has_none_and_works() -> Result<()> {
+    let claude = match ClaudeCode::find() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a real session without an inbox", &format!("{reason:#}")),
+    };
+    let work = tempfile::tempdir()?;
+    let model = FakeApi::start(Script::new()).await?;
+    let options =
+        Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po().without_inbox()?;
+    let session = claude.interactive(&options).await?;
+    session.type_line("do you hear me").await?;
+    model.wait_for("what was typed", TURN, |asked| asked.holds("do you hear me")).await?;
+    assert!(!session.inbox().exists());
+    Ok(())
+}

@@ -66,6 +66,7 @@ impl Options {
             ("ANTHROPIC_BASE_URL", &self.model),
             ("C3PO_COORDINATOR_URL", &self.coordinator),
             ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+            ("CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL", "1"),
             ("DISABLE_AUTOUPDATER", "1"),
             ("DISABLE_TELEMETRY", "1"),
             ("DISABLE_ERROR_REPORTING", "1"),

@@ -2,13 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{ClaudeCode, Options};
+use crate::eventually::eventually;
 use crate::terminal::Terminal;
 
 /// A start takes half a second, and much longer where everything else is tested at the same time.
@@ -25,6 +29,7 @@ const PROMPT: char = '❯';
 pub struct Interactive {
     terminal: Terminal,
     log: PathBuf,
+    inboxes: PathBuf,
 }
 
 impl ClaudeCode {
@@ -42,7 +47,7 @@ impl ClaudeCode {
         // Short: the path of a socket has room for about a hundred bytes.
         let socket = options.work.join(format!("tmux-{}", &name[..8]));
         let terminal = Terminal::open(&socket, &options.folder(), &environment, &self.program, &arguments).await?;
-        let session = Interactive { terminal, log };
+        let session = Interactive { terminal, log, inboxes: options.inbox_folder() };
         session.wait_ready().await?;
         Ok(session)
     }
@@ -114,6 +119,22 @@ impl Interactive {
     pub async fn exit(self) -> Result<Option<i32>> {
         self.type_line("/exit").await?;
         self.end().await
+    }
+
+    /// Returns the socket where other processes of this machine may put texts into the session. Older versions have none.
+    pub fn inbox(&self) -> PathBuf {
+        self.inboxes.join(format!("{}.sock", self.claude_pid()))
+    }
+
+    /// Puts a text into the session past c3po, as any process of this user may. The socket appears soon after the prompt.
+    ///
+    /// Errors: there is no such socket.
+    pub async fn post(&self, text: &str) -> Result<()> {
+        let inbox = self.inbox();
+        let open = eventually("an inbox", READY, async || UnixStream::connect(&inbox).ok());
+        let mut socket = open.await.with_context(|| inbox.display().to_string())?;
+        let line = json!({"type": "user", "message": {"role": "user", "content": text}});
+        socket.write_all(format!("{line}\n").as_bytes()).context("posting to a session")
     }
 
     /// Returns the end of its debug log.

@@ -1,6 +1,9 @@
 //! Where a session runs and with what: its folders, its model, its servers, its arguments and its environment.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
 
 use crate::fake_api::FakeApi;
 
@@ -64,6 +67,15 @@ impl Options {
         self
     }
 
+    /// Without an inbox socket: where its folder would be made there lies a file.
+    ///
+    /// Errors: that file cannot be written.
+    pub fn without_inbox(self) -> Result<Self> {
+        fs::create_dir_all(self.runtime_folder()).context("making the runtime folder")?;
+        fs::write(self.inbox_folder(), "").context("taking the place of the inbox")?;
+        Ok(self)
+    }
+
     /// With more arguments, such as `-c`.
     #[must_use]
     pub fn arguments<A: Into<String>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
@@ -81,6 +93,11 @@ impl Options {
     /// Returns its HOME, which is its TMPDIR as well.
     pub fn home(&self) -> PathBuf {
         self.work.join(&self.home)
+    }
+
+    /// Returns where the inbox sockets of its client lie.
+    pub fn inbox_folder(&self) -> PathBuf {
+        self.runtime_folder().join("cc-socks")
     }
 
     /// Returns the folder that it works in.
