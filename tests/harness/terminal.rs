@@ -25,6 +25,7 @@ pub struct Terminal {
     socket: PathBuf,
     /// The program in it.
     pid: u32,
+    quiet: bool,
 }
 
 impl Terminal {
@@ -52,7 +53,14 @@ impl Terminal {
         tmux.arg(program).args(arguments.iter().map(|argument| escaped(argument)));
         let pid = run(tmux).await.context("opening a terminal")?;
         let pid = pid.trim().parse().with_context(|| format!("the terminal's program is no number: {pid}"))?;
-        Ok(Self { socket: socket.to_owned(), pid })
+        Ok(Self { socket: socket.to_owned(), pid, quiet: false })
+    }
+
+    /// Keeps its screen to itself at the end, for a program that is no test.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.quiet = true;
+        self
     }
 
     /// Returns the process id of the program.
@@ -151,7 +159,7 @@ impl Drop for Terminal {
             let socket = self.socket.as_os_str();
             std::process::Command::new("tmux").arg("-S").arg(socket).args(arguments).stderr(Stdio::null()).output()
         };
-        if let Ok(screen) = tmux(&["capture-pane", "-p"]) {
+        if let (false, Ok(screen)) = (self.quiet, tmux(&["capture-pane", "-p"])) {
             // The test runner keeps this to itself unless the test fails.
             eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
         }

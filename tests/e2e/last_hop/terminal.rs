@@ -80,18 +80,19 @@ async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_inbox_cannot_be_made_has_none_and_works() -> Result<()> {
+async fn an_inbox_that_was_taken_away_stays_away_and_the_session_works() -> Result<()> {
     let claude = match ClaudeCode::find() {
         Ok(claude) => claude,
         Err(reason) => return skipped("a real session without an inbox", &format!("{reason:#}")),
     };
     let work = tempfile::tempdir()?;
     let model = FakeApi::start(Script::new()).await?;
-    let options =
-        Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po().without_inbox()?;
+    let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
     let session = claude.interactive(&options).await?;
+    session.remove_inbox().await?;
     session.type_line("do you hear me").await?;
     model.wait_for("what was typed", TURN, |asked| asked.holds("do you hear me")).await?;
+    session.wait_ready().await?;
     assert!(!session.inbox().exists());
     Ok(())
 }

@@ -33,6 +33,11 @@ impl Options {
         if !answers.exists() {
             fs::write(&answers, answered_questions(&self.folder()).to_string()).context("writing its home")?;
         }
+        if let Some(settings) = &self.settings {
+            let folder = self.home().join(".claude");
+            fs::create_dir_all(&folder).context("making the folder of its settings")?;
+            fs::write(folder.join("settings.json"), settings.to_string()).context("writing its settings")?;
+        }
         if let Servers::Entered = self.servers {
             fs::write(self.home().join("mcp.json"), self.entered_servers()?.to_string())
                 .context("writing its servers")?;

@@ -54,6 +54,13 @@ impl ClaudeCode {
 }
 
 impl Interactive {
+    /// Keeps its screen to itself at the end, for a program that is no test.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.terminal = self.terminal.quietly();
+        self
+    }
+
     /// Waits until the prompt is shown.
     ///
     /// Errors: it is not; the error shows the screen.
@@ -124,6 +131,15 @@ impl Interactive {
     /// Returns the socket where other processes of this machine may put texts into the session. Older versions have none.
     pub fn inbox(&self) -> PathBuf {
         self.inboxes.join(format!("{}.sock", self.claude_pid()))
+    }
+
+    /// Takes the inbox away, so that nothing can be put into it.
+    ///
+    /// Errors: there is none.
+    pub async fn remove_inbox(&self) -> Result<()> {
+        let inbox = self.inbox();
+        let removed = eventually("an inbox", READY, async || fs::remove_file(&inbox).ok());
+        removed.await.with_context(|| inbox.display().to_string())
     }
 
     /// Puts a text into the session past c3po, as any process of this user may. The socket appears soon after the prompt.

@@ -1,9 +1,8 @@
 //! Where a session runs and with what: its folders, its model, its servers, its arguments and its environment.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use serde_json::Value;
 
 use crate::fake_api::FakeApi;
 
@@ -18,6 +17,7 @@ pub struct Options {
     pub(super) servers: Servers,
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
+    pub(super) settings: Option<Value>,
 }
 
 /// Where its MCP servers come from.
@@ -43,6 +43,7 @@ impl Options {
             servers: Servers::Entered,
             arguments: Vec::new(),
             environment: Vec::new(),
+            settings: None,
         }
     }
 
@@ -67,13 +68,11 @@ impl Options {
         self
     }
 
-    /// Without an inbox socket: where its folder would be made there lies a file.
-    ///
-    /// Errors: that file cannot be written.
-    pub fn without_inbox(self) -> Result<Self> {
-        fs::create_dir_all(self.runtime_folder()).context("making the runtime folder")?;
-        fs::write(self.inbox_folder(), "").context("taking the place of the inbox")?;
-        Ok(self)
+    /// With these settings of its user, such as `{"crossSessionInbound": "refuse"}`.
+    #[must_use]
+    pub fn settings(mut self, settings: Value) -> Self {
+        self.settings = Some(settings);
+        self
     }
 
     /// With more arguments, such as `-c`.
