@@ -51,6 +51,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where things are on this host.
     pub places: Places,
+    /// Where the socket for hooks may be: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
+    pub runtime_dir: Option<PathBuf>,
     /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
@@ -78,6 +80,36 @@ pub struct Places {
     pub path: Vec<PathBuf>,
 }
 
+/// What a hook takes from its environment. No file is read on that way: a hook has two milliseconds.
+#[derive(Debug, Clone, Default)]
+pub struct HookEnvironment {
+    /// The client's process, as it says: `CLAUDE_PID`.
+    pub client: Option<u32>,
+    /// Where sockets are kept: `XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<PathBuf>,
+    /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
+    pub messaging_socket: Option<String>,
+    /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    pub messaging_token: Option<Secret>,
+}
+
+impl HookEnvironment {
+    /// Reads the environment of this process.
+    pub fn read() -> Self {
+        Self {
+            client: variable("CLAUDE_PID").and_then(|pid| pid.parse().ok()),
+            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
+            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+        }
+    }
+}
+
+/// Returns a variable that is set to something: clients pass "${VAR:-}", which makes an unset variable an empty one.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
 /// The file `config.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,8 +132,6 @@ struct Sources<'a> {
 impl Config {
     /// Reads the file and the environment of this process.
     pub fn read() -> Self {
-        // Clients pass "${VAR:-}", which makes an unset variable an empty one.
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
         let (file, unreadable) = match std::fs::read_to_string(&path) {
@@ -154,6 +184,7 @@ impl Config {
             token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
+            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),

@@ -28,6 +28,7 @@ fn text(bytes: &[u8]) -> String {
 fn every_command_says_what_it_does() {
     let commands = [
         "proxy",
+        "hook",
         "status",
         "agents",
         "send",

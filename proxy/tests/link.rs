@@ -136,6 +136,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         token,
         state_dir: state.path().to_owned(),
         places: Places::in_home(state.path()),
+        runtime_dir: None,
         log: String::new(),
         log_file: None,
         colour: false,
