@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use c3po::config::{Config, Secret};
+use c3po::config::{Config, Places, Secret};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -135,6 +135,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         timeout: 60,
         token,
         state_dir: state.path().to_owned(),
+        places: Places::in_home(state.path()),
         runtime_dir: None,
         log: String::new(),
         log_file: None,

@@ -30,6 +30,13 @@ const GOODBYE_MAX: Duration = Duration::from_millis(100);
 pub(super) enum Failure {
     /// The coordinator, or the catalogue, refused it.
     Refused(Refusal),
+    /// Something on this host is in its way.
+    Stopped {
+        /// What.
+        why: String,
+        /// What to do.
+        advice: String,
+    },
     /// The command line or the configuration is wrong.
     Usage(String),
     /// No coordinator could be reached.
@@ -46,6 +53,10 @@ impl Failure {
         match self {
             Self::Refused(refusal) => {
                 tell_refusal(&refusal, printer);
+                ExitCode::from(1)
+            }
+            Self::Stopped { why, advice } => {
+                eprintln!("c3po: {why}\ntry: {advice}");
                 ExitCode::from(1)
             }
             Self::Usage(why) => {
