@@ -76,6 +76,8 @@ enum Command {
     Hook {
         /// What happened, such as session-start or stop
         event: Option<String>,
+        /// Of wait: session-start, where it begins together with the session
+        beginning: Option<String>,
     },
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
@@ -119,7 +121,7 @@ enum Command {
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     match &cli.command {
-        Command::Hook { event } => return run_hook(event.as_deref()),
+        Command::Hook { event, beginning } => return run_hook(event.as_deref(), beginning.as_deref()),
         Command::Statusline => {
             statusline::run(&Printer::of_status_line(cli.manner.json, config.colour));
             return ExitCode::SUCCESS;
@@ -156,8 +158,8 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     code
 }
 
-fn run_hook(event: Option<&str>) -> ExitCode {
-    hook::run(event).unwrap_or_else(|| {
+fn run_hook(event: Option<&str>, beginning: Option<&str>) -> ExitCode {
+    hook::run(event, beginning).unwrap_or_else(|| {
         eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
         ExitCode::from(2)
     })
