@@ -319,5 +319,7 @@ async fn what_an_older_c3po_left_is_in_the_first_context() -> Result<()> {
     assert!(tell(&redis, &["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(':'));
     fixture.take(&Claim { context: 1, ..wish }).await?;
     assert_eq!(fixture.unshown("c").await?, ["hello"]);
+    fixture.acknowledge(&sent).await?;
+    assert!(tell(&redis, &["EXISTS", "c3po:{c}:repeated"]).await?.starts_with(":0"), "marks go with their messages");
     Ok(())
 }
