@@ -37,7 +37,7 @@ demo: ## two agents, through two real proxies, talk
 	@exec $(QUICK)/examples/demo
 
 bench: ## figures and their floors, in one run
-	@tests/setup/install redis
+	@tests/setup/install redis tmux claude
 	cargo build --locked --profile bench --workspace --bins --examples
 	cargo bench --locked -p c3po-tests
 

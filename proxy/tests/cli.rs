@@ -38,6 +38,8 @@ fn every_command_says_what_it_does() {
         "thread",
         "receipt",
         "tail",
+        "install",
+        "uninstall",
         "completions",
     ];
     let mut all = text(&run(&["--help"]).stdout);

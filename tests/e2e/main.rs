@@ -4,6 +4,7 @@ mod api_reference;
 mod claude;
 mod documents;
 mod first_reference;
+mod last_hop;
 mod outages;
 mod store;
 mod tidy;

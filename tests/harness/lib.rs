@@ -2,7 +2,8 @@
 //!
 //! - [`process`]: a program, its log, its end; [`coordinator`] and [`proxy`]: the two of this workspace
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
-//! - [`fake_api`]: a scripted model; [`claude`]: the real Claude Code that asks it
+//! - [`fake_api`]: a scripted model; [`claude`]: the real Claude Code that asks it; [`terminal`]: where people would
+//!   type to it
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
 //! - [`redis`]: a real redis-server
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
@@ -19,3 +20,4 @@ pub mod proxy;
 pub mod redis;
 pub mod served;
 pub mod skip;
+pub mod terminal;

@@ -2,8 +2,10 @@
 
 mod ack;
 mod agents;
+mod claude_code;
 mod completions;
 mod inbox;
+mod install;
 mod print;
 mod receipt;
 mod reply;
@@ -13,6 +15,7 @@ mod status;
 mod statusline;
 mod tail;
 mod thread;
+mod uninstall;
 
 use std::process::ExitCode;
 
@@ -101,6 +104,12 @@ enum Command {
     /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
     #[command(after_help = EXIT_CODES)]
     Tail,
+    /// Make Claude Code load c3po in every session of yours
+    #[command(after_help = EXIT_CODES)]
+    Install(install::Arguments),
+    /// Take back what `c3po install` did
+    #[command(after_help = EXIT_CODES)]
+    Uninstall(uninstall::Arguments),
     /// Print one line about this session's mail, for the client's status line
     Statusline,
     /// Print a completion script for a shell
@@ -155,14 +164,22 @@ fn run_hook(event: Option<&str>) -> ExitCode {
 }
 
 async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
-    if let Command::Completions(arguments) = command {
-        return completions::run(&arguments);
-    }
+    let command = match command {
+        Command::Completions(arguments) => return completions::run(&arguments),
+        // Also with a configuration that is wrong.
+        Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
+        command => command,
+    };
     if !config.problems.is_empty() {
         return Err(Failure::Usage(config.problems.join("\n")));
     }
     match command {
-        Command::Proxy | Command::Hook { .. } | Command::Statusline | Command::Completions(_) => Ok(()),
+        Command::Proxy
+        | Command::Hook { .. }
+        | Command::Statusline
+        | Command::Completions(_)
+        | Command::Uninstall(_) => Ok(()),
+        Command::Install(arguments) => install::run(&config, printer, arguments).await,
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
         Command::Send(arguments) => send::run(config, printer, arguments).await,

@@ -42,6 +42,11 @@ impl Report {
         self.rows.push(Row { what: what.to_owned(), value, unit, floor: None, ratio: None, goal: None, met: None });
     }
 
+    /// Prints that a figure could not be taken here.
+    pub(crate) fn left_out(&self, what: &str, why: &str) {
+        println!("  {what:<58} not measured: {why}");
+    }
+
     /// Notes and prints a figure.
     pub(crate) fn figure(
         &mut self,

@@ -1,10 +1,12 @@
 //! A scripted stand-in for the Messages API: the model that the real Claude Code asks in tests, on 127.0.0.1 only.
 
+mod asked;
 mod script;
 mod stream;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -14,10 +16,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use script::{Asked, Block, Script};
+use crate::eventually::eventually;
+
+pub use asked::Asked;
+pub use script::{Block, Script};
 
 /// A request may carry a whole conversation with long tool results.
 const BODY_MAX: usize = 64 << 20;
@@ -69,6 +75,24 @@ impl FakeApi {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Waits for a request that is as `wanted` wants it, or finds one that has come already.
+    ///
+    /// Errors: none is there `within` the time; the error shows what the last one said last.
+    pub async fn wait_for(&self, what: &str, within: Duration, wanted: impl Fn(&Asked) -> bool) -> Result<Asked> {
+        let mut known = 0;
+        let found = eventually(what, within, async || {
+            // Each request is looked at once: they hold whole conversations.
+            let asked = self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner)[known..].to_vec();
+            known += asked.len();
+            asked.into_iter().find(&wanted)
+        });
+        found.await.with_context(|| {
+            let asked = self.asked();
+            let last = asked.last().map(Asked::new_text).unwrap_or_default();
+            format!("{} requests, the last one said:\n{last}", asked.len())
+        })
+    }
+
     /// Returns the method and path of every request that is not scripted.
     pub fn others(&self) -> Vec<String> {
         self.shared.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -95,11 +119,21 @@ async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Res
     let message = stream::Message::new(&asked, &blocks);
     let streamed = asked.body()["stream"].as_bool().unwrap_or(false);
     shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    sleep(thinking(&blocks)).await;
     let (kind, text) = match streamed {
         true => ("text/event-stream; charset=utf-8", message.events()),
         false => ("application/json", message.whole().to_string()),
     };
     ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// Returns how long the model takes for an answer.
+fn thinking(blocks: &[Block]) -> Duration {
+    let pauses = blocks.iter().map(|block| match block {
+        Block::Pause(time) => *time,
+        Block::Text(_) | Block::Call { .. } => Duration::ZERO,
+    });
+    pauses.sum()
 }
 
 async fn count_tokens(body: String) -> Response {
@@ -118,6 +152,21 @@ async fn refuse(State(shared): State<Arc<Shared>>, request: axum::extract::Reque
 mod tests {
     use super::*;
     use crate::http;
+
+    #[tokio::test]
+    async fn a_request_is_waited_for_and_a_model_may_take_its_time() -> Result<()> {
+        let api = FakeApi::start(Script::new().then([Block::pause(300), Block::text("at last")])).await?;
+        let ask = json!({"model": "m", "tools": [{"name": "x"}], "messages": [{"role": "user", "content": "hurry"}]});
+        let ask = ask.to_string();
+        let answer = http::post(api.address, "/v1/messages", &[], &ask);
+        let within = Duration::from_secs(20);
+        let (answer, asked) = tokio::try_join!(answer, api.wait_for("hurry", within, |asked| asked.holds("hurry")))?;
+        assert!(answer.body.contains("at last") && !answer.body.contains("Pause"), "{}", answer.body);
+        assert!(asked.at().elapsed() >= Duration::from_millis(300), "the request is known before the answer");
+        let never = api.wait_for("rest", Duration::from_millis(20), |asked| asked.holds("rest")).await;
+        assert!(format!("{:#}", never.expect_err("never")).contains("hurry"));
+        Ok(())
+    }
 
     #[tokio::test]
     async fn a_script_is_played_and_what_was_asked_is_kept() -> Result<()> {

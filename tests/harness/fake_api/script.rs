@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
+
+use super::asked::Asked;
 
 /// One thing a model says.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,8 @@ pub enum Block {
         /// Its arguments.
         arguments: Value,
     },
+    /// Nothing for a while: a model that thinks.
+    Pause(Duration),
 }
 
 impl Block {
@@ -29,78 +34,21 @@ impl Block {
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::Call { tool: tool.into(), arguments }
     }
-}
 
-/// A request of the client, as it came.
-#[derive(Debug, Clone)]
-pub struct Asked {
-    body: Value,
-}
-
-impl Asked {
-    pub(super) fn new(body: Value) -> Self {
-        Self { body }
-    }
-
-    /// Returns the whole body.
-    pub fn body(&self) -> &Value {
-        &self.body
-    }
-
-    /// Returns whether tools were offered: side requests such as the one for a title offer none.
-    pub fn offers_tools(&self) -> bool {
-        self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
-    }
-
-    /// Returns the last message of the user, texts and tool results as one text.
-    pub fn last_user_text(&self) -> String {
-        self.last_user().map(flatten).unwrap_or_default()
-    }
-
-    /// Returns the object in the last tool result, or null.
-    pub fn tool_result(&self) -> Value {
-        let blocks = self.last_user().and_then(Value::as_array);
-        let result = blocks.and_then(|blocks| blocks.iter().rfind(|block| block["type"] == "tool_result"));
-        result.and_then(|result| serde_json::from_str(&flatten(&result["content"])).ok()).unwrap_or_default()
-    }
-
-    /// Returns the full name of the tool that ends with `name`: one that is offered, or one that is only announced.
-    pub(super) fn tool_named(&self, name: &str) -> Option<String> {
-        let fits = |full: &str| full == name || full.ends_with(&format!("__{name}"));
-        let offered = self.body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
-        if let Some(full) = offered.into_iter().find(|full| fits(full)) {
-            return Some(full.to_owned());
-        }
-        let text = self.body.to_string();
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
-        words.filter(|word| word.starts_with("mcp__")).find(|word| fits(word)).map(str::to_owned)
-    }
-
-    fn last_user(&self) -> Option<&Value> {
-        let messages = self.body["messages"].as_array()?;
-        messages.iter().rfind(|message| message["role"] == "user").map(|message| &message["content"])
-    }
-}
-
-fn flatten(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) => {
-            let texts = blocks.iter().map(|block| match block["text"].as_str() {
-                Some(text) => text.to_owned(),
-                None => flatten(&block["content"]),
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
+    /// Nothing for that many milliseconds. All pauses of an answer come before its first word.
+    pub fn pause(milliseconds: u64) -> Self {
+        Self::Pause(Duration::from_millis(milliseconds))
     }
 }
 
 type Step = Box<dyn Fn(&Asked) -> Vec<Block> + Send + Sync>;
 
+/// Whether a rule holds for a request.
+type Sign = Box<dyn Fn(&Asked) -> bool + Send + Sync>;
+
 /// A model's part: rules first, then its steps one after the other, then always the same.
 pub struct Script {
-    rules: Vec<(String, Step)>,
+    rules: Vec<(Sign, Step)>,
     steps: Vec<Step>,
     next: AtomicUsize,
     otherwise: Vec<Block>,
@@ -141,12 +89,31 @@ impl Script {
 
     /// Whenever the last message of the user holds `part`, it says what follows from that, and no step is spent.
     #[must_use]
-    pub fn when(
-        mut self,
+    pub fn when(self, part: impl Into<String>, step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> Self {
+        let part = part.into();
+        self.when_it(move |asked| asked.last_user_text().contains(&part), step)
+    }
+
+    /// Whenever anything that was said since its last answer holds `part`, whoever said it: a hook's text comes from
+    /// the system.
+    #[must_use]
+    pub fn when_told(
+        self,
         part: impl Into<String>,
         step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static,
     ) -> Self {
-        self.rules.push((part.into(), Box::new(step)));
+        let part = part.into();
+        self.when_it(move |asked| asked.new_text().contains(&part), step)
+    }
+
+    /// Whenever the request is such a one.
+    #[must_use]
+    pub fn when_it(
+        mut self,
+        sign: impl Fn(&Asked) -> bool + Send + Sync + 'static,
+        step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static,
+    ) -> Self {
+        self.rules.push((Box::new(sign), Box::new(step)));
         self
     }
 
@@ -158,9 +125,7 @@ impl Script {
     }
 
     pub(super) fn answer(&self, asked: &Asked) -> Vec<Block> {
-        let text = asked.last_user_text();
-        let rule = self.rules.iter().find(|(part, _)| text.contains(part.as_str()));
-        match rule {
+        match self.rules.iter().find(|(sign, _)| sign(asked)) {
             Some((_, step)) => step(asked),
             None if asked.offers_tools() => match self.steps.get(self.next.fetch_add(1, Ordering::Relaxed)) {
                 Some(step) => step(asked),
@@ -210,11 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_found_by_the_end_of_their_names() {
-        let asked = asked(json!("x"));
-        assert_eq!(asked.tool_named("reply").as_deref(), Some("mcp__c3po__reply"));
-        assert_eq!(asked.tool_named("Bash").as_deref(), Some("Bash"));
-        assert_eq!(asked.tool_named("get_thread").as_deref(), Some("mcp__c3po__get_thread"));
-        assert_eq!(asked.tool_named("thread"), None);
+    fn a_rule_may_hold_for_what_the_system_says_but_only_for_what_is_new() {
+        let script = Script::new().when_told("mail", |_| vec![Block::text("read")]);
+        let told = |messages: Value| Asked::new(json!({"tools": [{"name": "Bash"}], "messages": messages}));
+        let mail = json!({"role": "system", "content": "a hook says: mail"});
+        let go = json!({"role": "user", "content": "go"});
+        let answer = json!({"role": "assistant", "content": []});
+        assert_eq!(script.answer(&told(json!([go, mail]))), [Block::text("read")]);
+        assert_eq!(script.answer(&told(json!([go, mail, answer, go]))), [Block::text("ok")]);
     }
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::script::{Asked, Block};
+use super::asked::Asked;
+use super::script::Block;
 
 /// What the model answers.
 pub(super) struct Message {
@@ -16,14 +17,17 @@ fn new_id(kind: &str) -> String {
     format!("{kind}_{}", Uuid::new_v4().simple())
 }
 
-fn content(asked: &Asked, block: &Block) -> Value {
-    match block {
+/// Returns a block as the API says it; a pause is said by no word.
+fn content(asked: &Asked, block: &Block) -> Option<Value> {
+    let said = match block {
+        Block::Pause(_) => return None,
         Block::Text(text) => json!({"type": "text", "text": text}),
         Block::Call { tool, arguments } => {
             let name = asked.tool_named(tool).unwrap_or_else(|| tool.clone());
             json!({"type": "tool_use", "id": new_id("toolu"), "name": name, "input": arguments})
         }
-    }
+    };
+    Some(said)
 }
 
 impl Message {
@@ -34,7 +38,7 @@ impl Message {
         Self {
             head: json!({"id": new_id("msg"), "type": "message", "role": "assistant", "model": asked.body()["model"],
                 "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage}),
-            content: blocks.iter().map(|block| content(asked, block)).collect(),
+            content: blocks.iter().filter_map(|block| content(asked, block)).collect(),
             stop_reason: if calls { "tool_use" } else { "end_turn" },
         }
     }

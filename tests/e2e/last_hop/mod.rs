@@ -1,0 +1,3 @@
+//! How a message gets into a real session, with the real client in a terminal and a scripted model.
+
+mod terminal;

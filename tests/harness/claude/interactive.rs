@@ -1,0 +1,166 @@
+//! A session in a terminal, as people use it: it is typed to, it rests, it is woken, it is killed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{ClaudeCode, Options};
+use crate::eventually::eventually;
+use crate::terminal::Terminal;
+
+/// A start takes half a second, and much longer where everything else is tested at the same time.
+const READY: Duration = Duration::from_secs(60);
+/// After `/exit` it stops its servers, half a second each at the most, and runs its last hooks.
+const EXIT: Duration = Duration::from_secs(30);
+/// So much of its debug log says what went wrong.
+const LOG_LINES: usize = 60;
+/// What stands before the line that is typed.
+const PROMPT: char = '❯';
+
+/// A running session. Dropping it ends it, and shows its screen and its log to whom reads a failed test.
+#[derive(Debug)]
+pub struct Interactive {
+    terminal: Terminal,
+    log: PathBuf,
+    inboxes: PathBuf,
+}
+
+impl ClaudeCode {
+    /// Starts an interactive session and waits until it can be typed to.
+    ///
+    /// Errors: there is no tmux, or the prompt does not appear; the error shows the screen.
+    pub async fn interactive(&self, options: &Options) -> Result<Interactive> {
+        options.make_home()?;
+        let name = Uuid::new_v4().simple().to_string();
+        let log = options.work.join(format!("debug-{name}"));
+        let mut arguments = options.all_arguments();
+        arguments.extend([OsString::from("--debug-file"), OsString::from(&log)]);
+        let mut environment = options.all_environment();
+        environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), options.home().into())));
+        // Short: the path of a socket has room for about a hundred bytes.
+        let socket = options.work.join(format!("tmux-{}", &name[..8]));
+        let terminal = Terminal::open(&socket, &options.folder(), &environment, &self.program, &arguments).await?;
+        let session = Interactive { terminal, log, inboxes: options.inbox_folder() };
+        session.wait_ready().await?;
+        Ok(session)
+    }
+}
+
+impl Interactive {
+    /// Keeps its screen to itself at the end, for a program that is no test.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.terminal = self.terminal.quietly();
+        self
+    }
+
+    /// Waits until the prompt is shown.
+    ///
+    /// Errors: it is not; the error shows the screen.
+    pub async fn wait_ready(&self) -> Result<()> {
+        self.wait_for_screen("the prompt", READY, |screen| {
+            let lines = screen.lines().rev().filter(|line| !line.trim().is_empty());
+            // Below it there is a rule, and a line that says what keys do.
+            lines.take(5).any(|line| line.starts_with(PROMPT))
+        })
+        .await
+    }
+
+    /// Types a line and presses Enter.
+    ///
+    /// Errors: it does not appear; the error shows the screen.
+    pub async fn type_line(&self, text: &str) -> Result<()> {
+        self.terminal.type_line(text).await.with_context(|| self.story())
+    }
+
+    /// Presses one key, by its name in tmux, such as `Escape`.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn key(&self, name: &str) -> Result<()> {
+        self.terminal.key(name).await
+    }
+
+    /// Returns what is on the screen.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn screen(&self) -> Result<String> {
+        self.terminal.screen().await
+    }
+
+    /// Waits until the screen is as `look` wants it.
+    ///
+    /// Errors: it is not `within` the time; the error shows the screen and the debug log.
+    pub async fn wait_for_screen(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
+        self.terminal.wait_for(what, within, look).await.with_context(|| self.story())
+    }
+
+    /// Returns the process id of the client.
+    pub fn claude_pid(&self) -> u32 {
+        self.terminal.pid()
+    }
+
+    /// Sends it a signal by name, such as `KILL`.
+    ///
+    /// Errors: it has ended.
+    pub async fn kill(&self, signal: &str) -> Result<()> {
+        self.terminal.signal(signal).await
+    }
+
+    /// Waits for its end, however it came.
+    ///
+    /// Errors: it runs on; the error shows the screen.
+    pub async fn end(&self) -> Result<Option<i32>> {
+        self.terminal.end(EXIT).await.with_context(|| self.story())
+    }
+
+    /// Types `/exit` and waits for the end.
+    ///
+    /// Errors: it runs on; the error shows the screen.
+    pub async fn exit(self) -> Result<Option<i32>> {
+        self.type_line("/exit").await?;
+        self.end().await
+    }
+
+    /// Returns the socket where other processes of this machine may put texts into the session. Older versions have none.
+    pub fn inbox(&self) -> PathBuf {
+        self.inboxes.join(format!("{}.sock", self.claude_pid()))
+    }
+
+    /// Takes the inbox away, so that nothing can be put into it.
+    ///
+    /// Errors: there is none.
+    pub async fn remove_inbox(&self) -> Result<()> {
+        let inbox = self.inbox();
+        let removed = eventually("an inbox", READY, async || fs::remove_file(&inbox).ok());
+        removed.await.with_context(|| inbox.display().to_string())
+    }
+
+    /// Puts a text into the session past c3po, as any process of this user may. The socket appears soon after the prompt.
+    ///
+    /// Errors: there is no such socket.
+    pub async fn post(&self, text: &str) -> Result<()> {
+        let inbox = self.inbox();
+        let open = eventually("an inbox", READY, async || UnixStream::connect(&inbox).ok());
+        let mut socket = open.await.with_context(|| inbox.display().to_string())?;
+        let line = json!({"type": "user", "message": {"role": "user", "content": text}});
+        socket.write_all(format!("{line}\n").as_bytes()).context("posting to a session")
+    }
+
+    /// Returns the end of its debug log.
+    pub fn log(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
+    fn story(&self) -> String {
+        format!("the end of its debug log:\n{}", self.log())
+    }
+}

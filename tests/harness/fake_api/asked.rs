@@ -1,0 +1,139 @@
+//! A request of the client: what it offers, what was said in it and by whom.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+/// A request of the client, as it came.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    body: Value,
+    at: Instant,
+}
+
+impl Asked {
+    pub(super) fn new(body: Value) -> Self {
+        Self { body, at: Instant::now() }
+    }
+
+    /// Returns the whole body.
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+
+    /// Returns when it came.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// Returns whether tools were offered: side requests such as the one for a title offer none.
+    pub fn offers_tools(&self) -> bool {
+        self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
+    }
+
+    /// Returns the last message of the user, texts and tool results as one text.
+    pub fn last_user_text(&self) -> String {
+        self.last_user().map(flatten).unwrap_or_default()
+    }
+
+    /// Returns everything that was said, by anybody, each text on lines of its own.
+    pub fn all_text(&self) -> String {
+        text_of(self.messages())
+    }
+
+    /// Returns what was said since the model's last answer: the user's words, results of tools, texts of the system.
+    pub fn new_text(&self) -> String {
+        let messages = self.messages();
+        let answered = messages.iter().rposition(|message| message["role"] == "assistant");
+        text_of(&messages[answered.map_or(0, |at| at + 1)..])
+    }
+
+    /// Returns whether anybody said that.
+    pub fn holds(&self, text: &str) -> bool {
+        self.all_text().contains(text)
+    }
+
+    /// Returns how many times that was said.
+    pub fn count_of(&self, text: &str) -> usize {
+        self.all_text().matches(text).count()
+    }
+
+    /// Returns the object in the last tool result, or null.
+    pub fn tool_result(&self) -> Value {
+        let blocks = self.last_user().and_then(Value::as_array);
+        let result = blocks.and_then(|blocks| blocks.iter().rfind(|block| block["type"] == "tool_result"));
+        result.and_then(|result| serde_json::from_str(&flatten(&result["content"])).ok()).unwrap_or_default()
+    }
+
+    /// Returns the full name of the tool that ends with `name`: one that is offered, or one that is only announced.
+    pub(super) fn tool_named(&self, name: &str) -> Option<String> {
+        let fits = |full: &str| full == name || full.ends_with(&format!("__{name}"));
+        let offered = self.body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
+        if let Some(full) = offered.into_iter().find(|full| fits(full)) {
+            return Some(full.to_owned());
+        }
+        let text = self.body.to_string();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+        words.filter(|word| word.starts_with("mcp__")).find(|word| fits(word)).map(str::to_owned)
+    }
+
+    fn last_user(&self) -> Option<&Value> {
+        self.messages().iter().rfind(|message| message["role"] == "user").map(|message| &message["content"])
+    }
+
+    fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+fn text_of(messages: &[Value]) -> String {
+    messages.iter().map(|message| flatten(&message["content"])).collect::<Vec<_>>().join("\n")
+}
+
+fn flatten(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let texts = blocks.iter().map(|block| match block["text"].as_str() {
+                Some(text) => text.to_owned(),
+                None => flatten(&block["content"]),
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn asked() -> Asked {
+        Asked::new(json!({
+            "tools": [{"name": "Bash"}, {"name": "mcp__c3po__reply"}],
+            "messages": [
+                {"role": "user", "content": "first"},
+                {"role": "assistant", "content": [{"type": "text", "text": "the first answer"}]},
+                {"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "a result"}]}]},
+                {"role": "system", "content": "announced: mcp__c3po__ping, mcp__c3po__get_thread."},
+            ],
+        }))
+    }
+
+    #[test]
+    fn tools_are_found_by_the_end_of_their_names() {
+        assert_eq!(asked().tool_named("reply").as_deref(), Some("mcp__c3po__reply"));
+        assert_eq!(asked().tool_named("Bash").as_deref(), Some("Bash"));
+        assert_eq!(asked().tool_named("get_thread").as_deref(), Some("mcp__c3po__get_thread"));
+        assert_eq!(asked().tool_named("thread"), None);
+    }
+
+    #[test]
+    fn what_was_said_is_found_whoever_said_it() {
+        let asked = asked();
+        assert!(asked.holds("a result") && asked.holds("announced") && !asked.holds("never"));
+        assert_eq!(asked.count_of("first"), 2);
+        assert!(asked.new_text().contains("announced") && !asked.new_text().contains("first"));
+    }
+}

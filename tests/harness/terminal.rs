@@ -1,0 +1,248 @@
+//! A program in a terminal of its own: a tmux server for it alone, typed to and read as a person would.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::eventually::eventually;
+
+/// Wide and high enough that a line of a test is one line on the screen.
+const SIZE: [&str; 4] = ["-x", "180", "-y", "50"];
+/// What tmux promises to programs inside of it.
+const TERM: &str = "screen-256color";
+/// tmux answers in milliseconds, on a machine that does other things as well within this.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// A running terminal. Dropping it ends it and everything in it, and shows its screen to whom reads a failed test.
+#[derive(Debug)]
+pub struct Terminal {
+    socket: PathBuf,
+    /// The program in it.
+    pid: u32,
+    quiet: bool,
+}
+
+impl Terminal {
+    /// Opens one whose server listens at `socket` and runs `program` in `folder`, with nothing but `environment`, PATH
+    /// and TERM around it.
+    ///
+    /// Errors: there is no tmux, or it refuses.
+    pub async fn open(
+        socket: &Path,
+        folder: &Path,
+        environment: &[(String, OsString)],
+        program: &Path,
+        arguments: &[OsString],
+    ) -> Result<Self> {
+        let mut tmux = tmux(socket);
+        // The screen of a program that has ended stays, for whom reads a failed test.
+        tmux.args(["start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";"]);
+        tmux.args(["new-session", "-d", "-P", "-F", "#{pane_pid}"]).args(SIZE).arg("-c").arg(folder);
+        // tmux adds variables of its own, and `env` takes them away; it becomes the program and keeps its process id.
+        tmux.args(["--", "env", "-i"]).arg(format!("TERM={TERM}"));
+        if let Some(path) = env::var_os("PATH") {
+            tmux.arg(assignment("PATH", &path));
+        }
+        tmux.args(environment.iter().map(|(name, value)| assignment(name, value)));
+        tmux.arg(program).args(arguments.iter().map(|argument| escaped(argument)));
+        let pid = run(tmux).await.context("opening a terminal")?;
+        let pid = pid.trim().parse().with_context(|| format!("the terminal's program is no number: {pid}"))?;
+        Ok(Self { socket: socket.to_owned(), pid, quiet: false })
+    }
+
+    /// Keeps its screen to itself at the end, for a program that is no test.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.quiet = true;
+        self
+    }
+
+    /// Returns the process id of the program.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns what is on the screen.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn screen(&self) -> Result<String> {
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["capture-pane", "-p"]);
+        run(tmux).await.context("reading the screen")
+    }
+
+    /// Types a text, waits until it is on the screen, and presses Enter.
+    ///
+    /// Errors: it does not appear; the error shows the screen.
+    pub async fn type_line(&self, text: &str) -> Result<()> {
+        let sign = dense(text).chars().take(40).collect::<String>();
+        let count = |screen: &str| dense(screen).matches(&sign).count();
+        let before = count(&self.screen().await?);
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["send-keys", "-l", "--"]).arg(escaped(OsStr::new(text)));
+        run(tmux).await.context("typing")?;
+        // Enter in the same breath would be taken for a part of a pasted text.
+        let typed = format!("{text:?} on the screen");
+        self.wait_for(&typed, ANSWER, |screen| count(screen) > before).await?;
+        self.key("Enter").await
+    }
+
+    /// Presses one key, by its name in tmux: `Escape`, `Enter`, `C-c`.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn key(&self, name: &str) -> Result<()> {
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["send-keys", name]);
+        run(tmux).await.map(drop).with_context(|| format!("pressing {name}"))
+    }
+
+    /// Waits until the screen is as `look` wants it.
+    ///
+    /// Errors: it is not `within` the time, or the program has ended; the error shows the screen.
+    pub async fn wait_for(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
+        let mut last = String::new();
+        let seen = eventually(what, within, async || {
+            match self.screen().await {
+                Ok(screen) => last = screen,
+                Err(error) => return Some(Err(error)),
+            }
+            look(&last).then_some(Ok(()))
+        });
+        seen.await.and_then(|seen| seen).with_context(|| format!("on the screen was:\n{}", last.trim()))
+    }
+
+    /// Returns how the program ended, if it has: its code, or nothing where a signal ended it.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn ended(&self) -> Result<Option<Option<i32>>> {
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["display-message", "-p", "#{pane_dead}:#{pane_dead_status}"]);
+        let said = run(tmux).await.context("asking how the program ended")?;
+        match said.trim().split_once(':') {
+            Some(("1", code)) => Ok(Some(code.parse().ok())),
+            Some(_) => Ok(None),
+            None => bail!("tmux says {said:?}"),
+        }
+    }
+
+    /// Waits for the program's end and returns its code.
+    ///
+    /// Errors: it runs on; the error shows the screen.
+    pub async fn end(&self, within: Duration) -> Result<Option<i32>> {
+        let ended = eventually("the end of the program", within, async || self.ended().await.transpose()).await;
+        let Ok(ended) = ended else {
+            bail!("it runs on after {within:?}; on its screen is:\n{}", self.screen().await?)
+        };
+        ended
+    }
+
+    /// Sends the program a signal by name, such as `KILL`.
+    ///
+    /// Errors: it has ended, or `kill` refuses.
+    pub async fn signal(&self, name: &str) -> Result<()> {
+        ensure!(self.ended().await?.is_none(), "the program has ended");
+        let mut kill = Command::new("kill");
+        kill.args(["-s", name, &self.pid.to_string()]);
+        run(kill).await.map(drop)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let tmux = |arguments: &[&str]| {
+            let socket = self.socket.as_os_str();
+            std::process::Command::new("tmux").arg("-S").arg(socket).args(arguments).stderr(Stdio::null()).output()
+        };
+        if let (false, Ok(screen)) = (self.quiet, tmux(&["capture-pane", "-p"])) {
+            // The test runner keeps this to itself unless the test fails.
+            eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
+        }
+        let alive = tmux(&["display-message", "-p", "#{pane_dead}"]).is_ok_and(|dead| dead.stdout.starts_with(b"0"));
+        if alive {
+            // A program that ignores the end of its terminal would outlive the test. It may be gone before the signal.
+            let _ = std::process::Command::new("kill").args(["-s", "KILL", &self.pid.to_string()]).status();
+        }
+        // It may be gone already, which is as good.
+        let _ = tmux(&["kill-server"]);
+    }
+}
+
+/// Returns a command of the server at that socket, without anybody's configuration.
+fn tmux(socket: &Path) -> Command {
+    let mut command = Command::new("tmux");
+    // Without UTF-8 tmux would show what is not ASCII as underscores.
+    command.arg("-u").arg("-S").arg(socket).args(["-f", "/dev/null"]).env_clear().env("LANG", "C.UTF-8");
+    if let Some(path) = env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+    command
+}
+
+async fn run(mut command: Command) -> Result<String> {
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(ANSWER, command.output()).await.context("no answer")?;
+    let output = output.with_context(|| format!("starting {:?}", command.as_std().get_program()))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn assignment(name: &str, value: &OsStr) -> OsString {
+    let mut assignment = OsString::from(format!("{name}="));
+    assignment.push(value);
+    escaped(&assignment)
+}
+
+/// tmux takes a semicolon at the end of an argument for the end of a command.
+fn escaped(argument: &OsStr) -> OsString {
+    match argument.to_str().and_then(|text| text.strip_suffix(';')) {
+        Some(text) => format!("{text}\\;").into(),
+        None => argument.to_owned(),
+    }
+}
+
+/// Returns a text without its white space: the screen breaks lines where it likes.
+fn dense(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shell(folder: &Path, script: &str) -> Result<Terminal> {
+        let environment = [("GREETING".to_owned(), OsString::from("hello;"))];
+        let arguments = ["-c".into(), script.into()];
+        Terminal::open(&folder.join("tmux"), folder, &environment, Path::new("sh"), &arguments).await
+    }
+
+    #[tokio::test]
+    async fn a_program_is_typed_to_and_read_and_its_end_is_seen() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let terminal = shell(folder.path(), "read line; echo \"$GREETING $line ${TMUX:-alone}\"; exit 3;").await?;
+        assert!(terminal.ended().await?.is_none());
+        terminal.type_line("you there;").await?;
+        terminal.wait_for("an answer", ANSWER, |screen| screen.contains("hello; you there; alone")).await?;
+        assert_eq!(terminal.end(ANSWER).await?, Some(3));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_program_is_signalled_and_what_does_not_happen_is_told_with_the_screen() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let terminal = shell(folder.path(), "echo over here; exec sleep 600").await?;
+        let never =
+            terminal.wait_for("a flying pig", Duration::from_millis(500), |screen| screen.contains("pig")).await;
+        let never = format!("{:#}", never.expect_err("never"));
+        assert!(never.contains("a flying pig") && never.contains("over here"), "{never}");
+        terminal.signal("KILL").await?;
+        assert_eq!(terminal.end(ANSWER).await?, None);
+        assert!(terminal.signal("KILL").await.is_err());
+        Ok(())
+    }
+}
