@@ -84,8 +84,10 @@ mod tests {
         let expected =
             json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
         check("session-start", &start, expected);
-        let stop = json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "All done."});
-        check("stop", &stop, json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true}));
+        let stop =
+            json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "Done."});
+        let expected = json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true});
+        check("stop", &stop, expected);
         let ended =
             json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
         let expected = json!({"name": "subagent-stop", "session_id": "s", "agent_id": "a7", "stop_hook_active": false});
