@@ -120,7 +120,9 @@ impl Canary {
         let took = began.elapsed();
         let woken = String::from_utf8_lossy(&output.stderr);
         ensure!(woken.contains(sent.as_str()), "the waiter said nothing of it: {}", silence(&woken));
-        Self::hook("user-prompt-submit", json!({"prompt": woken, "prompt_id": "2"})).await?;
+        // Claude Code makes a prompt of it in this form.
+        let prompt = format!("<task-notification>\n{woken}\n</task-notification>");
+        Self::hook("user-prompt-submit", json!({"prompt": prompt, "prompt_id": "2"})).await?;
         Self::hook("post-tool-batch", json!({"prompt_id": "2", "tool_calls": []})).await?;
         Self::hook("stop", json!({"prompt_id": "2"})).await?;
         Self::seen(session, &sent, took).await

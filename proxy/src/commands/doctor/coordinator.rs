@@ -25,10 +25,8 @@ const FORGET_MAX: Duration = Duration::from_secs(2);
 const RUNGS: [&str; 3] = ["by a wait", "by a hook", "by a waiter"];
 
 pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    let mut config = config.clone();
     let mark = Uuid::new_v4().simple().to_string();
-    config.agent = name(&mark[..8]);
-    let played = name(&format!("{}-session", &mark[..8]));
+    let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
     let outcome = Session::with(config.clone(), false, async |session| {
         let coordinator = tell_coordinator(session, report).await?;
         let outcomes = canaries(session, &played).await;
@@ -42,10 +40,8 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         }
         Err(failure) => return Err(failure),
     };
-    for agent in [&config.agent, &played] {
-        // An agent that is not forgotten stays on the list as an offline name, and harms nobody.
-        let _ = timeout(FORGET_MAX, forget(&config, &coordinator, agent)).await;
-    }
+    // An agent that is not forgotten stays on the list as an offline name, and harms nobody.
+    let _ = timeout(FORGET_MAX, forget(config, &coordinator, &played)).await;
     for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
         match outcome {
             Outcome::Seen(found) => report.ok(rung, found)?,
@@ -54,10 +50,6 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         }
     }
     Ok(())
-}
-
-fn name(text: &str) -> AgentId {
-    AgentId::from_any(&format!("doctor-{text}")).expect("a word and hexadecimal digits are an agent id")
 }
 
 /// Says what the coordinator is and how far away; returns where.
@@ -73,7 +65,7 @@ async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<
         "{coordinator}, {}, round trip {:.2} ms, its clock is {}",
         pong.coordinator,
         round_trip.as_secs_f64() * 1e3,
-        skew(pong.timestamp, middle),
+        skew(pong.timestamp, middle, round_trip),
     );
     let apart = pong.timestamp.since(middle).max(middle.since(pong.timestamp));
     if apart > SKEW_MAX {
@@ -84,12 +76,14 @@ async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<
     Ok(coordinator)
 }
 
-fn skew(theirs: Timestamp, ours: Timestamp) -> String {
+/// Returns how far apart two clocks are, where that is more than the round trip leaves open.
+fn skew(theirs: Timestamp, ours: Timestamp, round_trip: Duration) -> String {
     let (ahead, behind) = (theirs.since(ours), ours.since(theirs));
-    match (ahead.as_millis(), behind.as_millis()) {
-        (0, 0) => "ours".to_owned(),
-        (ahead, 0) => format!("{ahead} ms ahead"),
-        (_, behind) => format!("{behind} ms behind"),
+    let open = round_trip + Duration::from_millis(1);
+    match (ahead > open, behind > open) {
+        (true, _) => format!("{} ms ahead", ahead.as_millis()),
+        (_, true) => format!("{} ms behind", behind.as_millis()),
+        _ => "as ours".to_owned(),
     }
 }
 
