@@ -4,6 +4,7 @@ mod ack;
 mod agents;
 mod claude_code;
 mod completions;
+mod doctor;
 mod inbox;
 mod install;
 mod print;
@@ -82,6 +83,9 @@ enum Command {
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
     Status,
+    /// Check everything that has to work on this host, and send test messages the whole way
+    #[command(after_help = EXIT_CODES)]
+    Doctor,
     /// List the agents
     #[command(after_help = EXIT_CODES)]
     Agents(agents::Arguments),
@@ -170,6 +174,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Completions(arguments) => return completions::run(&arguments),
         // Also with a configuration that is wrong.
         Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
+        Command::Doctor => return doctor::run(&config, printer).await,
         command => command,
     };
     if !config.problems.is_empty() {
@@ -179,6 +184,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Proxy
         | Command::Hook { .. }
         | Command::Statusline
+        | Command::Doctor
         | Command::Completions(_)
         | Command::Uninstall(_) => Ok(()),
         Command::Install(arguments) => install::run(&config, printer, arguments).await,
