@@ -59,6 +59,14 @@ pub struct Config {
     pub log_file: Option<PathBuf>,
     /// Whether colour is welcome: unless `NO_COLOR` is set to anything.
     pub colour: bool,
+    /// The session's own inbox socket, where the client names it: `CLAUDE_CODE_MESSAGING_SOCKET`.
+    pub messaging_socket: Option<String>,
+    /// What opens it: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    pub messaging_token: Option<Secret>,
+    /// Whether channel notifications are wanted: `C3PO_CHANNEL`, `true` or `1`; default no.
+    pub channel: bool,
+    /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
+    pub is_plugin: bool,
     /// What is wrong, so wrong that nothing can be connected. Commands refuse to run; a proxy runs and says so.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
@@ -188,6 +196,10 @@ impl Config {
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),
+            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
+            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+            channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
+            is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             problems,
             warnings,
         }

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::deliver::Inbox;
+use crate::deliver::{self, Arrivals, LastHop};
 use crate::link::{self, Link};
+use crate::local::{self, Place};
 use crate::mcp;
 
 /// How long the end may take: clients kill what is still there after 100 ms.
@@ -25,12 +26,20 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         let _ = writeln!(std::io::stderr(), "c3po: {warning}");
     }
     let stop = CancellationToken::new();
-    let timeout = config.timeout;
-    let link = Link::of_session(config, Arc::new(Inbox::default()));
+    let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
+    let place = Place::of_session(config.runtime_dir.as_deref());
+    let arrivals = Arc::new(Arrivals::new(&config));
+    let link = Link::of_session(config, arrivals.clone());
+    let hop = LastHop::new(arrivals, link.clone());
     let mut signals = Signals::listen().context("listening for signals")?;
     let tracker = TaskTracker::new();
     tracker.spawn(link::run(link.clone(), stop.clone()));
-    let serving = tracker.spawn(mcp::serve(link, timeout, stop.clone()));
+    tracker.spawn(deliver::run(hop.clone(), stop.clone()));
+    match place {
+        Ok(place) => drop(tracker.spawn(local::serve(Arc::new(hop.clone()), place, stop.clone()))),
+        Err(error) => tracing::warn!("the hooks of this session get no answers: {error}"),
+    }
+    let serving = tracker.spawn(mcp::serve(link, hop, settings, stop.clone()));
     tracker.close();
     tokio::select! {
         () = stop.cancelled() => {}

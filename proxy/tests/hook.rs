@@ -236,11 +236,16 @@ fn where_nobody_answers_a_hook_is_silent() {
     }
     drop(hole);
 
+    // Whoever may put a socket there may also put words into the session.
+    fs::remove_file(place.path()).unwrap();
+    let (mut host, desk) = (host, Clerk::saying("text"));
+    host.serve(&desk, id());
     for mode in [0o000, 0o770] {
         fs::set_permissions(host.folder(), Permissions::from_mode(mode)).unwrap();
         host.is_silent(&format!("a folder of mode {mode:o}"), "stop", &stop_input());
     }
     fs::set_permissions(host.folder(), Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(host.run("stop", &stop_input()).stdout, b"text");
 }
 
 #[test]

@@ -140,6 +140,10 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         log: String::new(),
         log_file: None,
         colour: false,
+        messaging_socket: None,
+        messaging_token: None,
+        channel: false,
+        is_plugin: false,
         problems: Vec::new(),
         warnings: Vec::new(),
     };
@@ -216,7 +220,7 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
     let running = run(vec![peer.url()]);
     running.link.begin();
     let (mut talk, _) = peer.welcome("web").await;
-    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages);
+    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages, 0);
     let call = running.call("ping", json!({}));
     let receipt = talk.hear().await;
     let wanted = json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});

@@ -170,7 +170,7 @@ impl Session {
     /// Says that messages were printed.
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
-            self.link.receipt(ids, Stage::InSession, Via::Terminal);
+            self.link.receipt(ids, Stage::InSession, Via::Terminal, 0);
         }
     }
 }

@@ -66,6 +66,9 @@ pub struct Event {
     /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// The client's name for the turn that it belongs to, or that it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
     /// Of a notification, such as `permission_prompt` and `idle_prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_type: Option<String>,
@@ -153,6 +156,7 @@ impl Event {
             source: None,
             reason: None,
             prompt: None,
+            prompt_id: None,
             notification_type: None,
             tool_name: None,
             tool_use_ids: Vec::new(),
