@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use harness::claude::ClaudeCode;
+use harness::claude::{ClaudeCode, OLDER};
 use harness::skip::skipped;
 use serde_json::Value;
 
@@ -80,5 +80,25 @@ async fn another_status_line_stays_unless_its_place_is_forced() -> Result<()> {
 
     host.c3po(&["uninstall"]).await?.good()?;
     assert_eq!(fs::read_to_string(host.settings())?, mine);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_claude_code_takes_the_plugin_and_keeps_what_it_changes_itself() -> Result<()> {
+    let claude = match ClaudeCode::find_version(OLDER) {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("installing into an older Claude Code", &format!("{reason:#}")),
+    };
+    let host = Host::new(Some(&claude))?;
+    // That version knows this model under another name, and says so in the settings at its first start.
+    host.write_settings("{ \"f\" :1.00,\n\"model\":   \"opus\" }\n")?;
+    let said = host.c3po(&["install"]).await?.good()?;
+    assert!(said.contains("claude itself changed model\n"), "{said}");
+    assert_eq!(host.plugin().await?.context("not listed")?["enabled"], true);
+    let now = fs::read_to_string(host.settings())?;
+    assert!(now.starts_with("{ \"f\" :1.00,\n\"model\":   \"opus[1m]\",\n\"extraKnownMarketplaces\""), "{now}");
+    assert_eq!(host.c3po(&["install", "--json"]).await?.outcomes("settings")?, ["unchanged"]);
+    host.c3po(&["uninstall"]).await?.good()?;
+    assert_eq!(fs::read_to_string(host.settings())?, "{ \"f\" :1.00,\n\"model\":   \"opus[1m]\" }\n");
     Ok(())
 }
