@@ -6,6 +6,7 @@ mod documents;
 mod first_reference;
 mod last_hop;
 mod outages;
+mod plugin;
 mod store;
 mod tidy;
 mod tools;
