@@ -49,16 +49,73 @@ pub struct Config {
     pub token: Option<Secret>,
     /// Where what must survive a restart is kept: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
     pub state_dir: PathBuf,
+    /// Where things are on this host.
+    pub places: Places,
+    /// Where the socket for hooks may be: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
+    pub runtime_dir: Option<PathBuf>,
     /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
     pub log_file: Option<PathBuf>,
     /// Whether colour is welcome: unless `NO_COLOR` is set to anything.
     pub colour: bool,
+    /// The session's own inbox socket, where the client names it: `CLAUDE_CODE_MESSAGING_SOCKET`.
+    pub messaging_socket: Option<String>,
+    /// What opens it: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    pub messaging_token: Option<Secret>,
+    /// Whether channel notifications are wanted: `C3PO_CHANNEL`, `true` or `1`; default no.
+    pub channel: bool,
+    /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
+    pub is_plugin: bool,
     /// What is wrong, so wrong that nothing can be connected. Commands refuse to run; a proxy runs and says so.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
     pub warnings: Vec<String>,
+}
+
+/// Where things are on this host.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The user's folder: `HOME`.
+    pub home: Option<PathBuf>,
+    /// Where c3po's own files are: `$XDG_DATA_HOME/c3po`; default `~/.local/share/c3po`.
+    pub data_dir: PathBuf,
+    /// This host's file: `$XDG_CONFIG_HOME/c3po/config.toml`; default in `~/.config`.
+    pub config_file: PathBuf,
+    /// Where Claude Code keeps a user's settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
+    pub claude_dir: PathBuf,
+    /// Where programs are: the absolute folders of `PATH`.
+    pub path: Vec<PathBuf>,
+}
+
+/// What a hook takes from its environment. No file is read on that way: a hook has two milliseconds.
+#[derive(Debug, Clone, Default)]
+pub struct HookEnvironment {
+    /// The client's process, as it says: `CLAUDE_PID`.
+    pub client: Option<u32>,
+    /// Where sockets are kept: `XDG_RUNTIME_DIR`.
+    pub runtime_dir: Option<PathBuf>,
+    /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
+    pub messaging_socket: Option<String>,
+    /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    pub messaging_token: Option<Secret>,
+}
+
+impl HookEnvironment {
+    /// Reads the environment of this process.
+    pub fn read() -> Self {
+        Self {
+            client: variable("CLAUDE_PID").and_then(|pid| pid.parse().ok()),
+            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
+            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+        }
+    }
+}
+
+/// Returns a variable that is set to something: clients pass "${VAR:-}", which makes an unset variable an empty one.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 /// The file `config.toml`.
@@ -83,9 +140,7 @@ struct Sources<'a> {
 impl Config {
     /// Reads the file and the environment of this process.
     pub fn read() -> Self {
-        // Clients pass "${VAR:-}", which makes an unset variable an empty one.
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let path = base(&variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml");
+        let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
         let (file, unreadable) = match std::fs::read_to_string(&path) {
             Ok(text) => (Some(text), None),
@@ -136,13 +191,42 @@ impl Config {
             timeout: timeout.clamp(1, WAIT_MAX),
             token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
+            places: Places::of(variable),
+            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),
+            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
+            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+            channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
+            is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             problems,
             warnings,
         }
     }
+}
+
+impl Places {
+    /// Returns where things are below a home folder when nothing else is said.
+    pub fn in_home(home: &Path) -> Self {
+        Self::of(&|name| (name == "HOME").then(|| home.display().to_string()))
+    }
+
+    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let path = variable("PATH").unwrap_or_default();
+        Self {
+            home: variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
+            data_dir: base(variable, "XDG_DATA_HOME", ".local/share").join("c3po"),
+            config_file: base(variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml"),
+            claude_dir: base(variable, "CLAUDE_CONFIG_DIR", ".claude"),
+            path: std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect(),
+        }
+    }
+}
+
+/// Returns what is wrong with one or several URLs of coordinators, separated by commas.
+pub fn problem_of_urls(urls: &str) -> Option<String> {
+    targets(urls).err()
 }
 
 /// Returns a base directory: what the variable names, or a folder in the home.
@@ -228,6 +312,19 @@ mod tests {
         assert_eq!((config.agent.as_str(), config.timeout, config.token), ("Home-Assistant", 60, None));
         assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
         assert!(config.problems.is_empty() && config.warnings.is_empty());
+    }
+
+    #[test]
+    fn places_are_in_the_home_or_where_the_variables_say() {
+        let places = Places::in_home(Path::new("/home/x"));
+        assert_eq!(places.data_dir, Path::new("/home/x/.local/share/c3po"));
+        assert_eq!(places.config_file, Path::new("/home/x/.config/c3po/config.toml"));
+        assert_eq!(places.claude_dir, Path::new("/home/x/.claude"));
+        let variables = [("XDG_DATA_HOME", "/d"), ("CLAUDE_CONFIG_DIR", "/c"), ("PATH", "/bin::./x:/usr/bin")];
+        let places = read(&variables, None).places;
+        assert_eq!((places.home, places.data_dir.as_path()), (None, Path::new("/d/c3po")));
+        assert_eq!(places.claude_dir, Path::new("/c"));
+        assert_eq!(places.path, [Path::new("/bin"), Path::new("/usr/bin")]);
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Everything a host needs: the MCP proxy beside a session, and the commands for people.
 //!
-//! `main -> {proxy, commands} -> {mcp, deliver} -> link -> config`, and no other arrows:
+//! `main -> {proxy, hook, commands} -> {mcp, local, deliver} -> link -> config`, and no other arrows:
 //!
 //! - [`config`]: what this host was told, read once
 //! - [`link`]: the one connection to the coordinator; owns every call until it is answered
 //! - [`deliver`]: the messages that have come to this host
 //! - [`local`]: the unix socket that hooks ask
+//! - [`hook`]: the short process that asks
 //! - [`mcp`]: the MCP server on stdio
-//! - [`proxy`]: the process beside a session, made of the four above
+//! - [`proxy`]: the process beside a session, made of those above
 //! - [`commands`]: what people type
 
 pub mod commands;
 pub mod config;
 pub mod deliver;
+pub mod hook;
 pub mod link;
 pub mod local;
 pub mod logs;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
-use crate::deliver::Inbox;
+use crate::deliver::{self, Arrivals, LastHop};
 use crate::link::{self, Link};
 use crate::mcp;
 
@@ -25,12 +25,15 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         let _ = writeln!(std::io::stderr(), "c3po: {warning}");
     }
     let stop = CancellationToken::new();
-    let timeout = config.timeout;
-    let link = Link::of_session(config, Arc::new(Inbox::default()));
+    let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
+    let arrivals = Arc::new(Arrivals::new(&config));
+    let link = Link::of_session(config, arrivals.clone());
+    let hop = LastHop::new(arrivals, link.clone());
     let mut signals = Signals::listen().context("listening for signals")?;
     let tracker = TaskTracker::new();
     tracker.spawn(link::run(link.clone(), stop.clone()));
-    let serving = tracker.spawn(mcp::serve(link, timeout, stop.clone()));
+    tracker.spawn(deliver::run(hop.clone(), stop.clone()));
+    let serving = tracker.spawn(mcp::serve(link, hop, settings, stop.clone()));
     tracker.close();
     tokio::select! {
         () = stop.cancelled() => {}

@@ -26,8 +26,22 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_command_says_what_it_does() {
-    let commands =
-        ["proxy", "status", "agents", "send", "inbox", "ack", "reply", "thread", "receipt", "tail", "completions"];
+    let commands = [
+        "proxy",
+        "hook",
+        "status",
+        "agents",
+        "send",
+        "inbox",
+        "ack",
+        "reply",
+        "thread",
+        "receipt",
+        "tail",
+        "install",
+        "uninstall",
+        "completions",
+    ];
     let mut all = text(&run(&["--help"]).stdout);
     for command in commands {
         let output = run(&[command, "--help"]);

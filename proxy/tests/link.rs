@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use c3po::config::{Config, Secret};
+use c3po::config::{Config, Places, Secret};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -135,9 +135,15 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         timeout: 60,
         token,
         state_dir: state.path().to_owned(),
+        places: Places::in_home(state.path()),
+        runtime_dir: None,
         log: String::new(),
         log_file: None,
         colour: false,
+        messaging_socket: None,
+        messaging_token: None,
+        channel: false,
+        is_plugin: false,
         problems: Vec::new(),
         warnings: Vec::new(),
     };
@@ -214,7 +220,7 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
     let running = run(vec![peer.url()]);
     running.link.begin();
     let (mut talk, _) = peer.welcome("web").await;
-    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages);
+    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages, 0);
     let call = running.call("ping", json!({}));
     let receipt = talk.hear().await;
     let wanted = json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});

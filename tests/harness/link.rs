@@ -144,8 +144,13 @@ impl Link {
 
     /// Says that messages got further.
     pub async fn receipt(&mut self, ids: &[&str], stage: &str, via: &str) -> Result<()> {
-        let answer = self.request("receipt", json!({"message_ids": ids, "stage": stage, "via": via})).await?;
-        match answer {
+        self.receipt_in(0, ids, stage, via).await
+    }
+
+    /// Says that messages got further in that context of the session.
+    pub async fn receipt_in(&mut self, context: u64, ids: &[&str], stage: &str, via: &str) -> Result<()> {
+        let receipt = json!({"message_ids": ids, "stage": stage, "via": via, "context": context});
+        match self.request("receipt", receipt).await? {
             Ok(_) => Ok(()),
             Err(error) => bail!("the receipt was refused: {error}"),
         }

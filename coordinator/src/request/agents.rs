@@ -76,13 +76,13 @@ pub(super) async fn set_status(office: &Office, caller: &Caller, call: tools::Se
         description: call.description,
         ..Amendment::default()
     };
-    let agent = amend(office, &caller.agent, &amendment).await?;
+    let agent = amend(office, caller, &amendment).await?;
     Ok(Reply::StatusSet(StatusSet { success: true, agent: agent.record(Timestamp::now()) }))
 }
 
-async fn amend(office: &Office, id: &AgentId, amendment: &Amendment) -> Result<Agent, Refusal> {
-    let agent = office.store.amend(id, amendment).await?;
-    agent.ok_or_else(|| Refusal::agent_not_found(id.as_str(), &[]))
+async fn amend(office: &Office, caller: &Caller, amendment: &Amendment) -> Result<Agent, Refusal> {
+    let agent = office.store.amend(&caller.agent, caller.tenure.as_ref(), amendment).await?;
+    agent.ok_or_else(|| Refusal::agent_not_found(caller.agent.as_str(), &[]))
 }
 
 /// `register_agent`: says what the caller offers; with another name it becomes that agent.
@@ -93,14 +93,13 @@ pub(super) async fn register(office: &Office, caller: &Caller, call: tools::Regi
         Some(name) => rename(office, caller, name).await?,
         None => None,
     };
-    let id = renamed.as_ref().map_or(&caller.agent, |caller| &caller.agent);
     let amendment = Amendment {
         capabilities: call.capabilities,
         description: call.description,
         role: call.role,
         ..Amendment::default()
     };
-    let agent = amend(office, id, &amendment).await?;
+    let agent = amend(office, renamed.as_ref().unwrap_or(caller), &amendment).await?;
     Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed })
 }
 
@@ -121,6 +120,8 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         instance: tenure.instance,
         host: caller.host.clone(),
         session_id: before.as_ref().and_then(|agent| agent.session_id.clone()),
+        context: before.as_ref().map(|agent| agent.context).unwrap_or_default(),
+        state: before.as_ref().map(|agent| agent.state),
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
         lease: SILENCE_MAX,
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
 use super::Office;
@@ -26,6 +27,10 @@ pub(crate) struct Newcomer {
     pub(crate) session_id: Option<String>,
     /// The ways by which messages get into it.
     pub(crate) reach: Vec<Via>,
+    /// Which context of the session it is.
+    pub(crate) context: u64,
+    /// What the session does, where its host knows.
+    pub(crate) state: Option<State>,
     /// How long its hold lasts unless renewed.
     pub(crate) lease: Duration,
 }
@@ -47,6 +52,8 @@ pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<
             host: newcomer.host.clone(),
             session_id: newcomer.session_id.clone(),
             reach: newcomer.reach.clone(),
+            context: newcomer.context,
+            state: newcomer.state,
             lease: newcomer.lease,
         };
         if let Some(tenure) = office.store.claim(&claim).await? {

@@ -15,7 +15,7 @@ use crate::store::Tenure;
 /// The host says within milliseconds that the result was written; where it does not, the caller had gone.
 pub(super) const HANDED_FOR: Duration = Duration::from_secs(5);
 
-/// How many messages that were shown wait for a call as their proof: some pages. A terminal that only prints makes none.
+/// How many messages that were shown wait for a request as their proof: some pages.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
 
 /// Whoever calls: an agent's session, or a person who speaks as an agent for a moment.
@@ -33,7 +33,7 @@ pub(crate) struct Caller {
     pub(crate) memory: Arc<Memory>,
 }
 
-/// What a session was handed and shown, since it connected.
+/// What a session was handed since it connected, and what a client without a proxy was shown.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     handed: Mutex<HashMap<MessageId, Instant>>,
@@ -56,6 +56,11 @@ impl Memory {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
+    /// Forgets what waits were handed: another context of the session has none of it.
+    pub(crate) fn forget_handed(&self) {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Returns whether any wait of this session may hold a message back from another.
     pub(crate) fn holds_any(&self, now: Instant) -> bool {
         !self.handed(now).is_empty()
@@ -73,7 +78,7 @@ impl Memory {
         handed
     }
 
-    /// Notes that messages were put before the model: the next call proves that it went on.
+    /// Notes that messages were put before the model: the next request proves that it went on.
     pub(crate) fn show(&self, ids: &[MessageId]) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.extend_from_slice(ids);

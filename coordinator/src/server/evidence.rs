@@ -49,7 +49,6 @@ pub(super) async fn layer(State(server): State<Server>, mut request: Request, ne
     response.map(|body| {
         let written = move || {
             let Some(Presented { caller, messages, via }) = shown.take() else { return };
-            caller.memory.show(&messages);
             let office = Arc::clone(&server.office);
             server.tasks.spawn(async move {
                 http_session::note(&office, &caller, &messages, Stage::InSession, via).await;

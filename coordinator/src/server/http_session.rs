@@ -91,13 +91,15 @@ impl HttpSessions {
             host: label(headers, HOST_HEADER)?.map(str::to_owned),
             session_id: session_id.map(str::to_owned),
             reach: vec![Via::WaitForMessage, Via::GetMessages],
+            context: 0,
+            state: None,
             lease: HTTP_PRESENCE,
         };
         let tenure = settle_name(office, &newcomer).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
         if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
             let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
-            office.store.amend(&tenure.agent, &ready).await?;
+            office.store.amend(&tenure.agent, Some(&tenure), &ready).await?;
         }
         let caller =
             Caller { agent: tenure.agent.clone(), host: newcomer.host, memory, tenure: Some(tenure), renamable: false };
@@ -134,9 +136,13 @@ pub(super) async fn note(
     if messages.is_empty() {
         return;
     }
-    let advance = Advance { recipient: &caller.agent, tenure: caller.tenure.as_ref(), messages, stage, via };
-    if let Err(error) = office.store.advance(advance).await {
-        tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
+    let tenure = caller.tenure.as_ref();
+    let advance = Advance { recipient: &caller.agent, tenure, context: None, messages, stage, via };
+    match office.store.advance(advance).await {
+        // The next request proves that what is in the session has been seen.
+        Ok(()) if stage == Stage::InSession => caller.memory.show(messages),
+        Ok(()) => {}
+        Err(error) => tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}"),
     }
 }
 

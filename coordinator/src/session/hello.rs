@@ -33,6 +33,8 @@ pub(super) struct Admitted {
     pub(super) pushes: bool,
     /// Whether the session was not heard of since it began.
     pub(super) is_new: bool,
+    /// Which context of the session it is.
+    pub(super) context: u64,
 }
 
 /// Waits for `hello` and answers it. Returns `None` where the link ends with that.
@@ -96,13 +98,16 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         host: Some(hello.host.clone()),
         session_id: hello.session_id,
         reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
+        context: hello.context,
+        state: hello.state,
         lease: SILENCE_MAX,
     };
     let tenure = settle_name(office, &newcomer).await?;
     let present = office.presence.enter(&tenure.agent);
     let store = &office.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
-    let is_new = agent.is_some_and(|agent| agent.state == State::Starting);
+    // A host that says what its session does is believed.
+    let is_new = newcomer.state.is_none() && agent.is_some_and(|agent| agent.state == State::Starting);
     let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count);
     let caller = Caller {
         agent: tenure.agent.clone(),
@@ -111,9 +116,12 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         renamable: true,
         memory: Arc::new(Memory::default()),
     };
-    // Under another name than the wished one nothing was delivered yet.
-    let delivered = hello.last_delivered.filter(|_| caller.agent == newcomer.name).unwrap_or_default();
-    Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new }, welcome))
+    // Under another name than the wished one nothing was delivered yet; in a later context than the first, what was
+    // delivered before it may have to be put to the session again.
+    let goes_on = caller.agent == newcomer.name && newcomer.context == 0;
+    let delivered = hello.last_delivered.filter(|_| goes_on).unwrap_or_default();
+    let context = newcomer.context;
+    Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new, context }, welcome))
 }
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
@@ -139,7 +147,7 @@ async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcom
         memory: Arc::new(Memory::default()),
     };
     let delivered = hello.last_delivered.unwrap_or_default();
-    Ok((Admitted { caller, present: None, delivered, pushes, is_new: false }, welcome))
+    Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
 }
 
 fn welcome(agent_id: AgentId, uid: uuid::Uuid, generation: u64, pending: usize) -> Welcome {

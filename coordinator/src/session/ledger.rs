@@ -21,19 +21,13 @@ const BOUND: usize = 2 * CALLS_IN_FLIGHT;
 /// One thing to do.
 pub(super) enum Entry {
     /// Messages got further.
-    Receipt { id: Option<RequestId>, messages: Vec<MessageId>, stage: Stage, via: Via },
+    Receipt { id: Option<RequestId>, messages: Vec<MessageId>, stage: Stage, via: Via, context: Option<u64> },
     /// Something about the session changed.
-    Amend(Amendment),
+    Change(Amendment),
     /// The hold ran out while the store was away.
     Renew,
     /// A call.
     Call { id: RequestId, call_id: CallId, call: Call },
-}
-
-impl Entry {
-    pub(super) fn receipt(id: Option<RequestId>, messages: Vec<MessageId>, stage: Stage, via: Via) -> Self {
-        Self::Receipt { id, messages, stage, via }
-    }
 }
 
 /// A call whose turn has come.
@@ -50,6 +44,14 @@ pub(super) struct Noted {
     pub(super) outcome: Result<(), StoreError>,
     /// Whether the hold was renewed by it.
     pub(super) renewed: bool,
+    /// What changed about the session, if it was that.
+    pub(super) change: Option<Amendment>,
+}
+
+impl Noted {
+    fn of(outcome: Result<(), StoreError>) -> Self {
+        Self { id: None, outcome, renewed: false, change: None }
+    }
 }
 
 /// The queue of one link.
@@ -57,11 +59,40 @@ pub(super) struct Noted {
 pub(super) struct Ledger {
     queue: VecDeque<Entry>,
     at_work: Option<BoxFuture<'static, Noted>>,
+    /// What changed about the session and could not be recorded.
+    owed: Option<Amendment>,
 }
 
 impl Ledger {
     pub(super) fn push(&mut self, entry: Entry) {
         self.queue.push_back(entry);
+    }
+
+    /// Lines up a change of the session, with what is owed of those before it.
+    pub(super) fn change(&mut self, mut change: Amendment) {
+        if let Some(owed) = self.owed.take() {
+            inherit(&mut change, owed);
+        }
+        self.push(Entry::Change(change));
+    }
+
+    /// Keeps a change that could not be recorded, behind what was said since.
+    pub(super) fn owe(&mut self, older: Amendment) {
+        let newer = self.queue.iter_mut().find_map(|entry| match entry {
+            Entry::Change(change) => Some(change),
+            _ => None,
+        });
+        match newer {
+            Some(newer) => inherit(newer, older),
+            None => self.owed = Some(older),
+        }
+    }
+
+    /// Lines up what is owed.
+    pub(super) fn push_owed(&mut self) {
+        if let Some(owed) = self.owed.take() {
+            self.push(Entry::Change(owed));
+        }
     }
 
     /// Returns how many calls wait for their turn.
@@ -102,35 +133,38 @@ impl Ledger {
     }
 }
 
+/// Takes over what an older change said and the newer one does not.
+fn inherit(newer: &mut Amendment, older: Amendment) {
+    newer.state = newer.state.or(older.state);
+    newer.session_id = newer.session_id.take().or(older.session_id);
+    newer.reach = newer.reach.take().or(older.reach);
+    newer.context = newer.context.or(older.context);
+}
+
 fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'static, Noted> {
     Box::pin(async move {
         let store = &office.store;
         match entry {
-            Entry::Receipt { id, messages, stage, via } => {
+            Entry::Receipt { id, messages, stage, via, context } => {
                 let tenure = caller.tenure.as_ref();
-                let advance = Advance { recipient: &caller.agent, tenure, messages: &messages, stage, via };
-                let outcome = store.advance(advance).await;
-                if let (Stage::Seen, Err(StoreError::Unavailable(_))) = (stage, &outcome) {
-                    // The next call proves it as well.
-                    caller.memory.show(&messages);
-                }
-                Noted { id, outcome, renewed: false }
+                let advance = Advance { recipient: &caller.agent, tenure, context, messages: &messages, stage, via };
+                Noted { id, ..Noted::of(store.advance(advance).await) }
             }
-            Entry::Amend(amendment) => {
-                let outcome = store.amend(&caller.agent, &amendment).await.map(|_| ());
-                Noted { id: None, outcome, renewed: false }
+            Entry::Change(change) => {
+                let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &change).await;
+                Noted { change: Some(change), ..Noted::of(outcome.map(|_| ())) }
             }
             Entry::Renew => {
-                let Some(tenure) = &caller.tenure else { return Noted { id: None, outcome: Ok(()), renewed: false } };
+                let Some(tenure) = &caller.tenure else { return Noted::of(Ok(())) };
                 let outcome = match store.renew(tenure, SILENCE_MAX).await {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(StoreError::TakenOver(tenure.agent.clone())),
                     Err(error) => Err(error),
                 };
-                Noted { id: None, renewed: outcome.is_ok(), outcome }
+                Noted { renewed: outcome.is_ok(), ..Noted::of(outcome) }
             }
             // Calls are handed out by `start` and never recorded here.
-            Entry::Call { id, .. } => Noted { id: Some(id), outcome: Ok(()), renewed: false },
+            Entry::Call { id, .. } => Noted { id: Some(id), ..Noted::of(Ok(())) },
         }
     })
 }

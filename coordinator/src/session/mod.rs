@@ -4,22 +4,18 @@ mod connection;
 mod delivery;
 mod hello;
 mod ledger;
+mod said;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use c3po_shared::catalogue::{Call, Reply, Tool};
+use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
-use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::Refusal;
-use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::State;
-use c3po_shared::wire::{
-    CLOSE_TAKEN_OVER, Empty, Frame, HeartbeatReply, Outgoing, RequestId, RpcError, SessionChange, ToCoordinator,
-};
+use c3po_shared::wire::{CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
@@ -28,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
-use self::ledger::{Entry, Ledger, Noted};
+use self::ledger::{Ledger, Noted};
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, Caller, Done, Office};
-use crate::store::{Amendment, StoreError};
+use crate::store::StoreError;
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -111,11 +107,13 @@ struct Session {
     ended_waits: VecDeque<(CallId, MessageId)>,
     /// Whether the session has made no call yet.
     is_new: bool,
+    /// The latest context of the session that its host spoke of.
+    context: u64,
 }
 
 impl Session {
     fn new(connection: Connection, office: Arc<Office>, admitted: hello::Admitted) -> Self {
-        let hello::Admitted { caller, present, delivered, pushes, is_new } = admitted;
+        let hello::Admitted { caller, present, delivered, pushes, is_new, context } = admitted;
         let now = Instant::now();
         Self {
             listener: office.presence.listen(&caller.agent),
@@ -133,6 +131,7 @@ impl Session {
             drain_until: None,
             ended_waits: VecDeque::new(),
             is_new,
+            context,
         }
     }
 
@@ -222,108 +221,6 @@ impl Session {
         [self.delivery.next_deadline(), self.drain_until].into_iter().flatten().fold(silence, Instant::min)
     }
 
-    async fn on_frame(&mut self, text: &str) -> Result<(), End> {
-        self.heard = Instant::now();
-        match Frame::parse(text) {
-            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => self.on_said(Some(id), said).await,
-                Err(refusal) => self.refuse(&id, refusal).await,
-            },
-            Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => self.on_said(None, said).await,
-                // A notification has no answer; JSON-RPC has it ignored.
-                Err(_) => Ok(()),
-            },
-            Ok(Frame::Response { id, outcome }) => {
-                if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
-                    self.ledger.push(Entry::receipt(None, delivered, Stage::OnHost, Via::Deliver));
-                }
-                Ok(())
-            }
-            Err(error) => Ok(self.connection.send(Outgoing::error(None, &error.rpc_error()).text()).await?),
-        }
-    }
-
-    async fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
-        match (said, id) {
-            (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
-            (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
-            (ToCoordinator::Session(change), _) => self.on_change(change),
-            (ToCoordinator::Receipt(receipt), id) => {
-                if let Err(refusal) = receipt.check() {
-                    return match id {
-                        Some(id) => self.refuse(&id, refusal).await,
-                        None => Ok(()),
-                    };
-                }
-                if receipt.stage == Stage::InSession {
-                    self.caller.memory.show(&receipt.message_ids);
-                }
-                self.ledger.push(Entry::receipt(id, receipt.message_ids, receipt.stage, receipt.via));
-            }
-            (ToCoordinator::Heartbeat(beat), Some(id)) => {
-                self.renew();
-                let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
-                self.answer(&id, &reply).await?;
-            }
-            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
-                Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
-                    self.refuse(&id, Refusal::too_many_calls()).await?;
-                }
-                Ok(call) => self.accept(id, params.call_id, call),
-                Err(refusal) => self.refuse(&id, refusal).await?,
-            },
-            (ToCoordinator::Hello(_), Some(id)) => {
-                self.refuse(&id, Refusal::invalid("hello was said already on this link")).await?;
-            }
-            (ToCoordinator::Hello(_) | ToCoordinator::Call(_) | ToCoordinator::Heartbeat(_), None) => {}
-        }
-        Ok(())
-    }
-
-    /// Lines up a call behind the receipts that came before it, and the proof that what was shown has been seen.
-    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call) {
-        let seen = self.caller.memory.take_shown();
-        if !seen.is_empty() {
-            self.ledger.push(Entry::receipt(None, seen, Stage::Seen, Via::ToolCall));
-        }
-        if self.renewed.elapsed() >= SILENCE_MAX {
-            self.ledger.push(Entry::Renew);
-        }
-        if std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus {
-            self.become_ready();
-        }
-        self.ledger.push(Entry::Call { id, call_id, call });
-    }
-
-    fn cancel(&mut self, call: CallId) {
-        self.ledger.withdraw(call);
-        if let Some((_, abort)) = self.running.remove(&call) {
-            abort.abort();
-        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
-            self.caller.memory.take_back(message);
-            self.office.presence.wake(&self.caller.agent, News::Inbox(None));
-        }
-    }
-
-    /// A session that calls is no longer starting. Said beside the ledger: no call waits for it.
-    fn become_ready(&self) {
-        let (store, agent) = (Arc::clone(&self.office.store), self.caller.agent.clone());
-        self.calls.push(Box::pin(async move {
-            let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
-            if let Err(error) = store.amend(&agent, &ready).await {
-                tracing::warn!(agent.id = %agent, "{agent} stays 'starting': {error}");
-            }
-            None
-        }));
-    }
-
-    fn on_change(&mut self, change: SessionChange) {
-        self.is_new &= change.state.is_none();
-        let amendment = Amendment { state: change.state, session_id: change.session_id, ..Amendment::default() };
-        self.ledger.push(Entry::Amend(amendment));
-    }
-
     fn renew(&mut self) {
         let Some(tenure) = self.caller.tenure.clone() else { return };
         if self.renewal.is_none() {
@@ -349,6 +246,9 @@ impl Session {
                 if noted.renewed {
                     self.renewed = Instant::now();
                 }
+                if noted.change.is_some_and(|change| change.context.is_some()) {
+                    self.begin_context();
+                }
                 if let Some(id) = noted.id {
                     self.answer(&id, &Empty {}).await?;
                 }
@@ -358,7 +258,10 @@ impl Session {
             Err(error) => match noted.id {
                 Some(id) => self.refuse(&id, error.into()).await,
                 None => {
-                    tracing::warn!(agent.id = %self.caller.agent, "a receipt was not recorded: {error}");
+                    tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}");
+                    if let (StoreError::Unavailable(_), Some(change)) = (error, noted.change) {
+                        self.ledger.owe(change);
+                    }
                     Ok(())
                 }
             },
@@ -383,6 +286,13 @@ impl Session {
                 self.refuse(&finished.id, refusal).await
             }
         }
+    }
+
+    /// The session is in a new context, which has nothing of what was put into the older one: everything comes again.
+    fn begin_context(&mut self) {
+        self.caller.memory.forget_handed();
+        self.delivery.begin_again();
+        self.office.presence.wake(&self.caller.agent, News::Inbox(None));
     }
 
     /// The session goes on as another agent; calls under way end as the one that made them.

@@ -59,6 +59,10 @@ pub struct Claim {
     pub session_id: Option<String>,
     /// The ways by which messages get into the session.
     pub reach: Vec<Via>,
+    /// Which context of the session it is.
+    pub context: u64,
+    /// What the session does, where its host knows.
+    pub state: Option<State>,
     /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
     /// Of no account where the same process comes back: it wishes the name that it was given.
     pub suffixed: bool,
@@ -104,6 +108,8 @@ pub struct Agent {
     pub reach: Vec<Via>,
     /// How many sessions it has had.
     pub generation: u64,
+    /// The latest context of its latest session.
+    pub context: u64,
     /// The process of its latest session.
     pub instance: Uuid,
     /// Until when that session holds it; in the past once it ended.
@@ -154,6 +160,11 @@ pub struct Amendment {
     pub current_task: Option<String>,
     /// The client's session id.
     pub session_id: Option<String>,
+    /// The ways into the session.
+    pub reach: Option<Vec<Via>>,
+    /// The session's context. One larger than before has been shown nothing: it makes every message of the inbox
+    /// unshown again. Any other changes nothing.
+    pub context: Option<u64>,
 }
 
 /// A message to be put into its recipient's inbox.
@@ -255,6 +266,8 @@ pub struct Advance<'a> {
     pub recipient: &'a AgentId,
     /// The session that they reached; refused where it is outdated. `None` for a person's command.
     pub tenure: Option<&'a Tenure>,
+    /// The session's context that they reached; `None` for the present one, and for a person's command.
+    pub context: Option<u64>,
     /// Which.
     pub messages: &'a [MessageId],
     /// How far: `on_host`, `in_session` or `seen`.
@@ -277,6 +290,16 @@ pub enum Wake {
     Everyone,
 }
 
+impl Tenure {
+    /// Returns how the steps of histories name that context of the session.
+    fn session(&self, context: u64) -> String {
+        match context {
+            0 => self.generation.to_string(),
+            _ => format!("{}.{context}", self.generation),
+        }
+    }
+}
+
 impl Wake {
     /// The wake for a message that was just committed, `sole` where nothing else is unshown.
     fn for_message(message: &Message, sole: bool) -> Self {
@@ -292,9 +315,10 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
     /// Returns `None` where another instance holds it now. The same instance keeps the generation, also after its
-    /// lease ended, unless another took the name meanwhile; any other raises it by one, makes the state `starting`,
-    /// and makes every message of the inbox unshown again. Uid, inbox, capabilities, description and role stay. A
-    /// name never taken before gets a new uid and generation 1.
+    /// lease ended, unless another took the name meanwhile; any other raises it by one, makes the state `starting`
+    /// where the claim names none, and makes every message of the inbox unshown again. So does the same instance in a
+    /// larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
+    /// and generation 1.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
     /// Makes the hold last that much longer from now, and notes that the agent was seen.
@@ -317,7 +341,9 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent>;
 
     /// Changes the record. Returns it as it is now, `None` where there is no such agent.
-    async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>>;
+    ///
+    /// An outdated tenure changes nothing and is refused.
+    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>>;
 
     /// Ends any hold, and forgets the agent where its inbox is empty. Returns whether it was known.
     async fn unregister(&self, id: &AgentId) -> Result<bool>;
@@ -332,9 +358,11 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
     /// Returns what is in the inbox, by position, shown or not.
+    ///
+    /// A message is marked as repeated where an earlier session or context of the agent was shown it.
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
 
-    /// Returns what is in the inbox and not yet in the present session, by position.
+    /// Returns what is in the inbox and not yet in the present session's context, by position; marked as above.
     async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
 
     /// Returns how much is in the inbox.
@@ -346,8 +374,10 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Records that messages got further, and wakes their senders.
     ///
     /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
-    /// in another session, which is one more step). `in_session` proves `on_host`: a missing step of that is
-    /// recorded with it. `in_session` makes the message shown; `seen` settles one that wants no answer.
+    /// in another session or context, which is one more step), and `seen` of what was not `in_session` in the same
+    /// session and context. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
+    /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
+    /// known makes that the present one first. `seen` settles one that wants no answer.
     async fn advance(&self, advance: Advance<'_>) -> Result<()>;
 
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.

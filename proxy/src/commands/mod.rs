@@ -2,16 +2,20 @@
 
 mod ack;
 mod agents;
+mod claude_code;
 mod completions;
 mod inbox;
+mod install;
 mod print;
 mod receipt;
 mod reply;
 mod send;
 mod session;
 mod status;
+mod statusline;
 mod tail;
 mod thread;
+mod uninstall;
 
 use std::process::ExitCode;
 
@@ -19,7 +23,7 @@ use c3po_shared::ids::AgentId;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
-use crate::{logs, proxy};
+use crate::{hook, logs, proxy};
 use print::Printer;
 use session::Failure;
 
@@ -31,6 +35,15 @@ Exit codes:
   2  wrong usage or configuration
   3  no coordinator
   4  nothing came in time";
+
+/// What `c3po hook --help` says about itself.
+const HOOK: &str = "\
+It reads what the client writes about the event on standard input, asks the proxy of
+the same session, prints what the client is to do, and ends within 200 ms. Where no
+proxy answers it prints nothing and ends with 0: the session goes on as without c3po.
+
+Events: session-start user-prompt-submit pre-tool-use post-tool-batch (or post-tool-use)
+permission-request notification stop stop-failure subagent-stop session-end wait";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -58,6 +71,12 @@ struct Manner {
 enum Command {
     /// Serve MCP on standard input and output (what a client starts beside a session)
     Proxy,
+    /// Say what happens in a session (what a client runs at its hooks; not for people)
+    #[command(after_help = HOOK)]
+    Hook {
+        /// What happened, such as session-start or stop
+        event: Option<String>,
+    },
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
     Status,
@@ -85,12 +104,28 @@ enum Command {
     /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
     #[command(after_help = EXIT_CODES)]
     Tail,
+    /// Make Claude Code load c3po in every session of yours
+    #[command(after_help = EXIT_CODES)]
+    Install(install::Arguments),
+    /// Take back what `c3po install` did
+    #[command(after_help = EXIT_CODES)]
+    Uninstall(uninstall::Arguments),
+    /// Print one line about this session's mail, for the client's status line
+    Statusline,
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
 
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
+    match &cli.command {
+        Command::Hook { event } => return run_hook(event.as_deref()),
+        Command::Statusline => {
+            statusline::run(&Printer::of_status_line(cli.manner.json, config.colour));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
     logs::start(&config);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -121,15 +156,30 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     code
 }
 
+fn run_hook(event: Option<&str>) -> ExitCode {
+    hook::run(event).unwrap_or_else(|| {
+        eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
+        ExitCode::from(2)
+    })
+}
+
 async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
-    if let Command::Completions(arguments) = command {
-        return completions::run(&arguments);
-    }
+    let command = match command {
+        Command::Completions(arguments) => return completions::run(&arguments),
+        // Also with a configuration that is wrong.
+        Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
+        command => command,
+    };
     if !config.problems.is_empty() {
         return Err(Failure::Usage(config.problems.join("\n")));
     }
     match command {
-        Command::Proxy | Command::Completions(_) => Ok(()),
+        Command::Proxy
+        | Command::Hook { .. }
+        | Command::Statusline
+        | Command::Completions(_)
+        | Command::Uninstall(_) => Ok(()),
+        Command::Install(arguments) => install::run(&config, printer, arguments).await,
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
         Command::Send(arguments) => send::run(config, printer, arguments).await,

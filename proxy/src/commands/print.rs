@@ -35,6 +35,11 @@ impl Printer {
         Self { json, colour: colour && !json && io::stdout().is_terminal() }
     }
 
+    /// Returns the printer of a client's status line, which shows colours without being a terminal.
+    pub(super) fn of_status_line(json: bool, colour: bool) -> Self {
+        Self { json, colour: colour && !json }
+    }
+
     /// Prints a line.
     pub(super) fn line(&self, line: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();

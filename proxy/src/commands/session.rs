@@ -30,6 +30,13 @@ const GOODBYE_MAX: Duration = Duration::from_millis(100);
 pub(super) enum Failure {
     /// The coordinator, or the catalogue, refused it.
     Refused(Refusal),
+    /// Something on this host is in its way.
+    Stopped {
+        /// What.
+        why: String,
+        /// What to do.
+        advice: String,
+    },
     /// The command line or the configuration is wrong.
     Usage(String),
     /// No coordinator could be reached.
@@ -46,6 +53,10 @@ impl Failure {
         match self {
             Self::Refused(refusal) => {
                 tell_refusal(&refusal, printer);
+                ExitCode::from(1)
+            }
+            Self::Stopped { why, advice } => {
+                eprintln!("c3po: {why}\ntry: {advice}");
                 ExitCode::from(1)
             }
             Self::Usage(why) => {
@@ -159,7 +170,7 @@ impl Session {
     /// Says that messages were printed.
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
-            self.link.receipt(ids, Stage::InSession, Via::Terminal);
+            self.link.receipt(ids, Stage::InSession, Via::Terminal, 0);
         }
     }
 }

@@ -4,6 +4,7 @@
 //! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
 
 mod connection;
+mod facts;
 mod journal;
 mod pending;
 mod queue;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+pub use facts::Facts;
 use journal::Journal;
 use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
@@ -40,8 +42,10 @@ const GRACE: Duration = Duration::from_secs(3);
 pub trait Deliveries: Send + Sync {
     /// Takes messages that have come to this host.
     fn arrived(&self, deliver: Deliver);
-    /// Returns how far deliveries to that agent have come.
+    /// Returns how far deliveries to that agent have come; `None` to be given again whatever the session was not shown.
     fn position(&self, agent: &AgentId) -> Option<u64>;
+    /// The link is up as that session of that agent, or the session took that name, with generation 0.
+    fn begins(&self, agent: &AgentId, generation: u64);
 }
 
 /// A handle on the link. Cheap to clone.
@@ -84,6 +88,7 @@ struct Shared {
     /// Something waits to be written.
     to_write: Notify,
     standing: watch::Sender<Standing>,
+    facts: Mutex<Facts>,
     /// Set when the client said that it is initialised; the session may still be only a look.
     initialized: SetOnce<()>,
     /// Set when the session is real: from now on the link dials.
@@ -112,6 +117,7 @@ impl Link {
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
         let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
+        let session_id = config.session_id.clone();
         let shared = Shared {
             config,
             kind,
@@ -121,6 +127,7 @@ impl Link {
             pending: Mutex::default(),
             to_write: Notify::new(),
             standing: watch::Sender::new(standing),
+            facts: Mutex::new(Facts { session_id, reach: kind.reach(), ..Facts::default() }),
             initialized: SetOnce::new(),
             real: SetOnce::new(),
             journal,
@@ -162,10 +169,27 @@ impl Link {
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
-    /// Says how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
-    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
-        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via });
+    /// Says how far messages got on this host, in which context of the session. Nothing waits for it; it is sent again
+    /// until it is answered.
+    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via, context: u64) {
+        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context });
         self.shared.to_write.notify_one();
+    }
+
+    /// Returns what is known of the session.
+    pub fn facts(&self) -> Facts {
+        self.shared.facts().clone()
+    }
+
+    /// Tells the coordinator what is known of the session now, where that is something else than before.
+    pub fn session_is(&self, facts: Facts) {
+        let mut known = self.shared.facts();
+        if *known != facts {
+            *known = facts;
+            drop(known);
+            self.shared.pending().tell_facts();
+            self.shared.to_write.notify_one();
+        }
     }
 
     /// Waits until every receipt is answered. The caller bounds it.
@@ -245,6 +269,10 @@ impl Drop for Ticket<'_> {
 }
 
 impl Shared {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ use c3po_shared::catalogue::{Call, TimedOut, Tool, WaitForMessage};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{CALLS_IN_FLIGHT, WAIT_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{CallParams, Cancel, Outgoing, ReceiptParams, RequestId};
+use c3po_shared::wire::{CallParams, Cancel, Outgoing, ReceiptParams, RequestId, SessionChange};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -114,9 +114,12 @@ enum Body {
     Receipt(ReceiptParams),
 }
 
+#[derive(PartialEq)]
 enum ToWrite {
     Request(i64),
     Cancel(CallId),
+    /// What is known of the session by then.
+    Facts,
 }
 
 impl Entry {
@@ -182,11 +185,19 @@ impl Pending {
         number
     }
 
+    /// Has the session's facts written, behind what is to be written already.
+    pub(super) fn tell_facts(&mut self) {
+        if self.to_write.back() != Some(&ToWrite::Facts) {
+            self.to_write.push_back(ToWrite::Facts);
+        }
+    }
+
     /// Returns the next frame to write. A request counts as written from now on.
-    pub(super) fn next_frame(&mut self, now: Instant) -> Option<String> {
+    pub(super) fn next_frame(&mut self, now: Instant, facts: &dyn Fn() -> SessionChange) -> Option<String> {
         while let Some(next) = self.to_write.pop_front() {
             match next {
                 ToWrite::Cancel(call_id) => return Some(Outgoing::notification("cancel", &Cancel { call_id }).text()),
+                ToWrite::Facts => return Some(Outgoing::notification("session", &facts()).text()),
                 ToWrite::Request(number) => {
                     let Some(entry) = self.entries.get_mut(&number) else { continue };
                     entry.writes += 1;
@@ -283,11 +294,13 @@ mod tests {
     }
 
     fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
-        std::iter::from_fn(|| pending.next_frame(now)).map(|text| serde_json::from_str(&text).unwrap()).collect()
+        std::iter::from_fn(|| pending.next_frame(now, &SessionChange::default))
+            .map(|text| serde_json::from_str(&text).unwrap())
+            .collect()
     }
 
     fn receipt() -> ReceiptParams {
-        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage }
+        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage, context: 0 }
     }
 
     #[test]

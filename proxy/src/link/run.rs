@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{Connection, DialError};
 use super::serve::{End, serve};
-use super::{GRACE, Kind, Link, PoisonError, Shared, queue, rules};
+use super::{Facts, GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
 /// Keeps the link up until it is stopped. Calls that wait are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
@@ -131,8 +131,12 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
     for _ in 0..urls.len() {
         let target = &urls[course.next_url % urls.len()];
         match dial_one(shared, target, &course.name).await {
-            Ok((connection, welcome)) => {
+            Ok((connection, welcome, told)) => {
+                shared.deliveries.begins(&welcome.agent_id, welcome.generation);
                 shared.pending().write_all_again();
+                if *shared.facts() != told {
+                    shared.pending().tell_facts();
+                }
                 tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
                 shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
                 return Ok(Some((connection, welcome)));
@@ -148,21 +152,24 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
     Ok(None)
 }
 
-async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Connection, Welcome), DialError> {
+/// Returns the connection, and what it was told of the session.
+async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Connection, Welcome, Facts), DialError> {
     let mut connection = Connection::dial(target, shared.config.token.as_ref()).await?;
+    let facts = shared.facts().clone();
+    let told = facts.clone();
     let hello = Hello {
         protocol_version: PROTOCOL_VERSION.to_owned(),
         name: name.clone(),
         host: shared.config.host.clone(),
         instance: shared.instance,
-        session_id: shared.config.session_id.clone(),
+        session_id: facts.session_id,
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         last_delivered: shared.deliveries.position(name),
         person: shared.kind != Kind::Session,
-        reach: shared.kind.reach(),
-        context: 0,
-        state: None,
+        reach: facts.reach,
+        context: facts.context,
+        state: facts.state,
     };
     let welcome = connection.hello(&hello).await?;
-    Ok((connection, welcome))
+    Ok((connection, welcome, told))
 }

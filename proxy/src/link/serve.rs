@@ -7,6 +7,7 @@ use c3po_shared::catalogue::{SetStatus, Tool};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Empty, Frame, GetStatus, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -81,7 +82,7 @@ async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
 
 async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
     loop {
-        let Some(frame) = shared.pending().next_frame(Instant::now()) else { break };
+        let Some(frame) = shared.pending().next_frame(Instant::now(), &|| shared.facts().change()) else { break };
         connection.feed(frame).await.map_err(End::Lost)?;
     }
     connection.flush().await.map_err(End::Lost)
@@ -143,7 +144,7 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
             let standing = shared.standing.borrow();
             let status = GetStatus {
                 agent_id: Some(standing.agent.clone()),
-                state: standing.session,
+                state: shared.facts().state.unwrap_or(State::Starting),
                 current_task: standing.current_task.clone(),
                 uptime_seconds: shared.born.elapsed().as_secs(),
             };
@@ -179,6 +180,9 @@ fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
     match call.tool {
         Tool::RegisterAgent => {
             let Ok(record) = serde_json::from_str::<AgentRecord>(reply.get()) else { return };
+            if shared.standing.borrow().agent != record.id {
+                shared.deliveries.begins(&record.id, 0);
+            }
             shared.standing.send_if_modified(|standing| {
                 let other = standing.agent != record.id;
                 standing.agent = record.id;
@@ -187,8 +191,9 @@ fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
         }
         Tool::SetStatus => {
             let Ok(said) = serde_json::from_str::<SetStatus>(call.arguments.get()) else { return };
+            // The coordinator knows it from the call itself.
+            shared.facts().state = Some(said.status);
             shared.standing.send_if_modified(|standing| {
-                standing.session = said.status;
                 standing.current_task = said.current_task.or(standing.current_task.take());
                 // Nobody waits for this.
                 false

@@ -3,7 +3,6 @@
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary;
 use c3po_shared::wire::{self, Welcome};
 use tokio::time::Instant;
 
@@ -52,8 +51,6 @@ pub struct Standing {
     pub last_error: Option<String>,
     /// Who we are: the canonical name once there was a `hello`, the wished one before.
     pub agent: AgentId,
-    /// What the session does, as it said last.
-    pub session: vocabulary::State,
     /// What it works on, as it said last.
     pub current_task: Option<String>,
     /// What the coordinator said to the last `hello`.
@@ -73,7 +70,6 @@ impl Standing {
             coordinator: as_written(target),
             last_error: None,
             agent,
-            session: vocabulary::State::Starting,
             current_task: None,
             welcome: None,
             failed_rounds: 0,

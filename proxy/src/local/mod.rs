@@ -1,8 +1,18 @@
 //! The socket beside one session: hooks ask here, and whoever sits at the [`Desk`] answers.
+//!
+//! A proxy takes its [`Place`] and calls [`serve`]. Hooks and commands [`find`] the socket and have a [`Conversation`];
+//! that half knows no async runtime.
 
+mod conversation;
+mod process;
 pub mod protocol;
+mod rendezvous;
+mod serve;
 
+pub use conversation::{Conversation, ask};
 use protocol::{Answer, Event};
+pub use rendezvous::{Place, find, folders, places, safe};
+pub use serve::serve;
 
 /// What every text of ours that goes into a session begins with.
 pub const MARK: &str = "[c3po]";

@@ -3,6 +3,8 @@
 //! A hook says its [`Event`] and gets an [`Answer`]. When it has printed what the answer holds it says [`PRINTED`]:
 //! that line is the evidence that the text is in the session.
 
+use std::fmt;
+
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
@@ -10,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// The line by which a hook says that its output was flushed.
 pub const PRINTED: &str = "printed";
+
+/// How long a line may be, in bytes.
+pub const LINE_MAX: usize = 1 << 20;
 
 /// Which hook it is: the events of Claude Code that are hooked, and what asks the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,7 +47,7 @@ pub enum Name {
 }
 
 /// What a hook says. Only what decisions are made by: texts of people stay with the client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Which hook.
     pub name: Name,
@@ -61,6 +66,9 @@ pub struct Event {
     /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// The client's name for the turn that it belongs to, or that it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<String>,
     /// Of a notification, such as `permission_prompt` and `idle_prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_type: Option<String>,
@@ -129,6 +137,15 @@ pub struct Status {
     pub session_id: Option<String>,
 }
 
+/// Without texts and without the token, for logs.
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, session_id, agent_id, .. } = self;
+        write!(f, "{name:?} of {session_id:?}")?;
+        agent_id.as_ref().map_or(Ok(()), |agent| write!(f, " in {agent}"))
+    }
+}
+
 impl Event {
     /// An event of that name that says nothing else.
     pub fn new(name: Name) -> Self {
@@ -139,6 +156,7 @@ impl Event {
             source: None,
             reason: None,
             prompt: None,
+            prompt_id: None,
             notification_type: None,
             tool_name: None,
             tool_use_ids: Vec::new(),

@@ -1,6 +1,7 @@
 //! The MCP server that the client talks to on stdio: lists the catalogue, passes calls to the link.
 
 mod answer;
+mod channel;
 mod stdio;
 mod transport;
 
@@ -8,7 +9,9 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Pong, Tool, listing};
+use c3po_shared::catalogue::{
+    Call, INSTRUCTIONS, Listing, Pong, TimedOut, Tool, WaitForMessage, listing, presented_messages,
+};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::Client;
 use rmcp::model::{
@@ -22,10 +25,16 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
+use crate::deliver::LastHop;
 use crate::link::Link;
 
 /// How often a wait says that it goes on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(25);
+
+/// Under this name Claude Code says which use of a tool a call is.
+const TOOL_USE: &str = "claudecode/toolUseId";
+/// Under this name a server says that it notifies a channel.
+const CHANNEL: &str = "claude/channel";
 
 /// The newest protocol with an `initialize` handshake. Newer clients fall back to it; without it there is no way to
 /// push anything into a session.
@@ -34,10 +43,10 @@ const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 /// Serves MCP on standard input and output until the input ends or `stop` is cancelled.
 ///
 /// Cancels `stop` at the end of input.
-pub async fn serve(link: Link, timeout: u64, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn serve(link: Link, hop: LastHop, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
     let (input, output) = stdio::open()?;
-    let transport = transport::Stdio::new(input, output, link.clone(), stop.clone());
-    let server = Server { link, timeout, stop: stop.clone() };
+    let transport = transport::Stdio::new(input, output, hop.clone(), stop.clone());
+    let server = Server { link, hop, settings, stop: stop.clone() };
     match server.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => {
             running.waiting().await?;
@@ -49,17 +58,29 @@ pub async fn serve(link: Link, timeout: u64, stop: CancellationToken) -> anyhow:
     Ok(())
 }
 
+/// How the server serves.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// The wait where none is named, in seconds.
+    pub timeout: u64,
+    /// Whether messages may be pushed as channel notifications.
+    pub channel: bool,
+}
+
 /// The MCP side of the proxy.
 struct Server {
     link: Link,
-    /// The wait where none is named, in seconds.
-    timeout: u64,
+    hop: LastHop,
+    settings: Settings,
     stop: CancellationToken,
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        if self.settings.channel {
+            capabilities.experimental = Some([(CHANNEL.to_owned(), serde_json::Map::new())].into());
+        }
         InitializeResult::new(capabilities)
             .with_protocol_version(NEWEST)
             .with_server_info(Implementation::new("c3po", env!("CARGO_PKG_VERSION")))
@@ -81,8 +102,15 @@ impl ServerHandler for Server {
         self.negotiate_initialize(&request)
     }
 
-    async fn on_initialized(&self, _context: NotificationContext<RoleServer>) {
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         self.link.initialized();
+        if self.settings.channel
+            && let Some(texts) = self.hop.notifications()
+        {
+            let notifying = channel::notify(texts, &context.peer);
+            // Ends with the session.
+            self.stop.run_until_cancelled(notifying).await;
+        }
     }
 
     async fn list_tools(
@@ -108,15 +136,19 @@ impl ServerHandler for Server {
             Err(refusal) => return Ok(answer::refused(&refusal).into()),
         };
         if let Call::WaitForMessage(wait) = &mut call {
-            wait.timeout.get_or_insert(self.timeout);
+            wait.timeout.get_or_insert(self.settings.timeout);
         }
+        self.hop.tool_called();
         let outcome = tokio::select! {
-            outcome = self.pass_on(&call, arguments, &context) => outcome,
+            outcome = self.pass_on(&call, &arguments, &context) => outcome,
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
             () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
         };
+        if let (Call::SetStatus(said), Ok(_)) = (&call, &outcome) {
+            self.hop.said_status(said.status);
+        }
         Ok(match outcome {
-            Ok(reply) => answer::result(call.tool(), &reply),
+            Ok(reply) => answer::result(call.tool(), &reply, tool_use(&context)),
             Err(refusal) => answer::refused(&refusal),
         }
         .into())
@@ -127,22 +159,51 @@ impl Server {
     async fn pass_on(
         &self,
         call: &Call,
-        arguments: Box<RawValue>,
+        arguments: &RawValue,
         context: &RequestContext<RoleServer>,
     ) -> Result<Box<RawValue>, Refusal> {
         let began = Instant::now();
-        match (call.tool(), context.meta.get_progress_token()) {
-            (Tool::Ping, _) => {
-                let reply = self.link.call(call, arguments).await?;
+        match (call, context.meta.get_progress_token()) {
+            (Call::Ping(_), _) => {
+                let reply = self.link.call(call, arguments.to_owned()).await?;
                 Ok(with_link(&reply, self.link.standing().borrow().state.as_str(), began.elapsed()).unwrap_or(reply))
             }
-            (Tool::WaitForMessage, Some(token)) => tokio::select! {
-                reply = self.link.call(call, arguments) => reply,
+            (Call::WaitForMessage(wait), Some(token)) => tokio::select! {
+                reply = self.wait(wait, arguments) => reply,
                 never = say_progress(&context.peer, token) => match never {},
             },
-            _ => self.link.call(call, arguments).await,
+            (Call::WaitForMessage(wait), None) => self.wait(wait, arguments).await,
+            _ => self.link.call(call, arguments.to_owned()).await,
         }
     }
+
+    /// Waits for what is asked for. The next message is passed over where it goes into the session another way.
+    async fn wait(&self, wait: &WaitForMessage, arguments: &RawValue) -> Result<Box<RawValue>, Refusal> {
+        let seconds = wait.timeout.unwrap_or(self.settings.timeout);
+        let until = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).as_secs().max(1);
+            let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
+            let reply = self.link.call(&call, arguments.to_owned()).await?;
+            let next =
+                if wait.message_id.is_none() { presented_messages(Tool::WaitForMessage, &reply) } else { vec![] };
+            if next.iter().all(|id| self.hop.takes(id)) {
+                return Ok(reply);
+            }
+            if Instant::now() >= until {
+                return Ok(timed_out(seconds));
+            }
+        }
+    }
+}
+
+fn timed_out(seconds: u64) -> Box<RawValue> {
+    serde_json::value::to_raw_value(&TimedOut::any(seconds)).expect("texts and numbers are JSON")
+}
+
+/// Returns the client's name for the use of the tool, where it says one: its hooks use the same.
+fn tool_use(context: &RequestContext<RoleServer>) -> Option<String> {
+    context.meta.get(TOOL_USE)?.as_str().map(str::to_owned)
 }
 
 /// Says again and again that a wait goes on, so that the client does not take it for dead.

@@ -6,7 +6,6 @@
 
 use std::sync::OnceLock;
 
-use c3po_shared::receipt::Stage;
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::Transport;
@@ -15,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer;
 use super::stdio::{Input, Output};
-use crate::link::Link;
+use crate::deliver::LastHop;
 
 /// Standard input and output as rmcp wants them.
 pub(super) struct Stdio {
     inner: AsyncRwTransport<RoleServer, Input, Output>,
-    link: Link,
+    hop: LastHop,
     greeted: OnceLock<()>,
     stop: CancellationToken,
 }
 
 impl Stdio {
-    pub(super) fn new(input: Input, output: Output, link: Link, stop: CancellationToken) -> Self {
-        Self { inner: AsyncRwTransport::new_server(input, output), link, greeted: OnceLock::new(), stop }
+    pub(super) fn new(input: Input, output: Output, hop: LastHop, stop: CancellationToken) -> Self {
+        Self { inner: AsyncRwTransport::new_server(input, output), hop, greeted: OnceLock::new(), stop }
     }
 
     /// Returns whether the server can do something with a message now.
@@ -56,13 +55,13 @@ impl Transport<RoleServer> for Stdio {
             },
             _ => None,
         };
-        let link = self.link.clone();
+        let hop = self.hop.clone();
         let written = self.inner.send(message);
         async move {
             written.await?;
             // No await between the last byte and this: a call that the client makes after reading comes later.
-            if let Some((ids, via)) = presented {
-                link.receipt(ids, Stage::InSession, via);
+            if let Some(presented) = presented {
+                hop.presented(presented.ids, presented.via, presented.tool_use);
             }
             Ok(())
         }

@@ -130,6 +130,9 @@ pub struct ReceiptParams {
     pub stage: Stage,
     /// By what evidence.
     pub via: Via,
+    /// The context of the session that it speaks of, also where it is said again in a later one.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub context: u64,
 }
 
 impl ReceiptParams {
@@ -295,6 +298,7 @@ mod tests {
         golden::<ReceiptParams>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
         }));
+        golden::<ReceiptParams>(json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}));
         golden::<Heartbeat>(json!({"timestamp": "2026-01-15T10:30:00.000Z"}));
         golden::<HeartbeatReply>(json!({
             "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z",

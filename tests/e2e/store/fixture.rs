@@ -104,10 +104,22 @@ impl Fixture {
         Ok(())
     }
 
-    /// Records that the message got that far in that session.
+    /// Records that the message got that far in that session's present context.
     pub(crate) async fn advance(&self, message: &Message, tenure: &Tenure, stage: Stage, via: Via) -> Result<()> {
+        self.advance_in(None, message, tenure, stage, via).await
+    }
+
+    /// Records that the message got that far in that context of the session.
+    pub(crate) async fn advance_in(
+        &self,
+        context: Option<u64>,
+        message: &Message,
+        tenure: &Tenure,
+        stage: Stage,
+        via: Via,
+    ) -> Result<()> {
         let messages = std::slice::from_ref(&message.id);
-        let advance = Advance { recipient: &message.to_agent, tenure: Some(tenure), messages, stage, via };
+        let advance = Advance { recipient: &message.to_agent, tenure: Some(tenure), context, messages, stage, via };
         Ok(self.store.advance(advance).await?)
     }
 
@@ -132,6 +144,8 @@ pub(crate) fn claim(name: &str) -> Claim {
         host: Some("nas2".into()),
         session_id: Some("first".into()),
         reach: vec![Via::WaitForMessage],
+        context: 0,
+        state: None,
         suffixed: false,
         lease: LEASE,
     }

@@ -51,6 +51,16 @@ macro_rules! every_promise {
                 others_mail_and_unknown_messages_do_not_advance,
                 an_outdated_session_advances_nothing,
                 evidence_without_a_session_is_recorded;
+            contexts:
+                a_larger_context_is_shown_everything_again_and_no_other,
+                the_same_process_may_come_back_in_a_larger_context,
+                a_new_session_begins_in_the_context_that_it_says,
+                a_late_receipt_of_an_older_context_shows_nothing_to_the_present_one,
+                a_receipt_of_a_newer_context_begins_it,
+                an_outdated_session_changes_nothing_of_the_record,
+                repeated_is_what_an_earlier_session_or_context_was_shown,
+                what_is_settled_is_not_put_to_a_new_context,
+                seen_needs_in_session_of_the_same_context;
             tenures:
                 a_held_name_is_refused_to_others,
                 one_of_50_racing_processes_gets_the_name,
@@ -91,6 +101,7 @@ macro_rules! test_each {
 }
 
 mod answering;
+mod contexts;
 mod fixture;
 mod lasting;
 mod reading;

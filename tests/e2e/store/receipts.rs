@@ -90,9 +90,12 @@ pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
 pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
+    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
     fixture.advance(&sent, &tenure, Stage::Seen, Via::ToolCall).await?;
-    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
-    assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::Seen));
+    for stage in [Stage::OnHost, Stage::InSession] {
+        fixture.advance(&sent, &tenure, stage, Via::Deliver).await?;
+        assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::Seen));
+    }
     fixture.answer(&sent, "reply").await?;
     let before = fixture.stages(&sent.id).await?;
     for stage in [Stage::OnHost, Stage::InSession, Stage::Seen] {
@@ -110,6 +113,7 @@ pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(fixture: Fix
     let advance = Advance {
         recipient: &id("b"),
         tenure: Some(&tenure),
+        context: None,
         messages: &messages,
         stage: Stage::InSession,
         via: Via::GetMessages,
@@ -127,7 +131,7 @@ pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Re
     fixture.take(&claim("b")).await?;
     let messages = std::slice::from_ref(&sent.id);
     let (stage, via) = (Stage::InSession, Via::GetMessages);
-    let advance = Advance { recipient: &id("b"), tenure: Some(&old), messages, stage, via };
+    let advance = Advance { recipient: &id("b"), tenure: Some(&old), context: None, messages, stage, via };
     let refused = fixture.store.advance(advance).await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
     assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
@@ -140,7 +144,8 @@ pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> 
     let sent = fixture.post(news("a", "human", "news")).await?;
     for stage in [Stage::InSession, Stage::Seen] {
         let messages = std::slice::from_ref(&sent.id);
-        let advance = Advance { recipient: &id("human"), tenure: None, messages, stage, via: Via::Terminal };
+        let (recipient, via) = (&id("human"), Via::Terminal);
+        let advance = Advance { recipient, tenure: None, context: None, messages, stage, via };
         fixture.store.advance(advance).await?;
     }
     let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use c3po_coordinator::store::Amendment;
+use c3po_shared::receipt::Via;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 
@@ -10,7 +11,7 @@ use super::fixture::{claim, id};
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
     assert_eq!(fixture.store.agent(&id("nobody")).await?, None);
-    assert_eq!(fixture.store.amend(&id("nobody"), &Amendment::default()).await?, None);
+    assert_eq!(fixture.store.amend(&id("nobody"), None, &Amendment::default()).await?, None);
     assert!(!fixture.store.unregister(&id("nobody")).await?);
     assert!(fixture.store.agents(None, 10).await?.is_empty());
     Ok(())
@@ -44,21 +45,25 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
         state: Some(State::Busy),
         current_task: Some("wiring".into()),
         session_id: Some("second".into()),
+        reach: Some(vec![Via::Stop, Via::InboxSocket]),
+        context: Some(2),
     };
-    let first = fixture.store.amend(&id("a"), &everything).await?.expect("it exists");
+    let first = fixture.store.amend(&id("a"), None, &everything).await?.expect("it exists");
     assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));
     assert_eq!((first.description.as_deref(), first.role.as_deref()), (Some("home"), Some("triage")));
     assert_eq!((first.state, first.current_task.as_deref()), (State::Busy, Some("wiring")));
     assert_eq!((first.capabilities.len(), first.session_id.as_deref()), (2, Some("second")));
+    assert_eq!((&first.reach[..], first.context), (&[Via::Stop, Via::InboxSocket][..], 2));
 
-    assert_eq!(fixture.store.amend(&id("a"), &Amendment::default()).await?.as_ref(), Some(&first));
+    assert_eq!(fixture.store.amend(&id("a"), None, &Amendment::default()).await?.as_ref(), Some(&first));
     let little =
         Amendment { capabilities: Some(Vec::new()), current_task: Some(String::new()), ..Amendment::default() };
-    let second = fixture.store.amend(&id("a"), &little).await?.expect("it exists");
+    let second = fixture.store.amend(&id("a"), None, &little).await?.expect("it exists");
     assert_eq!((second.capabilities.len(), second.current_task), (0, None));
+    assert_eq!((second.reach, second.context), (first.reach, first.context));
     assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
     let none = Amendment { description: Some(String::new()), ..Amendment::default() };
-    assert_eq!(fixture.store.amend(&id("a"), &none).await?.and_then(|agent| agent.description), None);
+    assert_eq!(fixture.store.amend(&id("a"), None, &none).await?.and_then(|agent| agent.description), None);
     Ok(())
 }
 

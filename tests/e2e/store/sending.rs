@@ -53,7 +53,7 @@ pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixtur
     let sparing = || Send { spares_away: true, ..send(message("a", "b", "work")) };
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored);
     let away = Amendment { state: Some(State::Away), ..Amendment::default() };
-    fixture.store.amend(&id("b"), &away).await?;
+    fixture.store.amend(&id("b"), None, &away).await?;
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Away);
     assert_eq!(fixture.store.send(&send(message("a", "b", "urgent"))).await?, SendOutcome::Stored);
     fixture.store.release(&tenure).await?;

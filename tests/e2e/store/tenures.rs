@@ -53,7 +53,7 @@ pub(crate) async fn the_same_process_keeps_its_generation(fixture: Fixture) -> R
     let sent = fixture.say("b", "a", "hello").await?;
     fixture.advance(&sent, &first, Stage::InSession, Via::GetMessages).await?;
     let amendment = Amendment { state: Some(State::Busy), ..Amendment::default() };
-    fixture.store.amend(&id("a"), &amendment).await?;
+    fixture.store.amend(&id("a"), None, &amendment).await?;
     assert_eq!(fixture.take(&wish).await?, first);
 
     let over = async || {
@@ -80,7 +80,7 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fi
         state: Some(State::Busy),
         ..Amendment::default()
     };
-    fixture.store.amend(&id("a"), &amendment).await?;
+    fixture.store.amend(&id("a"), None, &amendment).await?;
     let before = fixture.store.agent(&id("a")).await?.expect("it exists");
 
     let wish = Claim { host: Some("nas3".into()), session_id: Some("second".into()), ..claim("a") };

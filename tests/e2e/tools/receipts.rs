@@ -28,8 +28,13 @@ async fn every_stage_is_recorded_with_its_evidence_and_none_before_it() -> Resul
     assert_eq!(each(&history(&mut homeassistant, &question).await?, "stage"), ["stored", "on_host"]);
 
     meshtastic.receipt(&[&question], "in_session", "wait_for_message").await?;
-    assert_eq!(each(&history(&mut homeassistant, &question).await?, "stage"), ["stored", "on_host", "in_session"]);
     meshtastic.call("ping", json!({})).await?;
+    assert_eq!(
+        each(&history(&mut homeassistant, &question).await?, "stage"),
+        ["stored", "on_host", "in_session"],
+        "only the host says that something was seen"
+    );
+    meshtastic.receipt(&[&question], "seen", "tool_call").await?;
     let seen = history(&mut homeassistant, &question).await?;
     assert_eq!(each(&seen, "stage"), ["stored", "on_host", "in_session", "seen"]);
     assert_eq!(each(&seen, "via"), ["", "deliver", "wait_for_message", "tool_call"]);
@@ -64,6 +69,8 @@ async fn news_is_settled_by_being_seen_and_a_question_is_not() -> Result<()> {
     let question = ask(&mut homeassistant, "question").await?;
     meshtastic.call("get_messages", json!({})).await?;
     meshtastic.receipt(&[&news, &question], "in_session", "get_messages").await?;
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 2, "shown is not seen");
+    meshtastic.receipt(&[&news, &question], "seen", "tool_call").await?;
     let inbox = meshtastic.call("get_messages", json!({})).await?;
     assert_eq!(each(&inbox["messages"], "id"), [question]);
     Ok(())

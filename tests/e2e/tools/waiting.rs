@@ -132,7 +132,7 @@ async fn a_wait_can_be_for_a_stage() -> Result<()> {
     meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
     meshtastic.receipt(&[&question], "in_session", "wait_for_message").await?;
     assert!(homeassistant.end_within(waiting, Duration::from_millis(200)).await?.is_none(), "not seen yet");
-    meshtastic.call("ping", json!({})).await?;
+    meshtastic.receipt(&[&question], "seen", "hook").await?;
     let tracked = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
     assert_eq!((tracked["message_id"].as_str(), tracked["stage"].as_str()), (Some(question.as_str()), Some("seen")));
     Ok(())

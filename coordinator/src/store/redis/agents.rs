@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::vocabulary::State;
 use futures_util::future::try_join_all;
 use uuid::Uuid;
 
 use super::connection::Connection;
 use super::records::{self, AGENT_FIELDS, Fields};
-use super::{keys, millis, scripts};
-use crate::store::{Agent, Amendment, Claim, Result, Tenure};
+use super::{keys, messages, millis, scripts};
+use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
 
 /// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
 const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
@@ -29,7 +30,9 @@ pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Opti
                 .arg(claim.host.as_deref().unwrap_or_default())
                 .arg(claim.session_id.as_deref().unwrap_or_default())
                 .arg(records::write(&claim.reach)?)
-                .arg(u8::from(claim.suffixed)),
+                .arg(u8::from(claim.suffixed))
+                .arg(claim.context)
+                .arg(claim.state.map_or("", State::as_str)),
         )
         .await?;
     list(connection, &claim.name).await?;
@@ -127,8 +130,14 @@ pub(super) async fn introduce(connection: &Connection, id: &AgentId, host: Optio
 }
 
 /// Changes a record.
-pub(super) async fn amend(connection: &Connection, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
+pub(super) async fn amend(
+    connection: &Connection,
+    id: &AgentId,
+    tenure: Option<&Tenure>,
+    amendment: &Amendment,
+) -> Result<Option<Agent>> {
     let capabilities = amendment.capabilities.as_ref().map(records::write).transpose()?;
+    let reach = amendment.reach.as_ref().map(records::write).transpose()?;
     let changes = [
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),
@@ -136,15 +145,22 @@ pub(super) async fn amend(connection: &Connection, id: &AgentId, amendment: &Ame
         ("state", amendment.state.map(|state| state.as_str())),
         ("current_task", amendment.current_task.as_deref()),
         ("session_id", amendment.session_id.as_deref()),
+        ("reach", reach.as_deref()),
     ];
     let mut script = scripts::about(&scripts::AMEND, id);
+    messages::fence(&mut script, tenure);
+    script.arg(amendment.context.map(|context| context.to_string()).unwrap_or_default());
     for (field, value) in changes {
         if let Some(value) = value {
             script.arg(field).arg(value);
         }
     }
-    let known: bool = connection.invoke(&script).await?;
-    if known { agent(connection, id).await } else { Ok(None) }
+    let became: String = connection.invoke(&script).await?;
+    match became.as_str() {
+        "done" => agent(connection, id).await,
+        "unknown" => Ok(None),
+        _ => Err(StoreError::TakenOver(id.clone())),
+    }
 }
 
 /// Notes the name of an agent. Done before it is made, for a crash, and after, for [`unlist`] at the same time.

@@ -1,6 +1,7 @@
 //! Reading an inbox by position: each page costs what is on it, however much is behind it.
 
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 
@@ -55,8 +56,9 @@ pub(super) async fn page(
             )
             .await?;
         let Some((next, found)) = answer.split_first() else { return Err(corrupt("a page without its first word")) };
-        for pair in found.chunks_exact(2) {
-            page.push(Placed { position: records::parse(&pair[0])?, message: records::envelope(&pair[1])? });
+        for facts in found.chunks_exact(3) {
+            let message = Message { repeated: facts[2] == "1", ..records::envelope(&facts[1])? };
+            page.push(Placed { position: records::parse(&facts[0])?, message });
         }
         if next.is_empty() {
             break;

@@ -94,6 +94,7 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
     }
     let mut script = scripts::about(&scripts::ADVANCE, advance.recipient);
     fence(&mut script, advance.tenure);
+    script.arg(advance.context.map(|context| context.to_string()).unwrap_or_default());
     script.arg(advance.stage.as_str()).arg(advance.via.as_str()).arg(store.wakes.origin());
     for id in advance.messages {
         script.arg(id.as_str());
@@ -106,7 +107,7 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
 }
 
 /// Names the session that speaks, two empty texts for none.
-fn fence(script: &mut redis::ScriptInvocation<'_>, tenure: Option<&Tenure>) {
+pub(super) fn fence(script: &mut redis::ScriptInvocation<'_>, tenure: Option<&Tenure>) {
     match tenure {
         Some(tenure) => script.arg(tenure.generation).arg(tenure.instance.to_string()),
         None => script.arg("").arg(""),

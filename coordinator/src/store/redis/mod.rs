@@ -112,8 +112,8 @@ impl Store for RedisStore {
         self.within(agents::introduce(&self.connection, id, host)).await
     }
 
-    async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
-        self.within(agents::amend(&self.connection, id, amendment)).await
+    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {
+        self.within(agents::amend(&self.connection, id, tenure, amendment)).await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::store::{Agent, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
-pub(super) const AGENT_FIELDS: [&str; 14] = [
+pub(super) const AGENT_FIELDS: [&str; 15] = [
     "uid",
     "host",
     "session_id",
@@ -24,6 +24,7 @@ pub(super) const AGENT_FIELDS: [&str; 14] = [
     "current_task",
     "reach",
     "generation",
+    "context",
     "instance",
     "held_until",
     "registered_at",
@@ -48,6 +49,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         current_task,
         reach,
         generation,
+        context,
         instance,
         held_until,
         registered_at,
@@ -68,6 +70,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         current_task: text(current_task),
         reach: json::<Vec<Via>>(&list(reach))?,
         generation: parse(&generation.unwrap_or_default())?,
+        context: context.map_or(Ok(0), |text| parse(&text))?,
         instance: text(instance).map_or(Ok(Uuid::nil()), |text| parse(&text))?,
         held_until: time(&held_until.unwrap_or_default())?,
         registered_at: time(&registered_at.unwrap_or_default())?,

@@ -32,6 +32,7 @@ pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
     let tenure = match find(work, &claim.name)? {
         Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
             resume(work, claim)?;
+            enter_context(work, &claim.name, claim.context)?;
             Tenure { agent: agent.id, uid: agent.uid, generation: agent.generation, instance: agent.instance }
         }
         Some(agent) if agent.is_online(work.now) => return Ok(None),
@@ -50,15 +51,15 @@ pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
     Ok(Some(tenure))
 }
 
-/// The same process again: what its session has been shown stays shown.
+/// The same process again: what its session's context has been shown stays shown.
 fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET host = coalesce(:host, host), session_id = coalesce(:session, session_id), reach = :reach,
-            held_until = :until, last_seen = :now WHERE id = :id",
+            state = coalesce(:state, state), held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
         ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
+        ":state": claim.state.map(State::as_str), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
     Ok(())
 }
@@ -68,18 +69,44 @@ fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET host = :host, session_id = :session, reach = :reach, state = :state, current_task = NULL,
             suffixed = :suffixed AND (suffixed OR generation = 0), generation = :generation, instance = :instance,
-            held_until = :until, last_seen = :now WHERE id = :id",
+            context = :context, held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
         ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":state": State::Starting.as_str(), ":suffixed": claim.suffixed, ":generation": generation.cast_signed(),
-        ":instance": claim.instance.as_bytes(), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
+        ":state": claim.state.unwrap_or(State::Starting).as_str(), ":suffixed": claim.suffixed,
+        ":generation": generation.cast_signed(), ":instance": claim.instance.as_bytes(),
+        ":context": whole(claim.context), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
-    let mut unshow = work.connection.prepare_cached(
-        "UPDATE messages INDEXED BY inbox SET shown = 0 WHERE to_agent = ? AND open = 1 AND shown = 1",
-    )?;
-    unshow.execute([claim.name.as_str()])?;
+    unshow(work, &claim.name)
+}
+
+/// Makes a context the present one where it is newer: it has been shown nothing.
+pub(super) fn enter_context(work: &Work<'_>, id: &AgentId, context: u64) -> Result<()> {
+    let sql = "UPDATE agents SET context = :context WHERE id = :id AND context < :context";
+    let params = named_params! { ":context": whole(context), ":id": id.as_str() };
+    match work.connection.prepare_cached(sql)?.execute(params)? {
+        0 => Ok(()),
+        _ => unshow(work, id),
+    }
+}
+
+/// Returns the latest context of the agent's latest session.
+pub(super) fn present_context(work: &Work<'_>, id: &AgentId) -> Result<u64> {
+    let mut query = work.connection.prepare_cached("SELECT context FROM agents WHERE id = ?")?;
+    Ok(query.query_row([id.as_str()], |row| row.get(0)).optional()?.map_or(0, i64::cast_unsigned))
+}
+
+/// Makes every message of the inbox unshown; what was shown is put to the session as repeated.
+fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
+    let sql = "UPDATE messages INDEXED BY inbox SET shown = 0, repeated = 1
+        WHERE to_agent = ? AND open = 1 AND shown = 1";
+    work.connection.prepare_cached(sql)?.execute([id.as_str()])?;
     Ok(())
+}
+
+/// Returns the count as a column holds it.
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Adds an agent without a session.
@@ -108,18 +135,28 @@ pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Re
 }
 
 /// Changes the record.
-pub(super) fn amend(work: &Work<'_>, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
+pub(super) fn amend(
+    work: &Work<'_>,
+    id: &AgentId,
+    tenure: Option<&Tenure>,
+    amendment: &Amendment,
+) -> Result<Option<Agent>> {
+    check_tenure(work, id, tenure)?;
+    if let Some(context) = amendment.context {
+        enter_context(work, id, context)?;
+    }
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET description = nullif(coalesce(:description, description), ''), role = coalesce(:role, role),
             capabilities = coalesce(:capabilities, capabilities), state = coalesce(:state, state),
-            current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id)
+            current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id),
+            reach = coalesce(:reach, reach)
          WHERE id = :id",
     )?;
     update.execute(named_params! {
         ":id": id.as_str(), ":description": amendment.description, ":role": amendment.role,
         ":capabilities": amendment.capabilities.as_ref().map(json).transpose()?,
         ":state": amendment.state.map(State::as_str), ":task": amendment.current_task,
-        ":session": amendment.session_id,
+        ":session": amendment.session_id, ":reach": amendment.reach.as_ref().map(json).transpose()?,
     })?;
     find(work, id)
 }
@@ -189,6 +226,7 @@ fn agent(row: &Row<'_>) -> Result<Agent> {
         current_task: row.get("current_task")?,
         reach: from_json(row, "reach")?,
         generation: row.get::<_, i64>("generation")?.cast_unsigned(),
+        context: row.get::<_, i64>("context")?.cast_unsigned(),
         instance: Uuid::from_bytes(row.get("instance")?),
         held_until: moment(row, "held_until")?,
         registered_at: moment(row, "registered_at")?,

@@ -23,13 +23,13 @@ impl Part {
     fn sql(self) -> &'static str {
         match self {
             Self::Everything => {
-                "SELECT position, envelope FROM messages INDEXED BY inbox
+                "SELECT position, repeated, envelope FROM messages INDEXED BY inbox
                  WHERE to_agent = :agent AND open = 1 AND expires_at > :now AND position > :after
                      AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
                  ORDER BY position LIMIT :limit"
             }
             Self::Unshown => {
-                "SELECT position, envelope FROM messages INDEXED BY unshown
+                "SELECT position, repeated, envelope FROM messages INDEXED BY unshown
                  WHERE to_agent = :agent AND open = 1 AND shown = 0 AND expires_at > :now AND position > :after
                      AND (:is_reply IS NULL OR is_reply = :is_reply) AND (:thread IS NULL OR thread_id = :thread)
                  ORDER BY position LIMIT :limit"
@@ -54,7 +54,8 @@ pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Sele
     let mut placed = Vec::new();
     while let Some(row) = rows.next()? {
         let position = row.get::<_, i64>("position")?.cast_unsigned();
-        placed.push(Placed { position, message: from_json(row, "envelope")? });
+        let message = Message { repeated: row.get("repeated")?, ..from_json(row, "envelope")? };
+        placed.push(Placed { position, message });
     }
     Ok(placed)
 }

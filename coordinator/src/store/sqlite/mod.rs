@@ -89,9 +89,9 @@ impl Store for SqliteStore {
         self.writer.run(move |work| agents::introduce(work, &id, host.as_deref())).await
     }
 
-    async fn amend(&self, id: &AgentId, amendment: &Amendment) -> Result<Option<Agent>> {
-        let (id, amendment) = (id.clone(), amendment.clone());
-        self.writer.run(move |work| agents::amend(work, &id, &amendment)).await
+    async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {
+        let (id, tenure, amendment) = (id.clone(), tenure.cloned(), amendment.clone());
+        self.writer.run(move |work| agents::amend(work, &id, tenure.as_ref(), &amendment)).await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
@@ -131,6 +131,7 @@ impl Store for SqliteStore {
         let progress = Progress {
             recipient: advance.recipient.clone(),
             tenure: advance.tenure.cloned(),
+            context: advance.context,
             messages: advance.messages.to_vec(),
             stage: advance.stage,
             via: advance.via,

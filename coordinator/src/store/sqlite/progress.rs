@@ -5,7 +5,7 @@ use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::receipt::{Stage, Step, Via, furthest};
 use c3po_shared::time::Timestamp;
 
-use super::agents::check_tenure;
+use super::agents::{check_tenure, enter_context, present_context};
 use super::messages::{Standing, settle_some_expired};
 use super::rows::{integer, stamp};
 use super::worker::Work;
@@ -42,6 +42,7 @@ pub(super) fn acknowledge(
 pub(super) struct Progress {
     pub(super) recipient: AgentId,
     pub(super) tenure: Option<Tenure>,
+    pub(super) context: Option<u64>,
     pub(super) messages: Vec<MessageId>,
     pub(super) stage: Stage,
     pub(super) via: Via,
@@ -53,24 +54,49 @@ pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<()> {
     if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
         return Ok(());
     }
+    let place = Place::find(work, progress)?;
     for id in &progress.messages {
         if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient) {
-            move_on(work, progress, message)?;
+            move_on(work, progress, &place, message)?;
         }
     }
     Ok(())
 }
 
-fn move_on(work: &mut Work<'_>, progress: &Progress, mut message: Standing) -> Result<()> {
+/// Where messages got.
+struct Place {
+    /// As histories name it.
+    session: Option<String>,
+    /// Whether the session has gone on to another context since.
+    is_over: bool,
+}
+
+impl Place {
+    /// Returns the place that the evidence speaks of. A context that nobody spoke of before is entered by it.
+    fn find(work: &Work<'_>, progress: &Progress) -> Result<Self> {
+        let Some(tenure) = &progress.tenure else { return Ok(Self { session: None, is_over: false }) };
+        if let Some(context) = progress.context {
+            enter_context(work, &tenure.agent, context)?;
+        }
+        let present = present_context(work, &tenure.agent)?;
+        let context = progress.context.unwrap_or(present);
+        Ok(Self { session: Some(tenure.session(context)), is_over: context < present })
+    }
+}
+
+fn move_on(work: &mut Work<'_>, progress: &Progress, place: &Place, mut message: Standing) -> Result<()> {
     if furthest(&message.history).is_final() {
         return Ok(());
     }
     if progress.stage == Stage::InSession && message.open {
-        let sql = "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0";
+        let sql = if place.is_over {
+            "UPDATE messages SET repeated = 1 WHERE position = ? AND repeated = 0"
+        } else {
+            "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0"
+        };
         work.connection.prepare_cached(sql)?.execute([message.position])?;
     }
-    let session = progress.tenure.as_ref().map(|tenure| tenure.generation.to_string());
-    let steps = next_steps(&message.history, progress, session, work.now);
+    let steps = next_steps(&message.history, progress, place.session.as_deref(), work.now);
     if steps.is_empty() {
         return Ok(());
     }
@@ -85,15 +111,19 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, mut message: Standing) -> R
 }
 
 /// Returns what the evidence adds to the history: nothing where it proves nothing new.
-fn next_steps(history: &[Step], progress: &Progress, session: Option<String>, at: Timestamp) -> Vec<Step> {
+fn next_steps(history: &[Step], progress: &Progress, session: Option<&str>, at: Timestamp) -> Vec<Step> {
     let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
+    let here = history.iter().any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
     let beyond = progress.stage > furthest(history);
-    let again = progress.stage == Stage::InSession
-        && has(Stage::InSession)
-        && !history.iter().any(|step| step.stage == Stage::InSession && step.session == session);
-    if !beyond && !again {
+    let proves = match progress.stage {
+        Stage::InSession => beyond || (has(Stage::InSession) && !here),
+        Stage::Seen => beyond && here,
+        _ => beyond,
+    };
+    if !proves {
         return Vec::new();
     }
+    let session = session.map(str::to_owned);
     let step = |stage| Step { stage, at, via: Some(progress.via), session: session.clone(), reply_id: None };
     let mut steps = Vec::with_capacity(2);
     if progress.stage == Stage::InSession && !has(Stage::OnHost) {

@@ -1,14 +1,26 @@
 -- Records that messages got further: {'outdated'}, or {'done', senders to wake}.
--- ARGV: generation and instance of the session or two empty ones, stage, via, origin of the wake, ids
+-- ARGV: generation and instance of the session or two empty ones, context or '' for the present one, stage, via,
+-- origin of the wake, ids
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
-local generation, stage, via = ARGV[1], ARGV[3], ARGV[4]
+local generation, context, stage, via = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 if generation ~= '' and outdated(generation, ARGV[2]) then
   return { 'outdated' }
 end
-local session = generation ~= '' and generation or '-'
 expire_due()
 
--- What a history says: the furthest stage or nothing after an end, and whether the host, and only other sessions, had it.
+-- As histories name it; and whether the session has gone on to another context since.
+local session, is_over = '-', false
+if generation ~= '' then
+  if context ~= '' then
+    enter_context(context)
+  end
+  local present = present_context()
+  local which = context ~= '' and tonumber(context) or present
+  session = which == 0 and generation or generation .. '.' .. digits(which)
+  is_over = which < present
+end
+
+-- What a history says: the furthest stage or nothing after an end, and whether the host, any session, and this one had it.
 local function read(history)
   local furthest, on_host, shown, here = 0, false, false, false
   for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
@@ -21,18 +33,30 @@ local function read(history)
       shown, here = true, here or whose == session
     end
   end
-  return furthest, on_host, shown and not here
+  return furthest, on_host, shown, here
+end
+
+local function proves(furthest, shown, here)
+  local beyond = RANK[stage] > furthest
+  if stage == 'in_session' then
+    return beyond or (shown and not here)
+  end
+  return beyond and (stage ~= 'seen' or here)
 end
 
 local senders = {}
-for i = 6, #ARGV do
+for i = 7, #ARGV do
   local id = ARGV[i]
   local facts = redis.call('HMGET', message_key(id), 'history', 'from', 'wants')
-  local furthest, on_host, elsewhere = read(facts[1] or 'unknown 0 - - -')
+  local furthest, on_host, shown, here = read(facts[1] or 'unknown 0 - - -')
   if furthest and stage == 'in_session' then
-    redis.call('ZREM', unshown, id)
+    if is_over then
+      redis.call('HSET', message_key(id), 'repeated', '1')
+    else
+      redis.call('ZREM', unshown, id)
+    end
   end
-  if furthest and (RANK[stage] > furthest or (stage == 'in_session' and elsewhere)) then
+  if furthest and proves(furthest, shown, here) then
     if stage == 'in_session' and not on_host then
       note(id, 'on_host', now, via, session, '-')
     end
@@ -46,7 +70,7 @@ end
 
 local woken = { 'done' }
 for sender in pairs(senders) do
-  wake(ARGV[5], 'receipt', sender)
+  wake(ARGV[6], 'receipt', sender)
   woken[#woken + 1] = sender
 end
 return woken

@@ -1,9 +1,15 @@
--- Changes fields of the record: 1, or 0 where there is no such agent.
--- ARGV: field, value, field, value, ...
+-- Changes fields of the record: 'outdated', 'done', or 'unknown' where there is no such agent.
+-- ARGV: generation and instance of the session or two empty ones, context or '', field, value, field, value, ...
+if ARGV[1] ~= '' and outdated(ARGV[1], ARGV[2]) then
+  return 'outdated'
+end
 if redis.call('EXISTS', agent) == 0 then
-  return 0
+  return 'unknown'
 end
-if #ARGV > 0 then
-  redis.call('HSET', agent, unpack(ARGV))
+if ARGV[3] ~= '' then
+  enter_context(ARGV[3])
 end
-return 1
+if #ARGV > 3 then
+  redis.call('HSET', agent, unpack(ARGV, 4))
+end
+return 'done'

@@ -1,5 +1,5 @@
 -- Takes the name for a session: {uid, generation}, or nothing where another process holds it.
--- ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed
+-- ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or ''
 local instance, lease = ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', agent, 'instance', 'held_until', 'suffixed', 'generation')
 if held[1] and held[1] ~= instance and tonumber(held[2]) > now then
@@ -10,13 +10,17 @@ if not held[1] then
 end
 if held[1] ~= instance then
   redis.call('HINCRBY', agent, 'generation', 1)
-  redis.call('HSET', agent, 'instance', instance, 'state', 'starting', 'host', ARGV[4], 'session_id', ARGV[5])
+  redis.call('HSET', agent, 'instance', instance, 'state', 'starting', 'host', ARGV[4], 'session_id', ARGV[5],
+    'context', ARGV[8])
   redis.call('HDEL', agent, 'current_task')
-  expire_due()
-  redis.call('ZUNIONSTORE', unshown, 1, inbox)
+  unshow()
   -- A name that somebody once chose is never one that was made; who comes back under its own name chooses nothing.
   local made = ARGV[7] == '1' and (held[3] == '1' or not held[1] or held[4] == '0')
   redis.call('HSET', agent, 'suffixed', made and '1' or '0')
+end
+enter_context(ARGV[8])
+if ARGV[9] ~= '' then
+  redis.call('HSET', agent, 'state', ARGV[9])
 end
 if ARGV[4] ~= '' then
   redis.call('HSET', agent, 'host', ARGV[4])

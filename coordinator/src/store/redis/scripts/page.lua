@@ -1,4 +1,4 @@
--- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, position, envelope, ...}.
+-- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, '1' where repeated or '', position, ...}.
 -- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at
 local from, after, limit, wanted, thread = slot .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local most = tonumber(ARGV[6])
@@ -39,14 +39,15 @@ end
 local found, more = candidates()
 local page = { more and found[#found] or '' }
 for i = 1, #found, 2 do
-  if #page > limit * 2 then
+  if #page > limit * 3 then
     page[1] = ''
     break
   end
-  local envelope = admits(found[i]) and redis.call('HGET', message_key(found[i]), 'env')
-  if envelope then
+  local kept = admits(found[i]) and redis.call('HMGET', message_key(found[i]), 'env', 'repeated')
+  if kept and kept[1] then
     page[#page + 1] = found[i + 1]
-    page[#page + 1] = envelope
+    page[#page + 1] = kept[1]
+    page[#page + 1] = kept[2] or ''
   end
 end
 return page

@@ -71,6 +71,27 @@ local function outdated(generation, instance)
   return held[1] ~= generation or held[2] ~= instance
 end
 
+-- Makes every message of the inbox unshown; what was shown is put to the session as repeated.
+local function unshow()
+  expire_due()
+  for _, id in ipairs(redis.call('ZDIFF', 2, inbox, unshown)) do
+    redis.call('HSET', message_key(id), 'repeated', '1')
+  end
+  redis.call('ZUNIONSTORE', unshown, 1, inbox)
+end
+
+local function present_context()
+  return tonumber(redis.call('HGET', agent, 'context') or '0')
+end
+
+-- Makes a context the present one where it is newer: it has been shown nothing.
+local function enter_context(context)
+  if tonumber(context) > present_context() then
+    redis.call('HSET', agent, 'context', context)
+    unshow()
+  end
+end
+
 -- Makes the agent, going on with the positions of an earlier agent of that name.
 local function create(uid)
   local seq = redis.call('GET', slot .. 'seq') or '0'

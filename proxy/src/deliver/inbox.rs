@@ -68,6 +68,8 @@ impl Deliveries for Inbox {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.position.as_ref().filter(|(whose, _)| whose == agent).map(|(_, position)| *position)
     }
+
+    fn begins(&self, _agent: &AgentId, _generation: u64) {}
 }
 
 impl Held {

@@ -1,0 +1,113 @@
+//! What the host says on a link: each frame is answered, or lined up in the order in which it came.
+
+use c3po_shared::catalogue::{Call, Tool};
+use c3po_shared::ids::CallId;
+use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::State;
+use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, ReceiptParams, RequestId, SessionChange, ToCoordinator};
+use tokio::time::Instant;
+
+use super::ledger::Entry;
+use super::{End, Session};
+use crate::presence::News;
+use crate::store::Amendment;
+
+impl Session {
+    pub(super) async fn on_frame(&mut self, text: &str) -> Result<(), End> {
+        self.heard = Instant::now();
+        match Frame::parse(text) {
+            Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
+                Ok(said) => self.on_said(Some(id), said).await,
+                Err(refusal) => self.refuse(&id, refusal).await,
+            },
+            Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
+                Ok(said) => self.on_said(None, said).await,
+                // A notification has no answer; JSON-RPC has it ignored.
+                Err(_) => Ok(()),
+            },
+            Ok(Frame::Response { id, outcome }) => {
+                if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
+                    let (stage, via) = (Stage::OnHost, Via::Deliver);
+                    self.ledger.push(Entry::Receipt { id: None, messages: delivered, stage, via, context: None });
+                }
+                Ok(())
+            }
+            Err(error) => Ok(self.connection.send(Outgoing::error(None, &error.rpc_error()).text()).await?),
+        }
+    }
+
+    async fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
+        match (said, id) {
+            (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
+            (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
+            (ToCoordinator::Session(change), _) => self.on_change(change),
+            (ToCoordinator::Receipt(receipt), id) => {
+                if let Err(refusal) = receipt.check() {
+                    return match id {
+                        Some(id) => self.refuse(&id, refusal).await,
+                        None => Ok(()),
+                    };
+                }
+                let ReceiptParams { message_ids: messages, stage, via, context } = receipt;
+                self.ledger.push(Entry::Receipt { id, messages, stage, via, context: Some(context) });
+            }
+            (ToCoordinator::Heartbeat(beat), Some(id)) => {
+                self.renew();
+                self.ledger.push_owed();
+                let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
+                self.answer(&id, &reply).await?;
+            }
+            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
+                Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
+                    self.refuse(&id, Refusal::too_many_calls()).await?;
+                }
+                Ok(call) => self.accept(id, params.call_id, call),
+                Err(refusal) => self.refuse(&id, refusal).await?,
+            },
+            (ToCoordinator::Hello(_), Some(id)) => {
+                self.refuse(&id, Refusal::invalid("hello was said already on this link")).await?;
+            }
+            (ToCoordinator::Hello(_) | ToCoordinator::Call(_) | ToCoordinator::Heartbeat(_), None) => {}
+        }
+        Ok(())
+    }
+
+    /// Lines up a call behind the receipts that came before it.
+    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call) {
+        if self.renewed.elapsed() >= SILENCE_MAX {
+            self.ledger.push(Entry::Renew);
+        }
+        self.ledger.push_owed();
+        let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
+        self.ledger.push(Entry::Call { id, call_id, call });
+        if shows_life {
+            // A session that calls is no longer starting. Behind the call: that does not wait for it.
+            self.ledger.change(Amendment { state: Some(State::Ready), ..Amendment::default() });
+        }
+    }
+
+    fn cancel(&mut self, call: CallId) {
+        self.ledger.withdraw(call);
+        if let Some((_, abort)) = self.running.remove(&call) {
+            abort.abort();
+        } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
+            self.caller.memory.take_back(message);
+            self.office.presence.wake(&self.caller.agent, News::Inbox(None));
+        }
+    }
+
+    /// Lines up what changed. Nothing is told of a person, who has no session.
+    fn on_change(&mut self, change: SessionChange) {
+        if self.caller.tenure.is_none() {
+            return;
+        }
+        let SessionChange { state, session_id, reach, context } = change;
+        self.is_new &= state.is_none();
+        let context = context.filter(|context| *context > self.context);
+        self.context = context.unwrap_or(self.context);
+        self.ledger.change(Amendment { state, session_id, reach, context, ..Amendment::default() });
+    }
+}

@@ -1,0 +1,216 @@
+//! The plugin's files, compiled in, and the marketplace on this host that is made of them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Every file of the marketplace but the program, by its path in it.
+const FILES: &[(&str, &str)] = &[
+    (".claude-plugin/marketplace.json", include_str!("../../../../.claude-plugin/marketplace.json")),
+    ("plugin/.claude-plugin/plugin.json", include_str!("../../../../plugin/.claude-plugin/plugin.json")),
+    ("plugin/.mcp.json", include_str!("../../../../plugin/.mcp.json")),
+    ("plugin/LICENSE", include_str!("../../../../plugin/LICENSE")),
+    ("plugin/README.md", include_str!("../../../../plugin/README.md")),
+    ("plugin/hooks/hooks.json", include_str!("../../../../plugin/hooks/hooks.json")),
+    ("plugin/skills/coordinate/SKILL.md", include_str!("../../../../plugin/skills/coordinate/SKILL.md")),
+    ("plugin/skills/mailbox/SKILL.md", include_str!("../../../../plugin/skills/mailbox/SKILL.md")),
+];
+
+/// Where the program is in it. In the repository a launcher stands there, which costs every hook a shell.
+const PROGRAM: &str = "plugin/bin/c3po";
+
+/// The marketplace of this host: a folder that is c3po's alone.
+#[derive(Debug)]
+pub(in crate::commands) struct Bundle {
+    folder: PathBuf,
+}
+
+/// What has to be done to one file.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Change {
+    /// It is written.
+    Write(&'static str),
+    /// The program is put there.
+    Program,
+    /// It belonged to another version, and is removed.
+    Remove(PathBuf),
+}
+
+impl Bundle {
+    /// Names it.
+    pub(in crate::commands) fn in_data(data_dir: &Path) -> Self {
+        Self { folder: data_dir.join("claude-code") }
+    }
+
+    /// Returns its folder.
+    pub(in crate::commands) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns where its program is.
+    pub(in crate::commands) fn program(&self) -> PathBuf {
+        self.folder.join(PROGRAM)
+    }
+
+    /// Returns the number of its files.
+    pub(in crate::commands) fn size() -> usize {
+        FILES.len() + 1
+    }
+
+    /// Returns what differs from this version, whose program is `this`.
+    pub(in crate::commands) fn changes(&self, this: &Path) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        for (path, text) in FILES {
+            let found = fs::read(self.folder.join(path)).unwrap_or_default();
+            if found != text.as_bytes() {
+                changes.push(Change::Write(path));
+            }
+        }
+        if !same(this, &self.program())? {
+            changes.push(Change::Program);
+        }
+        let known: Vec<_> = FILES.iter().map(|(path, _)| self.folder.join(path)).chain([self.program()]).collect();
+        let mut found = Vec::new();
+        collect(&self.folder, &mut found)?;
+        changes.extend(found.into_iter().filter(|path| !known.contains(path)).map(Change::Remove));
+        Ok(changes)
+    }
+
+    /// Makes a change.
+    pub(in crate::commands) fn make(&self, change: &Change, this: &Path) -> Result<()> {
+        match change {
+            Change::Write(path) => {
+                let text = FILES.iter().find(|(known, _)| known == path).map_or("", |(_, text)| text);
+                put(&self.folder.join(path), |temporary| fs::write(temporary, text))
+            }
+            Change::Program => put(&self.program(), |temporary| {
+                fs::hard_link(this, temporary).or_else(|_| fs::copy(this, temporary).map(drop))
+            }),
+            Change::Remove(path) => fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display())),
+        }
+    }
+
+    /// Removes all of it. Returns whether there was anything.
+    pub(in crate::commands) fn remove(&self) -> Result<bool> {
+        match fs::remove_dir_all(&self.folder) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("cannot remove {}", self.folder.display())),
+        }
+    }
+}
+
+impl Change {
+    /// Returns the change in words.
+    pub(in crate::commands) fn words(&self, bundle: &Bundle, this: &Path) -> String {
+        match self {
+            Self::Write(path) => format!("write {}", bundle.folder.join(path).display()),
+            Self::Program => format!("link {} to {} (or copy it)", bundle.program().display(), this.display()),
+            Self::Remove(path) => format!("remove {}", path.display()),
+        }
+    }
+}
+
+/// Makes a file under another name and renames it: a session that starts meanwhile finds the old one or the new one.
+fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    // What a process of the same number has left behind.
+    let _ = fs::remove_file(&temporary);
+    let made = make(&temporary).and_then(|()| fs::rename(&temporary, path));
+    if made.is_err() {
+        // Nothing was put in place; the reason is told below.
+        let _ = fs::remove_file(&temporary);
+    }
+    made.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns whether two programs are the same file, or the same bytes.
+fn same(this: &Path, other: &Path) -> Result<bool> {
+    let about = |path: &Path| fs::metadata(path);
+    let this_one = about(this).with_context(|| format!("cannot read {}", this.display()))?;
+    let Ok(other_one) = about(other) else { return Ok(false) };
+    if (this_one.dev(), this_one.ino()) == (other_one.dev(), other_one.ino()) {
+        return Ok(true);
+    }
+    if this_one.len() != other_one.len() || other_one.mode() & 0o111 == 0 {
+        return Ok(false);
+    }
+    let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    Ok(read(this)? == read(other)?)
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", folder.display())),
+    };
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot read {}", folder.display()))?;
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), found)?;
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository() -> &'static Path {
+        Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+    }
+
+    #[test]
+    fn every_file_of_the_plugin_is_in_the_bundle() {
+        let mut found = Vec::new();
+        for folder in [".claude-plugin", "plugin"] {
+            collect(&repository().join(folder), &mut found).unwrap();
+        }
+        let mut found: Vec<_> =
+            found.iter().map(|path| path.strip_prefix(repository()).unwrap().to_str().unwrap()).collect();
+        let mut bundled: Vec<_> = FILES.iter().map(|(path, _)| *path).chain([PROGRAM]).collect();
+        found.sort_unstable();
+        bundled.sort_unstable();
+        assert_eq!(found, bundled);
+    }
+
+    #[test]
+    fn what_differs_is_written_and_what_is_foreign_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let this = folder.path().join("program");
+        fs::write(&this, "one").unwrap();
+        fs::set_permissions(&this, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let bundle = Bundle::in_data(folder.path());
+        let settle = || {
+            let changes = bundle.changes(&this).unwrap();
+            changes.iter().for_each(|change| bundle.make(change, &this).unwrap());
+            changes.len()
+        };
+        assert_eq!(settle(), Bundle::size());
+        assert_eq!(settle(), 0);
+
+        fs::write(bundle.folder().join("plugin/hooks/old.json"), "{}").unwrap();
+        fs::write(bundle.folder().join(FILES[1].0), "{}").unwrap();
+        let copy = bundle.folder().join("copy");
+        fs::copy(bundle.program(), &copy).unwrap();
+        fs::rename(&copy, bundle.program()).unwrap();
+        assert_eq!(settle(), 2, "the same bytes are the same program");
+        assert_eq!(settle(), 0);
+
+        fs::remove_file(&this).unwrap();
+        fs::write(&this, "two").unwrap();
+        assert_eq!(bundle.changes(&this).unwrap(), [Change::Program]);
+        assert!(bundle.remove().unwrap());
+        assert!(!bundle.remove().unwrap());
+    }
+}

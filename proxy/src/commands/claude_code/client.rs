@@ -1,0 +1,114 @@
+//! The `claude` command: where it is, and asking it to add and remove what is ours.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::PLUGIN;
+use crate::commands::session::Failure;
+use crate::config::Places;
+
+/// Each call takes about 0.3 s; a slow disk and a first start may take longer.
+const CALL_MAX: Duration = Duration::from_secs(60);
+/// Where it is installed to when it is not in `PATH`, below the home folder.
+const USUAL: &[&str] = &[".local/bin/claude", ".claude/local/claude"];
+
+/// The command.
+#[derive(Debug)]
+pub(in crate::commands) struct Client {
+    program: PathBuf,
+}
+
+/// What it says of a plugin that it has.
+#[derive(Debug, Deserialize)]
+pub(in crate::commands) struct Installed {
+    id: String,
+    /// Whether sessions load it.
+    pub(in crate::commands) enabled: bool,
+}
+
+/// What it answered.
+#[derive(Debug)]
+pub(in crate::commands) struct Answer {
+    /// Whether it did what it was asked.
+    pub(in crate::commands) done: bool,
+    /// What it printed.
+    pub(in crate::commands) text: String,
+}
+
+impl Client {
+    /// Finds it: where the user says, else in `PATH`, else where it is usually installed.
+    pub(in crate::commands) fn find(named: Option<&Path>, places: &Places) -> Option<Self> {
+        let usual = places.home.iter().flat_map(|home| USUAL.iter().map(|place| home.join(place)));
+        let program = match named {
+            Some(named) => Some(named.to_owned()).filter(|path| path.is_file()),
+            None => places.path.iter().map(|folder| folder.join("claude")).chain(usual).find(|path| path.is_file()),
+        };
+        program.map(|program| Self { program })
+    }
+
+    /// Returns a call of it as one would type it.
+    pub(in crate::commands) fn typed(&self, arguments: &[&str]) -> String {
+        format!("{} {}", self.program.display(), arguments.join(" "))
+    }
+
+    /// Calls it.
+    pub(in crate::commands) async fn call(&self, arguments: &[&str]) -> Result<Answer, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        let failed = |why: String| Failure::Stopped {
+            why: format!("`{}` {why}", self.typed(arguments)),
+            advice: "Type that command yourself to see what it says, then run this again.".to_owned(),
+        };
+        let output = match timeout(CALL_MAX, command.output()).await {
+            Ok(output) => output.map_err(|error| failed(format!("cannot be started: {error}")))?,
+            Err(_) => return Err(failed(format!("did not end within {} s", CALL_MAX.as_secs()))),
+        };
+        let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let text = if output.status.success() { said.trim() } else { complained.trim() };
+        Ok(Answer { done: output.status.success(), text: text.to_owned() })
+    }
+
+    /// Calls it for something that has to succeed.
+    pub(in crate::commands) async fn must(&self, arguments: &[&str]) -> Result<(), Failure> {
+        let answer = self.call(arguments).await?;
+        if answer.done {
+            return Ok(());
+        }
+        Err(Failure::Stopped {
+            why: format!("`{}` failed:\n{}", self.typed(arguments), answer.text),
+            advice: "Mend what it names and run this again; it goes on where it stopped.".to_owned(),
+        })
+    }
+
+    /// Returns what it knows of our plugin.
+    pub(in crate::commands) async fn plugin(&self) -> Result<Option<Installed>, Failure> {
+        let arguments = ["plugin", "list", "--json"];
+        let answer = self.call(&arguments).await?;
+        let listed: Vec<Installed> = serde_json::from_str(&answer.text).map_err(|error| Failure::Stopped {
+            why: format!("cannot read what `{}` says: {error}", self.typed(&arguments)),
+            advice: "Update Claude Code; c3po is tested with 2.1.329.".to_owned(),
+        })?;
+        Ok(listed.into_iter().find(|plugin| plugin.id == PLUGIN))
+    }
+
+    /// Returns whether it knows a marketplace of that name.
+    pub(in crate::commands) async fn knows_marketplace(&self, name: &str) -> Result<bool, Failure> {
+        let answer = self.call(&["plugin", "marketplace", "list"]).await?;
+        Ok(answer.text.lines().any(|line| line.split_whitespace().last() == Some(name)))
+    }
+}
+
+/// Says that there is no `claude`, and what to do.
+pub(in crate::commands) fn missing(named: Option<&Path>) -> Failure {
+    let why = match named {
+        Some(named) => format!("there is no program {}", named.display()),
+        None => "the claude command is neither in PATH nor in ~/.local/bin".to_owned(),
+    };
+    let advice = "Install Claude Code, or say where it is: --claude /path/to/claude.".to_owned();
+    Failure::Stopped { why, advice }
+}

@@ -1,0 +1,117 @@
+//! `config.toml`, as far as an installation writes it: what is not said there yet is added, nothing is overwritten.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// What is to stand in the file.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::commands) struct Wanted<'a> {
+    pub(in crate::commands) coordinator_url: Option<&'a str>,
+    pub(in crate::commands) token: Option<&'a str>,
+}
+
+/// What has to be done for that.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Plan {
+    /// All of it stands there.
+    Nothing,
+    /// These lines are added at the end.
+    Add {
+        /// The keys, for telling: values may be secret.
+        keys: Vec<&'static str>,
+        lines: String,
+    },
+    /// The file says something else for this key.
+    Conflict {
+        key: &'static str,
+        /// The line to write by hand, where it is no secret.
+        line: Option<String>,
+    },
+}
+
+/// Returns what has to be done to a file with that text, if there is one.
+pub(in crate::commands) fn plan(text: Option<&str>, wanted: Wanted<'_>) -> Result<Plan> {
+    let found: toml::Table = text.unwrap_or_default().parse().context("it is not valid TOML")?;
+    let (mut keys, mut lines) = (Vec::new(), String::new());
+    for (key, value, secret) in [("coordinator_url", wanted.coordinator_url, false), ("token", wanted.token, true)] {
+        let Some(value) = value else { continue };
+        let value = toml::Value::from(value);
+        let line = format!("{key} = {value}");
+        match found.get(key) {
+            Some(found) if *found == value => {}
+            Some(_) => return Ok(Plan::Conflict { key, line: (!secret).then_some(line) }),
+            None => {
+                keys.push(key);
+                lines += &line;
+                lines.push('\n');
+            }
+        }
+    }
+    if keys.is_empty() {
+        return Ok(Plan::Nothing);
+    }
+    if text.is_some_and(|text| !text.is_empty() && !text.ends_with('\n')) {
+        lines.insert(0, '\n');
+    }
+    Ok(Plan::Add { keys, lines })
+}
+
+/// Returns the file's text, if there is one.
+pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Adds lines at the end, to a file that only its owner may read from the start.
+pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
+    let failed = || format!("cannot write {}", path.display());
+    fs::create_dir_all(path.parent().unwrap_or(path)).with_context(failed)?;
+    let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let mut file = file.with_context(failed)?;
+    // One that was there may have been readable for all, and may get a token now.
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).with_context(failed)?;
+    file.write_all(lines.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted<'_> = Wanted { coordinator_url: Some("http://nas:8420"), token: Some("sec\"ret") };
+
+    #[test]
+    fn what_is_missing_is_added_and_nothing_is_overwritten() {
+        let both = "coordinator_url = \"http://nas:8420\"\ntoken = 'sec\"ret'\n";
+        let keys = vec!["coordinator_url", "token"];
+        assert_eq!(plan(None, WANTED).unwrap(), Plan::Add { keys, lines: both.to_owned() });
+        assert_eq!(plan(Some(both), WANTED).unwrap(), Plan::Nothing);
+        let lines = "\ntoken = 'sec\"ret'\n".to_owned();
+        let half = "# mine\ncoordinator_url=\"http://nas:8420\"";
+        assert_eq!(plan(Some(half), WANTED).unwrap(), Plan::Add { keys: vec!["token"], lines });
+        let line = Some("coordinator_url = \"http://nas:8420\"".to_owned());
+        let other = Some("coordinator_url = \"http://b\"");
+        assert_eq!(plan(other, WANTED).unwrap(), Plan::Conflict { key: "coordinator_url", line });
+        let other = Some("token = \"other\"");
+        assert_eq!(plan(other, WANTED).unwrap(), Plan::Conflict { key: "token", line: None });
+        assert!(plan(Some("a = "), WANTED).is_err());
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c3po/config.toml");
+        assert_eq!(text(&path).unwrap(), None);
+        add(&path, "a = 1\n").unwrap();
+        add(&path, "b = 2\n").unwrap();
+        assert_eq!(text(&path).unwrap().as_deref(), Some("a = 1\nb = 2\n"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

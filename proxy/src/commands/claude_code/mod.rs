@@ -1,0 +1,15 @@
+//! c3po inside Claude Code: the plugin's files on this host, the `claude` command, and the user's settings.
+
+pub(super) mod bundle;
+pub(super) mod client;
+pub(super) mod host_file;
+mod json_text;
+pub(super) mod record;
+pub(super) mod settings;
+pub(super) mod status_line;
+pub(super) mod steps;
+
+/// The marketplace, as its manifest names it.
+pub(super) const MARKETPLACE: &str = "c3po";
+/// The plugin, as Claude Code names it.
+pub(super) const PLUGIN: &str = "c3po@c3po";

@@ -1,0 +1,79 @@
+//! The main status line of Claude Code, which plugins cannot set: a member of the user's settings.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::settings::{STATUS_LINE, member};
+
+/// How often an idle session draws it again, in seconds.
+const REFRESH: u64 = 5;
+
+/// Whose it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Owner {
+    /// There is none.
+    Nobody,
+    /// It is this one.
+    Us,
+    /// It is of an older or moved c3po.
+    Older,
+    /// It is another program's.
+    Another,
+}
+
+/// Returns what stands in the settings for it.
+pub(in crate::commands) fn value(program: &Path) -> Value {
+    json!({"type": "command", "command": command(program), "refreshInterval": REFRESH})
+}
+
+/// Returns whose status line the settings have.
+pub(in crate::commands) fn owner(settings: &str, program: &Path) -> Result<Owner> {
+    let Some(found) = member(settings, STATUS_LINE)? else { return Ok(Owner::Nobody) };
+    if found == value(program) {
+        return Ok(Owner::Us);
+    }
+    let command = found["command"].as_str().unwrap_or_default();
+    let ours = command.strip_suffix(" statusline").map(|program| program.trim_matches('\''));
+    Ok(match ours.and_then(|program| Path::new(program).file_name()) {
+        Some(name) if name == "c3po" => Owner::Older,
+        _ => Owner::Another,
+    })
+}
+
+/// A shell reads it.
+fn command(program: &Path) -> String {
+    let program = program.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);
+    if program.chars().all(plain) {
+        format!("{program} statusline")
+    } else {
+        format!("'{}' statusline", program.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_is_told_from_others() {
+        let check = |settings: &str, expected: Owner| {
+            assert_eq!(owner(settings, Path::new("/d/bin/c3po")).unwrap(), expected, "{settings}");
+        };
+        check("", Owner::Nobody);
+        check(&json!({"statusLine": value(Path::new("/d/bin/c3po"))}).to_string(), Owner::Us);
+        check(&json!({"statusLine": value(Path::new("/an other/c3po"))}).to_string(), Owner::Older);
+        check(r#"{"statusLine": {"type": "command", "command": "c3po statusline"}}"#, Owner::Older);
+        check(r#"{"statusLine": {"type": "command", "command": "mine; c3po statusline | tr a b"}}"#, Owner::Another);
+        check(r#"{"statusLine": {"type": "command", "command": "~/line.sh"}}"#, Owner::Another);
+        check(r#"{"statusLine": null}"#, Owner::Another);
+    }
+
+    #[test]
+    fn a_shell_gets_the_path_as_it_is() {
+        assert_eq!(command(Path::new("/d/bin/c3po")), "/d/bin/c3po statusline");
+        assert_eq!(command(Path::new("/it's/c3po")), "'/it'\\''s/c3po' statusline");
+    }
+}

@@ -1,0 +1,74 @@
+//! What `install` and `uninstall` did, step by step: told as it happens, or as one document at the end.
+
+use serde::Serialize;
+
+use crate::commands::print::{Printer, Tone};
+use crate::commands::session::Failure;
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::commands) enum Outcome {
+    /// Something was changed.
+    Done,
+    /// Nothing had to be.
+    Unchanged,
+    /// It would be done, were this no dry run.
+    Would,
+    /// It was left to the user, with what to do.
+    Left,
+}
+
+#[derive(Debug, Serialize)]
+struct Step {
+    step: &'static str,
+    outcome: Outcome,
+    text: String,
+}
+
+/// The steps so far.
+#[derive(Debug)]
+pub(in crate::commands) struct Steps<'a> {
+    printer: &'a Printer,
+    steps: Vec<Step>,
+    /// Whether nothing is to be changed.
+    pub(in crate::commands) dry: bool,
+}
+
+impl<'a> Steps<'a> {
+    /// Begins.
+    pub(in crate::commands) fn new(printer: &'a Printer, dry: bool) -> Self {
+        Self { printer, steps: Vec::new(), dry }
+    }
+
+    /// Tells of a step.
+    pub(in crate::commands) fn tell(
+        &mut self,
+        step: &'static str,
+        outcome: Outcome,
+        text: impl Into<String>,
+    ) -> Result<(), Failure> {
+        let text = text.into();
+        if !self.printer.json {
+            let mark = match outcome {
+                Outcome::Done => self.printer.tinted(Tone::Good, "done "),
+                Outcome::Unchanged => self.printer.tinted(Tone::Quiet, "there"),
+                Outcome::Would => self.printer.tinted(Tone::Strong, "would"),
+                Outcome::Left => self.printer.tinted(Tone::Alarm, "left "),
+            };
+            let text = text.replace('\n', "\n                     ");
+            self.printer.line(&format!("{mark}  {step:<12}  {text}"))?;
+        }
+        self.steps.push(Step { step, outcome, text });
+        Ok(())
+    }
+
+    /// Says what comes next, after all steps.
+    pub(in crate::commands) fn end(self, next: &str) -> Result<(), Failure> {
+        if self.printer.json {
+            let document = serde_json::json!({"dry_run": self.dry, "steps": self.steps, "next": next});
+            return self.printer.document(&document);
+        }
+        self.printer.line(&format!("\n{next}"))
+    }
+}

@@ -1,0 +1,67 @@
+//! `c3po statusline`: one line about this session's mail, for the client's status line.
+//!
+//! Clients run it often and show what it prints, so that it says nothing where anything is not as expected.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use super::print::{Printer, Tone};
+use crate::config::HookEnvironment;
+use crate::local;
+use crate::local::protocol::{Event, Name, Status};
+
+/// How long the proxy may take to answer.
+const ANSWER_MAX: Duration = Duration::from_millis(150);
+
+/// Prints the line of the session that this process belongs to, if there is one.
+pub(super) fn run(printer: &Printer) {
+    let environment = HookEnvironment::read();
+    if !io::stdin().is_terminal() {
+        // What the client tells about the session is not needed, but it may mind that nobody reads it.
+        std::thread::spawn(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
+    }
+    let socket = local::find(environment.client, environment.runtime_dir.as_deref());
+    let status = socket.and_then(|socket| local::ask(&socket, Event::new(Name::Status), ANSWER_MAX).ok()?.status);
+    let Some(status) = status else { return };
+    // Nobody may read any more; that is no failure of a status line.
+    let _ = if printer.json { printer.document(&status) } else { printer.line(&text(&status, printer)) };
+}
+
+fn text(status: &Status, printer: &Printer) -> String {
+    let mut parts = vec![format!("c3po {}", printer.tinted(Tone::Strong, status.agent_id.as_str()))];
+    if status.unread > 0 {
+        parts.push(printer.tinted(Tone::Alarm, &format!("{} unread", status.unread)));
+    }
+    parts.extend(status.agents_online.map(|online| format!("{online} online")));
+    let tone = if status.link == "connected" { Tone::Good } else { Tone::Alarm };
+    parts.push(printer.tinted(tone, &status.link));
+    parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::vocabulary::State;
+
+    #[test]
+    fn the_line_says_who_what_waits_and_how_the_link_is() {
+        let mut status = Status {
+            version: "0.1.0".to_owned(),
+            agent_id: "web".parse().unwrap(),
+            link: "connected".to_owned(),
+            coordinator: "http://nas:8420".to_owned(),
+            last_error: None,
+            state: State::Ready,
+            unread: 2,
+            agents_online: Some(3),
+            reach: Vec::new(),
+            session_id: None,
+        };
+        let plain = Printer::of_status_line(false, false);
+        assert_eq!(text(&status, &plain), "c3po web · 2 unread · 3 online · connected");
+        status = Status { unread: 0, agents_online: None, link: "reconnecting".to_owned(), ..status };
+        assert_eq!(text(&status, &plain), "c3po web · reconnecting");
+        let coloured = Printer::of_status_line(false, true);
+        assert_eq!(text(&status, &coloured), "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m");
+    }
+}

@@ -1,0 +1,243 @@
+//! The last hop: how a message gets from this host into the model's context, and what proves it.
+//!
+//! [`LastHop`] is the handle; [`run`] does what nobody asks for. `hop` decides everything, from memory: `waiting` holds
+//! what is on this host, `turn` knows what the session does, `ways` how it can be woken, `pushes` what is under way,
+//! `proof` what the model has seen. `render` makes the texts. [`Inbox`] is what a person's command holds instead.
+
+mod hop;
+mod inbox;
+mod note;
+mod online;
+mod proof;
+mod push;
+mod render;
+mod run;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod waiting;
+mod ways;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::Via;
+use c3po_shared::vocabulary::State;
+use c3po_shared::wire::Deliver;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::link::{Deliveries, Link};
+use crate::local::Desk;
+use crate::local::protocol::{Answer, Event, Name, Status};
+use hop::Hop;
+pub use inbox::Inbox;
+use online::Online;
+use push::InboxSocket;
+pub use run::run;
+
+/// A handle on the last hop of one session. Cheap to clone.
+#[derive(Clone)]
+pub struct LastHop {
+    arrivals: Arc<Arrivals>,
+    link: Link,
+}
+
+/// What the link knows of the last hop: the messages go in here.
+pub struct Arrivals {
+    inside: Mutex<Inside>,
+    /// Something happened that may have to be followed by a push.
+    news: Notify,
+    /// Somebody wants to know how many agents are online.
+    online: Online,
+    notifications: mpsc::Sender<String>,
+}
+
+struct Inside {
+    hop: Hop,
+    waiter: Option<Waiter>,
+    last_waiter: u64,
+    /// Until the MCP server takes it.
+    notified: Option<mpsc::Receiver<String>>,
+}
+
+/// A hook that waits beside the idle session.
+struct Waiter {
+    number: u64,
+    wake: oneshot::Sender<Answer>,
+}
+
+impl Arrivals {
+    /// Makes the last hop of a session of which nothing is known yet.
+    pub fn new(config: &Config) -> Self {
+        let path = config.messaging_socket.clone();
+        let inbox = path.map(|path| InboxSocket {
+            path,
+            token: config.messaging_token.as_ref().map(|token| token.expose().to_owned()),
+        });
+        let hop = Hop::new(config.agent.clone(), inbox, config.channel, config.is_plugin);
+        // One push is under way at a time.
+        let (notifications, notified) = mpsc::channel(1);
+        let inside = Inside { hop, waiter: None, last_waiter: 0, notified: Some(notified) };
+        Self { inside: Mutex::new(inside), news: Notify::new(), online: Online::default(), notifications }
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deliveries for Arrivals {
+    fn arrived(&self, deliver: Deliver) {
+        self.inside().hop.arrived(deliver.messages, Instant::now());
+        self.news.notify_one();
+    }
+
+    fn position(&self, _agent: &AgentId) -> Option<u64> {
+        // What came before a break may be gone from here. What comes twice is held once.
+        None
+    }
+
+    fn begins(&self, agent: &AgentId, generation: u64) {
+        self.inside().hop.begins(agent, generation);
+        self.news.notify_one();
+    }
+}
+
+impl LastHop {
+    /// Makes the handle for the link that these arrivals come by.
+    pub fn new(arrivals: Arc<Arrivals>, link: Link) -> Self {
+        Self { arrivals, link }
+    }
+
+    /// A tool is called. In a session without hooks that proves what was shown before to be seen.
+    pub fn tool_called(&self) {
+        self.with(|inside| inside.hop.tool_called());
+    }
+
+    /// Returns whether the result of a wait may hold the message: not where it goes another way already.
+    pub fn takes(&self, id: &MessageId) -> bool {
+        self.with(|inside| inside.hop.takes(id, Instant::now()))
+    }
+
+    /// The result of a tool was written, with these messages in it.
+    pub fn presented(&self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
+        self.with(|inside| inside.hop.presented(ids, via, tool_use));
+    }
+
+    /// The session said itself what it does.
+    pub fn said_status(&self, state: State) {
+        self.with(|inside| inside.hop.said_status(state));
+    }
+
+    /// Returns the texts for the session's channel. Whoever calls it first gets them.
+    pub fn notifications(&self) -> Option<mpsc::Receiver<String>> {
+        self.arrivals.inside().notified.take()
+    }
+
+    /// Does something with what is known, and sends what follows from it, in the same order in which it happened.
+    fn with<T>(&self, work: impl FnOnce(&mut Inside) -> T) -> T {
+        let mut inside = self.arrivals.inside();
+        let outcome = work(&mut inside);
+        for said in inside.hop.take_said() {
+            self.link.receipt(said.ids, said.stage, said.via, inside.hop.context());
+        }
+        let mut facts = inside.hop.facts();
+        // What the session said itself is known to the link.
+        facts.state = facts.state.or(self.link.facts().state);
+        facts.session_id = facts.session_id.or(self.link.facts().session_id);
+        self.link.session_is(facts);
+        if !inside.hop.needs_waiter() {
+            // Its hook ends without a word.
+            inside.waiter = None;
+        }
+        outcome
+    }
+
+    /// Waits beside the idle session. A newer one takes its place.
+    async fn wait(&self, event: &Event) -> Answer {
+        let (wake, woken) = oneshot::channel();
+        let number = self.with(|inside| {
+            inside.hop.heard(event, Instant::now());
+            inside.last_waiter += 1;
+            let number = inside.last_waiter;
+            if inside.hop.waiter_is(true) {
+                inside.waiter = Some(Waiter { number, wake });
+            }
+            number
+        });
+        self.arrivals.news.notify_one();
+        let _place = Place { arrivals: &self.arrivals, number };
+        woken.await.unwrap_or_default()
+    }
+
+    fn status(&self) -> Status {
+        let (unread, facts) = {
+            let inside = self.arrivals.inside();
+            (inside.hop.unread(), inside.hop.facts())
+        };
+        let standing = self.link.standing().borrow().clone();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_id: standing.agent,
+            link: standing.state.as_str().to_owned(),
+            coordinator: standing.coordinator,
+            last_error: standing.last_error,
+            state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),
+            unread,
+            agents_online: self.arrivals.online.known(),
+            reach: facts.reach,
+            session_id: facts.session_id,
+        }
+    }
+}
+
+/// Gives a waiter's place up when its hook is gone.
+struct Place<'a> {
+    arrivals: &'a Arrivals,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut inside = self.arrivals.inside();
+        if inside.waiter.as_ref().is_some_and(|waiter| waiter.number == self.number) {
+            inside.waiter = None;
+            inside.hop.waiter_is(false);
+        }
+    }
+}
+
+impl Desk for LastHop {
+    async fn heard(&self, event: Event) -> Answer {
+        if event.name != Name::SessionEnd && event.name != Name::Status {
+            // A session with hooks is a real one.
+            self.link.begin();
+        }
+        match event.name {
+            Name::Status => {
+                self.arrivals.online.ask();
+                Answer { status: Some(self.status()), ..Answer::default() }
+            }
+            Name::Wait => self.wait(&event).await,
+            _ => {
+                let answer = self.with(|inside| inside.hop.heard(&event, Instant::now()));
+                self.arrivals.news.notify_one();
+                answer
+            }
+        }
+    }
+
+    fn printed(&self, offer: u64) {
+        self.with(|inside| inside.hop.printed(offer));
+        self.arrivals.news.notify_one();
+    }
+
+    fn not_printed(&self, offer: u64) {
+        self.with(|inside| inside.hop.not_printed(offer));
+        self.arrivals.news.notify_one();
+    }
+}

@@ -1,0 +1,209 @@
+//! What was put before the model, and what proves that the model went on after it.
+
+use std::collections::{HashSet, VecDeque};
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::INBOX_MAX;
+
+use crate::local::protocol::{Event, Name};
+
+/// How many ids are remembered as shown: an inbox full of mail, several times over.
+const SHOWN_MAX: usize = 4 * INBOX_MAX;
+/// How many presentations wait for their proof: beyond it the oldest stays unproven.
+const UNPROVEN_MAX: usize = INBOX_MAX;
+/// How many tool uses are remembered as over: a few steps of a model.
+const ENDED_MAX: usize = 256;
+
+/// What is in the present context of the session.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    ids: HashSet<MessageId>,
+    /// The same, oldest first.
+    order: VecDeque<MessageId>,
+    unproven: VecDeque<Unproven>,
+    /// Tool uses whose step is over, oldest first.
+    ended: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Unproven {
+    ids: Vec<MessageId>,
+    awaits: Awaits,
+}
+
+/// What has to happen before messages count as seen.
+#[derive(Debug, PartialEq)]
+enum Awaits {
+    /// The end of the step to which the tool use belongs, where that is known; then the next step.
+    EndOf(Option<String>),
+    /// The next thing that the session's model is given; then the next step.
+    NextInput,
+    /// The next step of that agent: of a subagent, or of the session itself.
+    StepOf(Option<String>),
+}
+
+impl Shown {
+    /// Returns whether the message is in the present context.
+    pub(super) fn holds(&self, id: &MessageId) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Messages are in the context, and were seen.
+    pub(super) fn and_seen(&mut self, ids: &[MessageId]) {
+        self.hold(ids);
+    }
+
+    /// Messages came into the context by the result of a tool.
+    pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>) {
+        let is_over = tool_use.as_ref().is_some_and(|tool_use| self.ended.contains(tool_use));
+        // A result that comes after its step was moved to the background, and is given to the model later.
+        self.add(ids, if is_over { Awaits::NextInput } else { Awaits::EndOf(tool_use) });
+    }
+
+    /// Messages came into the session's own context by a hook.
+    pub(super) fn by_hook(&mut self, ids: &[MessageId]) {
+        self.add(ids, Awaits::StepOf(None));
+    }
+
+    fn add(&mut self, ids: &[MessageId], awaits: Awaits) {
+        self.hold(ids);
+        self.unproven.push_back(Unproven { ids: ids.to_vec(), awaits });
+        if self.unproven.len() > UNPROVEN_MAX {
+            self.unproven.pop_front();
+        }
+    }
+
+    fn hold(&mut self, ids: &[MessageId]) {
+        for id in ids {
+            if self.ids.insert(id.clone()) {
+                self.order.push_back(id.clone());
+            }
+        }
+        while self.order.len() > SHOWN_MAX {
+            if let Some(oldest) = self.order.pop_front() {
+                self.ids.remove(&oldest);
+            }
+        }
+    }
+
+    /// Returns what an event proves to have been seen.
+    pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
+        let who = &event.agent_id;
+        let seen =
+            if is_step(event.name) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
+        match event.name {
+            Name::PostToolBatch => self.step_ends(event),
+            Name::UserPromptSubmit => self.model_is_given_more(),
+            _ => {}
+        }
+        seen
+    }
+
+    /// Returns what a tool call proves to have been seen, in a session without hooks.
+    pub(super) fn proven_by_call(&mut self) -> Vec<MessageId> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, which: impl Fn(&Awaits) -> bool) -> Vec<MessageId> {
+        let mut taken = Vec::new();
+        self.unproven.retain_mut(|unproven| {
+            let takes = which(&unproven.awaits);
+            if takes {
+                taken.append(&mut unproven.ids);
+            }
+            !takes
+        });
+        taken
+    }
+
+    fn step_ends(&mut self, event: &Event) {
+        for unproven in &mut self.unproven {
+            let is_of_it = match &unproven.awaits {
+                Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
+                Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
+                Awaits::StepOf(_) => false,
+            };
+            if is_of_it {
+                unproven.awaits = Awaits::StepOf(event.agent_id.clone());
+            }
+        }
+        self.ended.extend(event.tool_use_ids.iter().cloned());
+        let excess = self.ended.len().saturating_sub(ENDED_MAX);
+        self.ended.drain(..excess);
+    }
+
+    fn model_is_given_more(&mut self) {
+        for unproven in self.unproven.iter_mut().filter(|unproven| unproven.awaits == Awaits::NextInput) {
+            unproven.awaits = Awaits::StepOf(None);
+        }
+    }
+}
+
+/// Returns whether the event is something that a model did, so that it must have read what it was given before.
+pub(super) fn is_step(name: Name) -> bool {
+    matches!(name, Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop | Name::SubagentStop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::testing::id;
+
+    fn batch(tool_use_ids: &[&str]) -> Event {
+        let tool_use_ids = tool_use_ids.iter().map(|id| (*id).to_owned()).collect();
+        Event { tool_use_ids, ..Event::new(Name::PostToolBatch) }
+    }
+
+    fn of_subagent(event: Event) -> Event {
+        Event { agent_id: Some("sub".into()), ..event }
+    }
+
+    #[test]
+    fn a_result_is_seen_when_a_step_follows_the_one_it_belongs_to() {
+        let mut shown = Shown::default();
+        shown.by_tool(&[id(1)], Some("t1".into()));
+        assert!(shown.holds(&id(1)));
+        assert!(shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(), "another call of the same step");
+        assert!(shown.proven_by(&batch(&["t1", "t2"])).is_empty());
+        assert!(shown.proven_by(&Event::new(Name::UserPromptSubmit)).is_empty(), "a prompt is a person's");
+        assert_eq!(shown.proven_by(&batch(&["t3"])), [id(1)]);
+        assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty(), "once");
+    }
+
+    #[test]
+    fn the_end_of_a_turn_is_a_step() {
+        let mut shown = Shown::default();
+        shown.by_hook(&[id(1), id(2)]);
+        assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1), id(2)]);
+    }
+
+    #[test]
+    fn what_a_subagent_was_shown_only_a_subagent_has_seen() {
+        let mut shown = Shown::default();
+        shown.by_tool(&[id(1)], Some("t1".into()));
+        shown.by_hook(&[id(2)]);
+        assert!(shown.proven_by(&of_subagent(batch(&["t1"]))).is_empty());
+        assert_eq!(shown.proven_by(&batch(&["t9"])), [id(2)]);
+        assert_eq!(shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))), [id(1)]);
+    }
+
+    #[test]
+    fn a_result_that_came_after_its_step_waits_for_the_next_input() {
+        let mut shown = Shown::default();
+        shown.proven_by(&batch(&["t1"]));
+        shown.by_tool(&[id(1)], Some("t1".into()));
+        assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty());
+        assert!(shown.proven_by(&Event::new(Name::UserPromptSubmit)).is_empty());
+        assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1)]);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut shown = Shown::default();
+        for number in 0..10_000 {
+            shown.by_hook(&[id(number)]);
+        }
+        assert_eq!((shown.order.len(), shown.ids.len(), shown.unproven.len()), (SHOWN_MAX, SHOWN_MAX, UNPROVEN_MAX));
+        assert!(shown.holds(&id(9_999)) && !shown.holds(&id(0)));
+    }
+}

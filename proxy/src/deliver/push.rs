@@ -1,0 +1,169 @@
+//! Pushes into an idle session: which one is under way, what confirms it, and which ones were given up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
+use tokio::time::Instant;
+
+use super::ways::Way;
+use crate::local::protocol::{Event, Name};
+
+/// How soon an idle session shows that a push has come: it takes less than a tenth of a second there.
+const CONFIRM: Duration = Duration::from_secs(5);
+/// How long a session that works may take until it looks at what was pushed.
+const CONFIRM_BUSY: Duration = Duration::from_secs(600);
+/// How many pushes that were given up are remembered: each may still come.
+const GIVEN_UP_MAX: usize = 32;
+
+/// Where a session takes messages of its own.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct InboxSocket {
+    pub(super) path: String,
+    /// What opens it.
+    pub(super) token: Option<String>,
+}
+
+impl std::fmt::Debug for InboxSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("InboxSocket").field(&self.path).finish()
+    }
+}
+
+/// One push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Push {
+    pub(super) way: Way,
+    pub(super) ids: Vec<MessageId>,
+    pub(super) text: String,
+    /// Until when the session has to show it.
+    until: Option<Instant>,
+}
+
+impl Push {
+    pub(super) fn new(way: Way, ids: Vec<MessageId>, text: String) -> Self {
+        Self { way, ids, text, until: None }
+    }
+
+    /// Returns whether the prompt is the one that this push made: each way wraps a text in its own manner.
+    fn made(&self, prompt: &str) -> bool {
+        let is_wake = prompt.trim_start().starts_with("<task-notification>");
+        match self.way {
+            Way::Inbox => prompt.trim() == self.text.trim(),
+            Way::Rewake => is_wake && prompt.contains(self.text.trim()),
+            Way::Channel => !is_wake && prompt.contains(self.text.trim()),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Todo {
+    /// Look again then, or when something happens.
+    Look(Option<Instant>),
+    /// Write a text to the session's inbox socket.
+    Post(InboxSocket, String),
+    /// Have the hook that waits wake the session with a text.
+    Wake(String),
+    /// Notify the session's channel.
+    Notify(String),
+}
+
+/// The pushes of one session.
+#[derive(Debug)]
+pub(super) struct Pushes {
+    inbox: Option<InboxSocket>,
+    channel: bool,
+    /// Whether a hook waits beside the session.
+    pub(super) waiter: bool,
+    under_way: Option<Push>,
+    given_up: VecDeque<Push>,
+}
+
+impl Pushes {
+    pub(super) fn new(inbox: Option<InboxSocket>, channel: bool) -> Self {
+        Self { inbox, channel, waiter: false, under_way: None, given_up: VecDeque::new() }
+    }
+
+    /// Notes what a hook knows of the session's inbox socket.
+    pub(super) fn learn(&mut self, event: &Event) {
+        if let Some(path) = &event.messaging_socket {
+            self.inbox = Some(InboxSocket { path: path.clone(), token: event.messaging_token.clone() });
+        }
+    }
+
+    /// Returns whether there is such a way.
+    pub(super) fn has(&self, way: Way) -> bool {
+        match way {
+            Way::Inbox => self.inbox.is_some(),
+            Way::Rewake => self.waiter,
+            Way::Channel => self.channel,
+        }
+    }
+
+    /// Returns until when the push under way has time; `None` where none is.
+    pub(super) fn under_way(&self) -> Option<Instant> {
+        self.under_way.as_ref().and_then(|push| push.until)
+    }
+
+    /// Begins a push. An idle session shows it at once, one that works when it comes to it.
+    pub(super) fn begin(&mut self, push: Push, idle: bool, now: Instant) -> Todo {
+        let text = push.text.clone();
+        let todo = match (push.way, &self.inbox) {
+            (Way::Inbox, Some(socket)) => Todo::Post(socket.clone(), text),
+            (Way::Rewake, _) => Todo::Wake(text),
+            (Way::Channel | Way::Inbox, _) => Todo::Notify(text),
+        };
+        let until = Some(now + if idle { CONFIRM } else { CONFIRM_BUSY });
+        self.under_way = Some(Push { until, ..push });
+        todo
+    }
+
+    /// What a session that works does tells how soon it looks at a push.
+    pub(super) fn on(&mut self, event: &Event, now: Instant) {
+        let Some(push) = &mut self.under_way else { return };
+        match event.name {
+            Name::UserPromptSubmit => push.until = Some(now + CONFIRM_BUSY),
+            Name::PostToolBatch | Name::Stop | Name::StopFailure => push.until = Some(now + CONFIRM),
+            _ => {}
+        }
+    }
+
+    /// Takes the push under way if the prompt is the one that it made.
+    pub(super) fn confirmed_by(&mut self, prompt: &str) -> Option<Push> {
+        self.under_way.take_if(|push| push.made(prompt))
+    }
+
+    /// Takes a push that was given up, if the prompt is the one that it made after all and it is wanted.
+    pub(super) fn take_late(&mut self, prompt: &str, wanted: impl Fn(&Push) -> bool) -> Option<Push> {
+        let at = self.given_up.iter().position(|push| push.made(prompt) && wanted(push))?;
+        self.given_up.remove(at)
+    }
+
+    /// Gives up the push under way if its time is over. Returns by which way it went.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<Way> {
+        let push = self.under_way.take_if(|push| push.until.is_some_and(|until| until <= now))?;
+        let way = push.way;
+        self.give_up(push);
+        Some(way)
+    }
+
+    /// The push under way was never made.
+    pub(super) fn abandon(&mut self) {
+        self.under_way = None;
+    }
+
+    /// The context is another one. What was pushed may come all the same, and is then not what the session needs.
+    pub(super) fn forget(&mut self) {
+        if let Some(push) = self.under_way.take() {
+            self.give_up(push);
+        }
+    }
+
+    fn give_up(&mut self, push: Push) {
+        self.given_up.push_back(push);
+        if self.given_up.len() > GIVEN_UP_MAX {
+            self.given_up.pop_front();
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Does what nobody asks for: wakes an idle session when something has come that it should not sleep over.
+
+use std::io;
+use std::time::Duration;
+
+use c3po_shared::time::Timestamp;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::LastHop;
+use super::push::{InboxSocket, Todo};
+use super::ways::Way;
+use crate::local::protocol::Answer;
+
+/// How long a post to the session's inbox socket may take.
+const POST_MAX: Duration = Duration::from_secs(2);
+/// With this code a hook that waited has its client read what it wrote to standard error.
+const WAKES: u8 = 2;
+
+/// Pushes until `stop` is cancelled.
+pub async fn run(hop: LastHop, stop: CancellationToken) {
+    let counting = hop.arrivals.online.run(&hop.link);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = push(&hop) => {}
+        () = counting => {}
+    }
+}
+
+async fn push(hop: &LastHop) {
+    loop {
+        // Registered before the look, so that nothing in between is missed.
+        let news = hop.arrivals.news.notified();
+        let (todo, way) = hop.with(|inside| match inside.hop.next(Instant::now(), Timestamp::now()) {
+            Todo::Wake(text) => match inside.waiter.take() {
+                Some(waiter) => {
+                    let answer = Answer { stderr: text, exit: WAKES, ..Answer::default() };
+                    inside.hop.waiter_is(false);
+                    (None, waiter.wake.send(answer).is_err().then_some(Way::Rewake))
+                }
+                None => (None, Some(Way::Rewake)),
+            },
+            todo => (Some(todo), None),
+        });
+        let failed = match todo {
+            Some(Todo::Look(None)) => {
+                news.await;
+                continue;
+            }
+            Some(Todo::Look(Some(at))) => {
+                // Whichever comes first: both mean another look.
+                let _ = tokio::time::timeout_at(at, news).await;
+                continue;
+            }
+            Some(Todo::Post(socket, text)) => post(&socket, &text).await.err().map(|error| {
+                tracing::debug!("the session's inbox socket does not take messages: {error}");
+                Way::Inbox
+            }),
+            Some(Todo::Notify(text)) => hop.arrivals.notifications.try_send(text).is_err().then_some(Way::Channel),
+            Some(Todo::Wake(_)) | None => way,
+        };
+        if let Some(way) = failed {
+            hop.with(|inside| inside.hop.not_pushed(way, Instant::now()));
+        }
+    }
+}
+
+/// Writes a message to the inbox socket of a session, as its own client does.
+async fn post(socket: &InboxSocket, text: &str) -> io::Result<()> {
+    let mut lines = String::new();
+    if let Some(token) = &socket.token {
+        lines = serde_json::json!({"type": "auth", "token": token}).to_string() + "\n";
+    }
+    let message = serde_json::json!({"type": "user", "message": {"role": "user", "content": text}});
+    lines += &message.to_string();
+    lines.push('\n');
+    let writing = async {
+        let mut stream = UnixStream::connect(&socket.path).await?;
+        stream.write_all(lines.as_bytes()).await?;
+        stream.shutdown().await
+    };
+    timeout(POST_MAX, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

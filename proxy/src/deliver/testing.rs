@@ -1,0 +1,35 @@
+//! Messages for the tests of this folder.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority};
+
+use super::note::Note;
+
+pub(super) fn agent(name: &str) -> AgentId {
+    name.parse().unwrap()
+}
+
+pub(super) fn id(number: u32) -> MessageId {
+    MessageId::new(&agent("meshtastic"), &agent("homeassistant"), number)
+}
+
+/// Returns news from `meshtastic` to `homeassistant` that wants no answer.
+pub(super) fn note(number: u32, body: &str) -> Note {
+    Note {
+        id: id(number),
+        from: agent("meshtastic"),
+        host: None,
+        kind: Kind::Message,
+        title: None,
+        body: body.to_owned(),
+        context: None,
+        length: body.chars().count(),
+        priority: Priority::Normal,
+        wants_answer: false,
+        reply_to: None,
+        failed: false,
+        repeated: false,
+        expires_at: Timestamp::from_millis(u64::MAX / 4),
+    }
+}

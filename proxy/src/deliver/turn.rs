@@ -1,0 +1,205 @@
+//! What the session does, told by its hooks alone: never by what its screen shows.
+
+use std::time::Duration;
+
+use c3po_shared::vocabulary::State;
+use tokio::time::Instant;
+
+use crate::local::protocol::{Event, Name};
+
+/// After how much silence a turn may have been broken off: clients say nothing when a person presses Esc.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How often a turn may be kept from ending. Claude Code ends a turn at the eighth time, whichever hook it was.
+const STOPS_MAX: u32 = 7;
+
+/// Whether the model works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activity {
+    /// Nothing was heard yet.
+    Unknown,
+    Idle,
+    Busy,
+}
+
+/// What the session does.
+#[derive(Debug)]
+pub(super) struct Turn {
+    activity: Activity,
+    state: Option<State>,
+    /// What the session said of itself, where events do not say better.
+    said: Option<State>,
+    heard: Option<Instant>,
+    /// How often hooks kept the present turn from ending, ours and others.
+    stops: u32,
+}
+
+impl Turn {
+    pub(super) fn new() -> Self {
+        Self { activity: Activity::Unknown, state: None, said: None, heard: None, stops: 0 }
+    }
+
+    /// Takes note of an event. A stop ends the turn only with [`Self::ends`].
+    pub(super) fn on(&mut self, event: &Event, now: Instant) {
+        if event.agent_id.is_some() {
+            // What a subagent does says nothing of the session.
+            return;
+        }
+        match event.name {
+            Name::SessionStart => self.starts(event.source.as_deref()),
+            Name::UserPromptSubmit => {
+                self.is(Activity::Busy, State::Busy);
+                self.stops = 0;
+                self.said = self.said.filter(|said| *said == State::Away);
+            }
+            Name::PreToolUse if event.tool_name.as_deref() == Some("AskUserQuestion") => {
+                self.is(Activity::Busy, State::WaitingHuman);
+            }
+            Name::PreToolUse | Name::PostToolBatch => self.is(Activity::Busy, State::Busy),
+            Name::PermissionRequest => self.is(Activity::Busy, State::WaitingHuman),
+            Name::Notification => self.notified(event.notification_type.as_deref()),
+            Name::Stop => {
+                self.stops = if event.stop_hook_active { self.stops.saturating_add(1) } else { 0 };
+            }
+            Name::StopFailure => self.is(Activity::Idle, State::Blocked),
+            Name::Wait if self.activity == Activity::Unknown => self.is(Activity::Idle, State::Ready),
+            Name::SessionEnd | Name::SubagentStop | Name::Wait | Name::Status => {}
+        }
+        self.heard = Some(now);
+    }
+
+    /// The turn has ended, and nothing keeps it.
+    pub(super) fn ends(&mut self) {
+        self.is(Activity::Idle, State::Ready);
+        self.stops = 0;
+    }
+
+    /// The session said itself what it does.
+    pub(super) fn said(&mut self, state: State) {
+        self.said = Some(state).filter(|state| !matches!(state, State::Ready | State::Busy | State::Starting));
+        self.state = Some(state);
+    }
+
+    /// Returns what others are told; `None` before anything was heard.
+    pub(super) fn state(&self) -> Option<State> {
+        self.said.or(self.state)
+    }
+
+    /// Returns whether the turn that is about to end may be kept from it once more.
+    pub(super) fn can_be_kept(&self) -> bool {
+        self.stops < STOPS_MAX
+    }
+
+    /// Returns whether a turn is under way, as far as is known: one that was broken off counts until the next one ends.
+    pub(super) fn is_busy(&self) -> bool {
+        self.activity == Activity::Busy
+    }
+
+    /// Returns whether no turn is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.activity == Activity::Idle
+    }
+
+    /// Returns from when on a turn may count as broken off; `None` where none is under way.
+    pub(super) fn silent_at(&self) -> Option<Instant> {
+        (self.activity == Activity::Busy).then(|| self.heard.map(|heard| heard + SILENCE)).flatten()
+    }
+
+    /// Returns whether the session asked for peace.
+    pub(super) fn is_away(&self) -> bool {
+        self.said == Some(State::Away)
+    }
+
+    fn starts(&mut self, source: Option<&str>) {
+        // A compaction may come in the middle of a turn.
+        if source != Some("compact") || self.activity == Activity::Unknown {
+            self.is(Activity::Idle, State::Ready);
+        }
+        self.said = self.said.filter(|said| *said == State::Away);
+    }
+
+    fn notified(&mut self, kind: Option<&str>) {
+        match kind {
+            Some("idle_prompt") => self.is(Activity::Idle, State::Ready),
+            Some("permission_prompt" | "elicitation_dialog") => self.state = Some(State::WaitingHuman),
+            _ => {}
+        }
+    }
+
+    fn is(&mut self, activity: Activity, state: State) {
+        self.activity = activity;
+        self.state = Some(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: Name) -> Event {
+        Event::new(name)
+    }
+
+    #[test]
+    fn events_say_what_the_session_does() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        let mut check = |event: Event, state: State, idle: bool| {
+            turn.on(&event, now);
+            if event.name == Name::Stop {
+                turn.ends();
+            }
+            assert_eq!((turn.state(), turn.is_idle()), (Some(state), idle), "{event:?}");
+        };
+        check(Event { source: Some("startup".into()), ..event(Name::SessionStart) }, State::Ready, true);
+        check(event(Name::UserPromptSubmit), State::Busy, false);
+        check(event(Name::PermissionRequest), State::WaitingHuman, false);
+        check(event(Name::PostToolBatch), State::Busy, false);
+        let asks = Event { tool_name: Some("AskUserQuestion".into()), ..event(Name::PreToolUse) };
+        check(asks, State::WaitingHuman, false);
+        check(Event { source: Some("compact".into()), ..event(Name::SessionStart) }, State::WaitingHuman, false);
+        check(event(Name::PostToolBatch), State::Busy, false);
+        check(Event { agent_id: Some("a1".into()), ..event(Name::PermissionRequest) }, State::Busy, false);
+        check(event(Name::Stop), State::Ready, true);
+        check(event(Name::StopFailure), State::Blocked, true);
+        check(Event { notification_type: Some("idle_prompt".into()), ..event(Name::Notification) }, State::Ready, true);
+    }
+
+    #[test]
+    fn what_a_session_said_of_itself_holds_until_somebody_speaks_to_it() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        turn.said(State::Blocked);
+        turn.on(&event(Name::PostToolBatch), now);
+        assert_eq!(turn.state(), Some(State::Blocked));
+        turn.on(&event(Name::UserPromptSubmit), now);
+        assert_eq!(turn.state(), Some(State::Busy));
+        turn.said(State::Away);
+        turn.on(&event(Name::UserPromptSubmit), now);
+        assert_eq!((turn.state(), turn.is_away()), (Some(State::Away), true));
+        turn.said(State::Ready);
+        assert_eq!((turn.state(), turn.is_away()), (Some(State::Ready), false));
+    }
+
+    #[test]
+    fn a_turn_is_not_kept_for_ever() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        turn.on(&event(Name::Stop), now);
+        assert!(turn.can_be_kept());
+        for _ in 0..STOPS_MAX {
+            assert!(turn.can_be_kept());
+            turn.on(&Event { stop_hook_active: true, ..event(Name::Stop) }, now);
+        }
+        assert!(!turn.can_be_kept());
+        turn.on(&event(Name::UserPromptSubmit), now);
+        assert!(turn.can_be_kept());
+    }
+
+    #[test]
+    fn a_silent_turn_may_have_been_broken_off() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        assert_eq!(turn.silent_at(), None);
+        turn.on(&event(Name::UserPromptSubmit), now);
+        assert_eq!(turn.silent_at(), Some(now + SILENCE));
+        turn.ends();
+        assert_eq!(turn.silent_at(), None);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a client writes to a hook's standard input, and what of it the proxy is told.
+
+use serde::Deserialize;
+
+use crate::local::MARK;
+use crate::local::protocol::{Event, Name};
+
+/// How long a prompt of ours may be, in bytes. Longer ones were not made by us, and must fit into a line.
+const PROMPT_MAX: usize = 128 << 10;
+
+/// The fields that are read. All others, such as what a tool returned, are passed over without being kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Input {
+    session_id: Option<String>,
+    agent_id: Option<String>,
+    source: Option<String>,
+    reason: Option<String>,
+    prompt: Option<String>,
+    notification_type: Option<String>,
+    tool_name: Option<String>,
+    tool_use_id: Option<String>,
+    tool_calls: Option<Vec<ToolCall>>,
+    stop_hook_active: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolCall {
+    tool_use_id: Option<String>,
+}
+
+/// Returns the event with that word, as it stands in the plugin.
+pub(super) fn name(word: &str) -> Option<Name> {
+    Some(match word {
+        "session-start" => Name::SessionStart,
+        "user-prompt-submit" => Name::UserPromptSubmit,
+        "pre-tool-use" => Name::PreToolUse,
+        // Clients that know no batches say the end of each use.
+        "post-tool-batch" | "post-tool-use" => Name::PostToolBatch,
+        "permission-request" => Name::PermissionRequest,
+        "notification" => Name::Notification,
+        "stop" => Name::Stop,
+        "stop-failure" => Name::StopFailure,
+        "subagent-stop" => Name::SubagentStop,
+        "session-end" => Name::SessionEnd,
+        "wait" => Name::Wait,
+        _ => return None,
+    })
+}
+
+/// Reads what the client wrote. Nothing where it is not what clients write.
+pub(super) fn event(name: Name, input: &[u8]) -> Option<Event> {
+    let input: Input = serde_json::from_slice(input).ok()?;
+    let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);
+    Some(Event {
+        session_id: input.session_id,
+        agent_id: input.agent_id,
+        source: input.source,
+        reason: input.reason,
+        prompt: input.prompt.filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
+        notification_type: input.notification_type,
+        tool_name: input.tool_name,
+        tool_use_ids: input.tool_use_id.into_iter().chain(calls).collect(),
+        stop_hook_active: input.stop_hook_active.unwrap_or(false),
+        ..Event::new(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn check(word: &str, input: &Value, expected: Value) {
+        let event = event(name(word).unwrap(), input.to_string().as_bytes()).unwrap();
+        assert_eq!(serde_json::to_value(&event).unwrap(), expected, "{word}");
+    }
+
+    #[test]
+    fn what_clients_write_becomes_an_event() {
+        let start = json!({"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "clear"});
+        let expected =
+            json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
+        check("session-start", &start, expected);
+        let stop = json!({"session_id": "s", "stop_hook_active": true, "last_assistant_message": "All done."});
+        check("stop", &stop, json!({"name": "stop", "session_id": "s", "stop_hook_active": true}));
+        let ended =
+            json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
+        let expected = json!({"name": "subagent-stop", "session_id": "s", "agent_id": "a7", "stop_hook_active": false});
+        check("subagent-stop", &ended, expected);
+        let tool = json!({"tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "toolu_1"});
+        let expected = json!({"name": "pre-tool-use", "tool_name": "Bash", "tool_use_ids": ["toolu_1"], "stop_hook_active": false});
+        check("pre-tool-use", &tool, expected);
+        let notice = json!({"message": "Claude needs you", "notification_type": "permission_prompt"});
+        let expected =
+            json!({"name": "notification", "notification_type": "permission_prompt", "stop_hook_active": false});
+        check("notification", &notice, expected);
+        check("wait", &json!({}), json!({"name": "wait", "stop_hook_active": false}));
+    }
+
+    #[test]
+    fn a_batch_and_a_single_use_name_their_calls() {
+        let call =
+            |id| json!({"tool_name": "Read", "tool_input": {}, "tool_use_id": id, "tool_response": [[{"x": 1}]]});
+        let batch = json!({"tool_calls": [call("toolu_1"), call("toolu_2")]});
+        let expected =
+            json!({"name": "post-tool-batch", "tool_use_ids": ["toolu_1", "toolu_2"], "stop_hook_active": false});
+        check("post-tool-batch", &batch, expected);
+        let expected = json!({"name": "post-tool-batch", "tool_name": "Read", "tool_use_ids": ["toolu_3"],
+            "stop_hook_active": false});
+        check("post-tool-use", &call("toolu_3"), expected);
+    }
+
+    #[test]
+    fn prompts_of_people_stay_with_the_client() {
+        let prompt = |text: String| {
+            let input = json!({"prompt": text}).to_string();
+            event(Name::UserPromptSubmit, input.as_bytes()).unwrap().prompt
+        };
+        assert_eq!(prompt("my password is hush".to_owned()), None);
+        assert_eq!(prompt(format!("so: {MARK} 1 message")), Some("so: [c3po] 1 message".to_owned()));
+        assert_eq!(prompt(format!("{MARK} {}", "x".repeat(PROMPT_MAX))), None);
+    }
+
+    #[test]
+    fn what_is_no_input_is_no_event() {
+        for input in ["", "null", "[1]", "{", "go", "{\"session_id\": 7}", "\u{0}"] {
+            assert!(event(Name::Stop, input.as_bytes()).is_none(), "{input}");
+        }
+        let deep = format!("{{\"tool_response\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(event(Name::PostToolBatch, deep.as_bytes()).is_some());
+        assert!(name("status").is_none() && name("Stop").is_none() && name("").is_none());
+    }
+}

@@ -1,0 +1,127 @@
+//! `c3po hook EVENT`: the short process by which a client says what happens in a session, and gets what to do.
+//!
+//! It asks the proxy of the same session and prints its answer. Whatever goes wrong, it prints nothing and ends with 0
+//! within 200 ms, so that the session goes on as if c3po were not there. No async runtime, no file, no network.
+
+mod input;
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::process::parent_id;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::config::HookEnvironment;
+use crate::local::protocol::{Answer, Event, Name};
+use crate::local::{self, Conversation};
+
+/// How long all of it may take.
+const DEADLINE: Duration = Duration::from_millis(200);
+/// How long printing may go on after that, once begun: half an answer would be worse than a late one. Only a client that
+/// does not read what it has asked for makes that last.
+const PRINT_MAX: Duration = Duration::from_millis(300);
+/// How much of standard input is kept. What is longer is read and passed over.
+const INPUT_MAX: u64 = 32 << 20;
+/// How often one that waits looks whether its client is still there.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Runs the hook of that event. Nothing is returned where a person at a terminal should be told about hooks instead.
+pub fn run(event: Option<&str>) -> Option<ExitCode> {
+    let began = Instant::now();
+    match event.and_then(input::name) {
+        Some(name) => Some(ended_in_time(name, began)),
+        None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => None,
+        None => Some(ExitCode::SUCCESS),
+    }
+}
+
+/// Has the work done beside this thread, which ends in time even where the work blocks or panics.
+fn ended_in_time(name: Name, began: Instant) -> ExitCode {
+    // What a panic says would stand in the session as a failed hook.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (sender, code) = sync_channel(1);
+    let turn = Arc::new(Turn::default());
+    let of_worker = turn.clone();
+    let work = move || {
+        // Where nobody waits any more, the process has ended.
+        let _ = sender.send(work(name, &of_worker));
+    };
+    let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
+    let code = match name {
+        Name::Wait => code.recv().ok(),
+        _ => match code.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
+            Err(RecvTimeoutError::Timeout) if !turn.take() => code.recv_timeout(PRINT_MAX).ok(),
+            outcome => outcome.ok(),
+        },
+    };
+    ExitCode::from(code.flatten().unwrap_or(0))
+}
+
+/// Decides between the worker that is about to print and the main thread that is about to give up: one of them comes first.
+#[derive(Debug, Default)]
+struct Turn(AtomicBool);
+
+impl Turn {
+    /// Returns whether nobody took it before.
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Does the work and returns the exit code; nothing where anything is not as expected.
+fn work(name: Name, turn: &Turn) -> Option<u8> {
+    let environment = HookEnvironment::read();
+    let socket = local::find(environment.client, environment.runtime_dir.as_deref());
+    let Some(socket) = socket else {
+        // The client may mind that nobody reads what it writes.
+        io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
+        return None;
+    };
+    let mut event = input::event(name, &standard_input()?)?;
+    event.messaging_socket = environment.messaging_socket;
+    event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
+    converse(&socket, &event, turn)
+}
+
+fn converse(socket: &std::path::Path, event: &Event, turn: &Turn) -> Option<u8> {
+    let mut conversation = Conversation::begin(socket, event).ok()?;
+    let answer = if event.name == Name::Wait {
+        let client = parent_id();
+        conversation.answer_while(LOOK, || parent_id() == client).ok()?
+    } else {
+        conversation.answer().ok()?
+    };
+    if !turn.take() {
+        return None;
+    }
+    print(&answer).ok()?;
+    if answer.offer.is_some() {
+        // A proxy that is gone by now was told nothing; the text is printed all the same.
+        let _ = conversation.printed();
+    }
+    Some(answer.exit)
+}
+
+/// Reads standard input to its end, which may never come; nothing where there was too much of it.
+fn standard_input() -> Option<Vec<u8>> {
+    let (mut stdin, mut input) = (io::stdin().lock(), Vec::new());
+    stdin.by_ref().take(INPUT_MAX).read_to_end(&mut input).ok()?;
+    let beyond = io::copy(&mut stdin, &mut io::sink()).ok()?;
+    (beyond == 0).then_some(input)
+}
+
+/// Prints an answer and flushes it. A closed output is an error, not a signal.
+fn print(answer: &Answer) -> io::Result<()> {
+    if !answer.stdout.is_empty() {
+        let mut out = io::stdout().lock();
+        out.write_all(answer.stdout.as_bytes())?;
+        out.flush()?;
+    }
+    if !answer.stderr.is_empty() {
+        io::stderr().lock().write_all(answer.stderr.as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! The asking side of the socket: blocking, for processes that live for one question.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use super::protocol::{Answer, Event, LINE_MAX, PRINTED};
+
+/// One event and its answer.
+#[derive(Debug)]
+pub struct Conversation {
+    stream: BufReader<UnixStream>,
+    line: Vec<u8>,
+}
+
+impl Conversation {
+    /// Says an event to the proxy that listens at that path. Blocks as long as that proxy likes.
+    ///
+    /// Errors: nobody listens.
+    pub fn begin(socket: &Path, event: &Event) -> io::Result<Self> {
+        let mut stream = UnixStream::connect(socket)?;
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        Ok(Self { stream: BufReader::new(stream), line: Vec::new() })
+    }
+
+    /// Waits for the answer. Blocks as long as the proxy likes.
+    ///
+    /// Errors: the proxy goes away, or says what is no answer.
+    pub fn answer(&mut self) -> io::Result<Answer> {
+        let room = u64::try_from(LINE_MAX.saturating_sub(self.line.len())).unwrap_or(0);
+        self.stream.by_ref().take(room).read_until(b'\n', &mut self.line)?;
+        if self.line.pop() != Some(b'\n') {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&self.line)?)
+    }
+
+    /// Waits for the answer, and asks in between whether that is still of use.
+    ///
+    /// Errors: as [`Self::answer`], and `TimedOut` when it is of no use any more.
+    pub fn answer_while(&mut self, pause: Duration, mut of_use: impl FnMut() -> bool) -> io::Result<Answer> {
+        self.stream.get_ref().set_read_timeout(Some(pause))?;
+        loop {
+            // What was read before a pause stays in `line`.
+            match self.answer() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::TimedOut => {}
+                outcome => return outcome,
+            }
+            if !of_use() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    /// Says that the answer was printed.
+    ///
+    /// Errors: the proxy is gone.
+    pub fn printed(mut self) -> io::Result<()> {
+        self.stream.get_mut().write_all(format!("{PRINTED}\n").as_bytes())
+    }
+}
+
+/// Asks the proxy that listens at that path, and waits so long for its answer.
+///
+/// Errors: nobody listens, or there is no answer in time.
+pub fn ask(socket: &Path, event: Event, within: Duration) -> io::Result<Answer> {
+    let (sender, answer) = sync_channel(1);
+    let socket = socket.to_owned();
+    // Connecting blocks where a proxy has stopped and many wait before it, and there is no deadline for that.
+    thread::spawn(move || {
+        let outcome = Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
+        // Nobody waits any more after the deadline.
+        let _ = sender.send(outcome);
+    });
+    answer.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,132 @@
+//! What the system says about processes: who started whom, and when.
+
+use std::iter::successors;
+
+/// A process as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) id: Identity,
+    /// Who started it, or has taken it over since. Nobody's is 0.
+    pub(super) parent: u32,
+    /// What it calls itself: on Linux the first 15 bytes of that.
+    pub(super) name: String,
+}
+
+/// Which process: a pid comes again, a pid with its start time does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Identity {
+    pub(super) pid: u32,
+    /// In whatever the system counts in: only good for being compared.
+    pub(super) started: u64,
+}
+
+impl Process {
+    /// Returns the process with that pid, unless there is none or it has ended and only waits to be noticed.
+    pub(super) fn look(pid: u32) -> Option<Self> {
+        system::look(pid)
+    }
+}
+
+/// Returns that process and those above it, from the nearest up.
+pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
+    /// No honest chain is longer, and a hook has no time for a dishonest one.
+    const STEPS_MAX: usize = 16;
+    successors(Process::look(pid), |process| (process.parent != 0).then(|| Process::look(process.parent)).flatten())
+        .take(STEPS_MAX)
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::fs::File;
+    use std::io::Read;
+
+    use super::{Identity, Process};
+
+    pub(super) fn look(pid: u32) -> Option<Process> {
+        // The kernel hands out the whole line in one read, and no line is longer than this.
+        let mut line = [0; 1024];
+        let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+        read(&String::from_utf8_lossy(&line[..length]))
+    }
+
+    /// Reads a line of `/proc/<pid>/stat`. The name in it may hold anything, also `) R 1`: the last `)` ends it.
+    pub(super) fn read(line: &str) -> Option<Process> {
+        let (pid, rest) = line.split_once(" (")?;
+        let (name, rest) = rest.rsplit_once(") ")?;
+        // From here on the numbers of proc(5) are three ahead: the state is its field 3.
+        let mut fields = rest.split_ascii_whitespace();
+        let ended = matches!(fields.next()?, "Z" | "X");
+        let parent = fields.next()?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        let id = Identity { pid: pid.parse().ok()?, started };
+        (!ended).then(|| Process { id, parent, name: name.to_owned() })
+    }
+}
+
+// Compiles for macOS and follows the crate's documentation; nobody has run it there yet.
+#[cfg(target_os = "macos")]
+mod system {
+    use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
+
+    use super::{Identity, Process};
+
+    pub(super) fn look(pid: u32) -> Option<Process> {
+        let (mut system, wanted) = (System::new().ok()?, Pid::from_u32(pid));
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[wanted]), true, ProcessRefreshKind::nothing());
+        let found = system.process(wanted)?;
+        let ended = matches!(found.status(), ProcessStatus::Zombie | ProcessStatus::Dead);
+        (!ended).then(|| Process {
+            id: Identity { pid, started: found.start_time() },
+            parent: found.parent().map_or(0, Pid::as_u32),
+            name: found.name().to_string_lossy().into_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, id};
+
+    #[test]
+    fn a_process_is_found_with_its_parent_while_it_runs() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let (first, again) = (Process::look(child.id()).unwrap(), Process::look(child.id()).unwrap());
+        assert_eq!((first.id.pid, first.parent), (child.id(), id()));
+        assert_eq!(first.id, again.id);
+        assert!(first.id.started >= Process::look(id()).unwrap().id.started);
+        child.kill().unwrap();
+        // Between its end and the wait it is a zombie, which is no process any more.
+        while Process::look(child.id()).is_some() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert_eq!(Process::look(child.id()), None);
+    }
+
+    #[test]
+    fn the_way_up_ends() {
+        let pids: Vec<_> = upward(id()).map(|process| process.id.pid).collect();
+        assert_eq!((pids[0], pids[1]), (id(), std::os::unix::process::parent_id()));
+        assert!(pids.len() <= 16);
+        assert_eq!(upward(0).count(), 0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_name_cannot_pretend_to_be_the_rest_of_the_line() {
+        let check = |line: &str, expected: Option<(u32, &str, u32, u64)>| {
+            let found = system::read(line);
+            let found = found.as_ref().map(|p| (p.id.pid, p.name.as_str(), p.parent, p.id.started));
+            assert_eq!(found, expected, "{line}");
+        };
+        let numbers = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 108750 20";
+        check(&format!("7 (sh) S {numbers}"), Some((7, "sh", 1, 108_750)));
+        check(&format!("7 (a) R 9 (b)) S {numbers}"), Some((7, "a) R 9 (b)", 1, 108_750)));
+        check(&format!("7 () R {numbers}"), Some((7, "", 1, 108_750)));
+        check(&format!("7 (sh) Z {numbers}"), None);
+        for line in ["", "7", "7 (sh", "7 (sh) S 1 2 3", "x (sh) S 1"] {
+            check(line, None);
+        }
+    }
+}

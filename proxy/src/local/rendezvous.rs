@@ -1,0 +1,302 @@
+//! Where the hooks of a session find the proxy of the same session: a socket named after the process that started both.
+//!
+//! The folder is `$XDG_RUNTIME_DIR/c3po`, else `/tmp/c3po-<uid>`; not in `TMPDIR`, for sandboxes give each process
+//! another one. Whoever looks, looks in both, since a client may start its servers with fewer variables than its hooks.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::parent_id;
+use std::path::{Path, PathBuf};
+
+use super::process::{Identity, Process, upward};
+
+/// How long the path of a socket may be: 104 bytes on macOS, 108 on Linux, with a zero at the end.
+const PATH_MAX: usize = 103;
+
+/// What stands between a client and what it starts, without being the client.
+const WRAPPERS: &[&str] = &[
+    "ash", "bash", "busybox", "bwrap", "dash", "doas", "env", "fish", "ionice", "ksh", "ltrace", "nice", "nohup",
+    "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "time", "timeout", "xargs", "zsh",
+];
+
+/// A place where a proxy listens: beside one process of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    path: PathBuf,
+    client: Identity,
+}
+
+impl Place {
+    /// Returns the place for a proxy: beside the client that started this process, in a folder made where missing.
+    ///
+    /// Errors: there is no folder that is safe, or the client is gone.
+    pub fn of_session(runtime_dir: Option<&Path>) -> io::Result<Self> {
+        let parent = parent_id();
+        let client = upward(parent).find(|process| !is_wrapper(&process.name)).or_else(|| Process::look(parent));
+        Self::made(client, parent, runtime_dir)
+    }
+
+    /// Returns the place beside the client with that pid, in a folder made where missing.
+    ///
+    /// Errors: there is no folder that is safe, or no such process.
+    pub fn beside(pid: u32, runtime_dir: Option<&Path>) -> io::Result<Self> {
+        Self::made(Process::look(pid), pid, runtime_dir)
+    }
+
+    fn made(client: Option<Process>, pid: u32, runtime_dir: Option<&Path>) -> io::Result<Self> {
+        let gone = || io::Error::new(ErrorKind::NotFound, format!("no process {pid}"));
+        let client = client.ok_or_else(gone)?.id;
+        let mut problems = Vec::new();
+        for folder in folders(runtime_dir) {
+            match made_safe(&folder).and_then(|()| Self::in_folder(&folder, client)) {
+                Ok(place) => return Ok(place),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        Err(io::Error::other(problems.join("; ")))
+    }
+
+    fn in_folder(folder: &Path, client: Identity) -> io::Result<Self> {
+        let path = folder.join(socket_name(client));
+        let length = path.as_os_str().as_bytes().len();
+        if length > PATH_MAX {
+            let why = format!("{} has {length} bytes, and a socket's path at most {PATH_MAX}", path.display());
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(Self { path, client })
+    }
+
+    /// Returns the socket's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the client's pid.
+    pub fn client(&self) -> u32 {
+        self.client.pid
+    }
+
+    /// Returns whether the client is gone, also if its pid has come again.
+    pub(super) fn is_orphaned(&self) -> bool {
+        Process::look(self.client.pid).is_none_or(|process| process.id != self.client)
+    }
+}
+
+/// Returns where the proxy of the session listens that this process belongs to; `named` is what the client says its pid is.
+///
+/// The nearest process above this one that has a socket decides. What the client says ends the search: above it begin
+/// the sessions in which it was started. It alone decides only where it is not above, as of a hook that was detached.
+pub fn find(named: Option<u32>, runtime_dir: Option<&Path>) -> Option<PathBuf> {
+    let folders: Vec<_> = folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok()).collect();
+    if folders.is_empty() { None } else { find_in(&folders, named) }
+}
+
+fn find_in(folders: &[PathBuf], named: Option<u32>) -> Option<PathBuf> {
+    let socket_of = |client: Identity| {
+        let name = socket_name(client);
+        folders.iter().map(|folder| folder.join(&name)).find(|path| fs::symlink_metadata(path).is_ok())
+    };
+    for process in upward(parent_id()) {
+        if let Some(path) = socket_of(process.id) {
+            return Some(path);
+        }
+        if named == Some(process.id.pid) {
+            return None;
+        }
+    }
+    socket_of(Process::look(named?)?.id)
+}
+
+/// Returns every place of this user on this host where a socket is, whether anybody listens or not.
+pub fn places(runtime_dir: Option<&Path>) -> Vec<Place> {
+    let folders = folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok());
+    folders.flat_map(|folder| places_in(&folder)).collect()
+}
+
+/// Returns the folders in which sockets may be, the preferred one first.
+pub fn folders(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
+    let runtime = runtime_dir.filter(|folder| folder.is_absolute()).map(|folder| folder.join("c3po"));
+    runtime.into_iter().chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))]).collect()
+}
+
+/// Returns what is in a folder under a name of ours.
+pub(super) fn places_in(folder: &Path) -> Vec<Place> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let place = |entry: fs::DirEntry| Some(Place { client: client(entry.file_name().to_str()?)?, path: entry.path() });
+    entries.filter_map(|entry| place(entry.ok()?)).collect()
+}
+
+/// Returns the user in whose name this process acts.
+pub(super) fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Checks that nobody else can put anything into a folder.
+///
+/// Errors: it is not a folder, or another's, or open to others.
+pub fn safe(folder: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
+    let refused = |why: &str| Err(io::Error::new(ErrorKind::PermissionDenied, format!("{} {why}", folder.display())));
+    match (found.uid() == own_uid(), found.mode() & 0o077) {
+        _ if found.is_symlink() => refused("is a symbolic link, and must be a folder: remove it"),
+        _ if !found.is_dir() => refused("is not a folder: remove it"),
+        (false, _) => refused(&format!("belongs to the user with the id {}: remove it", found.uid())),
+        (true, 0) => Ok(()),
+        (true, mode) => refused(&format!("is open to others (mode {mode:03o} of 077): chmod it to 700")),
+    }
+}
+
+fn made_safe(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            Err(io::Error::new(error.kind(), format!("making {}: {error}", folder.display())))
+        }
+        _ => safe(folder),
+    }
+}
+
+fn is_wrapper(name: &str) -> bool {
+    // npm runs what it runs under a title of its own, such as `npm exec c3po`.
+    WRAPPERS.contains(&name) || name.starts_with("npm ")
+}
+
+fn socket_name(client: Identity) -> String {
+    format!("{}-{}.sock", client.pid, client.started)
+}
+
+fn client(socket_name: &str) -> Option<Identity> {
+    let (pid, started) = socket_name.strip_suffix(".sock")?.split_once('-')?;
+    let client = Identity { pid: pid.parse().ok()?, started: started.parse().ok()? };
+    // Numbers can be written in several ways; we write them in one.
+    (self::socket_name(client) == socket_name).then_some(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::{Command, id};
+    use tempfile::tempdir;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        let check = |name: &str, expected: Option<(u32, u64)>| {
+            assert_eq!(client(name).map(|client| (client.pid, client.started)), expected, "{name}");
+        };
+        check(&socket_name(Identity { pid: 7, started: 108_750 }), Some((7, 108_750)));
+        for name in ["7.sock", "7-1", "-7-1.sock", "+7-1.sock", "07-1.sock", "7-1.sock.lock", "7-1-2.sock", "a-b.sock"]
+        {
+            check(name, None);
+        }
+    }
+
+    #[test]
+    fn the_runtime_folder_comes_first_and_tmp_is_always_there() {
+        let own = PathBuf::from(format!("/tmp/c3po-{}", own_uid()));
+        assert_eq!(folders(Some(Path::new("/run/user/7"))), [PathBuf::from("/run/user/7/c3po"), own.clone()]);
+        assert_eq!(folders(Some(Path::new("run"))), folders(None));
+        assert_eq!(folders(None), [own]);
+    }
+
+    #[test]
+    fn a_folder_that_others_could_use_is_refused() {
+        let runtime = tempdir().unwrap();
+        let folder = runtime.path().join("c3po");
+        made_safe(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        made_safe(&folder).unwrap();
+
+        let refused = |part: &str| {
+            let error = made_safe(&folder).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("c3po"), "{error}");
+        };
+        fs::set_permissions(&folder, PermissionsExt::from_mode(0o750)).unwrap();
+        refused("mode 050");
+        fs::remove_dir(&folder).unwrap();
+        fs::write(&folder, "").unwrap();
+        refused("not a folder");
+        fs::remove_file(&folder).unwrap();
+        symlink("/tmp", &folder).unwrap();
+        refused("symbolic link");
+        let error = safe(Path::new("/proc/1/nothing")).unwrap_err().to_string();
+        assert!(error.contains("/proc/1/nothing"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_of_somebody_else_is_refused() {
+        // Everything under /proc/sys belongs to root, and root owns no process that this test may not look at.
+        let foreign = if own_uid() == 0 { another_users_folder() } else { Some(PathBuf::from("/proc/sys")) };
+        let Some(foreign) = foreign else { return };
+        let error = safe(&foreign).unwrap_err().to_string();
+        assert!(error.contains("belongs to the user"), "{error}");
+        if own_uid() == 0 {
+            fs::remove_dir(foreign).unwrap();
+        }
+    }
+
+    fn another_users_folder() -> Option<PathBuf> {
+        let folder = tempdir().ok()?.keep();
+        std::os::unix::fs::chown(&folder, Some(65_534), None).ok().map(|()| folder)
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_for_a_socket_is_told_and_the_other_folder_taken() {
+        let runtime = tempdir().unwrap();
+        let long = runtime.path().join("x".repeat(90));
+        fs::create_dir(&long).unwrap();
+        let client = Process::look(id()).unwrap().id;
+        let error = Place::in_folder(&long, client).unwrap_err().to_string();
+        assert!(error.contains("103"), "{error}");
+        let place = Place::beside(id(), Some(&long)).unwrap();
+        assert!(place.path().starts_with(&folders(None)[0]), "{}", place.path().display());
+    }
+
+    #[test]
+    fn a_pid_that_came_again_is_another_client() {
+        let runtime = tempdir().unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let place = Place::beside(child.id(), Some(runtime.path())).unwrap();
+        assert!(!place.is_orphaned());
+        let before = Identity { started: place.client.started - 1, ..place.client };
+        assert!(Place { client: before, ..place.clone() }.is_orphaned());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(place.is_orphaned());
+        assert!(Place::beside(child.id(), Some(runtime.path())).is_err());
+    }
+
+    #[test]
+    fn the_session_is_the_nearest_above_and_the_named_one_ends_the_search() {
+        let runtime = tempdir().unwrap();
+        let parent = parent_id();
+        let above = upward(parent).nth(1).unwrap().id.pid;
+        let folders = [runtime.path().join("c3po")];
+        let found = |named| find_in(&folders, named).map(|path| path.display().to_string());
+        let socket = |pid| {
+            let place = Place::beside(pid, Some(runtime.path())).unwrap();
+            fs::write(place.path(), "").unwrap();
+            Some(place.path().display().to_string())
+        };
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let detached = socket(child.id());
+        assert_eq!((found(Some(child.id())), found(None)), (detached, None));
+        let outer = socket(above);
+        assert_eq!((found(None), found(Some(parent)), found(Some(above))), (outer.clone(), None, outer));
+        let own = socket(parent);
+        assert_eq!((found(None), found(Some(parent)), found(Some(above))), (own.clone(), own.clone(), own));
+        assert_eq!(places_in(&folders[0]).len(), 3);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn wrappers_are_told_from_clients() {
+        let wrappers = ["sh", "bash", "npx", "npm exec c3po", "timeout", "strace"];
+        assert!(wrappers.iter().all(|name| is_wrapper(name)));
+        assert!(!["claude", "node", "opencode", "npm", "tmux"].iter().any(|name| is_wrapper(name)));
+        assert!(WRAPPERS.is_sorted());
+    }
+}

@@ -1,0 +1,209 @@
+//! The answering side of the socket: binds it, attends to whoever comes, and takes it away at the end.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Desk;
+use super::protocol::{Answer, Event, LINE_MAX, Name, PRINTED};
+use super::rendezvous::{Place, own_uid, places_in};
+
+/// How many are attended to at once. A session fires a few hooks at a time, subagents some more.
+const CONNECTIONS_MAX: usize = 256;
+/// How long an event may take to come. A hook itself has 200 ms.
+const READ_MAX: Duration = Duration::from_secs(1);
+/// How long an answer may take to be taken.
+const WRITE_MAX: Duration = Duration::from_secs(1);
+/// How long a hook may take to print.
+const PRINT_MAX: Duration = Duration::from_secs(2);
+/// How long hooks that are under way at the end still have.
+const GRACE: Duration = Duration::from_millis(30);
+/// How often a proxy looks whether the one that listens in its place is gone.
+const TURN: Duration = Duration::from_millis(500);
+/// How long to let be after a connection could not be accepted: there are too many open files, and will be for a while.
+const RECOVERY: Duration = Duration::from_millis(100);
+
+/// Answers the hooks of a session until `stop`. Where that cannot be done it is logged, and hooks stay silent.
+///
+/// One proxy listens beside each client. A second one, as while a client restarts its server, waits for its turn.
+pub async fn serve<D: Desk>(desk: Arc<D>, place: Place, stop: CancellationToken) {
+    let socket = match stop.run_until_cancelled(Socket::bind(&place)).await {
+        Some(Ok(socket)) => socket,
+        Some(Err(error)) => {
+            tracing::warn!("the hooks of this session get no answers: {}: {error}", place.path().display());
+            return;
+        }
+        None => return,
+    };
+    let (tracker, abandon) = (TaskTracker::new(), CancellationToken::new());
+    while let Some(accepted) = stop.run_until_cancelled(socket.listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) if is_welcome(&stream) && tracker.len() < CONNECTIONS_MAX => {
+                let (desk, stop) = (desk.clone(), stop.clone());
+                let attending = async move { attend(&*desk, stream, &stop).await };
+                tracker.spawn(abandon.clone().run_until_cancelled_owned(attending));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!("a hook could not be accepted: {error}");
+                sleep(RECOVERY).await;
+            }
+        }
+    }
+    drop(socket);
+    tracker.close();
+    // What is still under way after that is abandoned.
+    let _ = timeout(GRACE, tracker.wait()).await;
+    abandon.cancel();
+    tracker.wait().await;
+}
+
+/// A bound socket. Its file goes with it.
+struct Socket<'a> {
+    listener: UnixListener,
+    path: &'a Path,
+}
+
+impl<'a> Socket<'a> {
+    /// Binds the socket as soon as nobody else listens there.
+    async fn bind(place: &'a Place) -> io::Result<Self> {
+        let mut waits = false;
+        loop {
+            if let Some(listener) = bind_in_turn(place).await? {
+                return Ok(Self { listener, path: place.path() });
+            }
+            if !waits {
+                waits = true;
+                tracing::warn!("another proxy answers the hooks of process {}: waiting for its end", place.client());
+            }
+            sleep(TURN).await;
+        }
+    }
+}
+
+impl Drop for Socket<'_> {
+    fn drop(&mut self) {
+        // Before the listener closes: a file that nobody listens behind may be replaced by another proxy's at any time.
+        // Where it cannot be removed, the next proxy sweeps it away.
+        let _ = fs::remove_file(self.path);
+    }
+}
+
+/// Binds the socket, unless somebody listens there or another proxy is at it.
+async fn bind_in_turn(place: &Place) -> io::Result<Option<UnixListener>> {
+    let folder = place.path().parent().unwrap_or(Path::new("/"));
+    // While it is held nobody else looks, removes or binds in this folder. Never waited for: its holder may have stopped.
+    let lock = File::open(folder)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    for left in places_in(folder).into_iter().filter(Place::is_orphaned) {
+        if !is_attended(left.path()).await {
+            // A file that cannot be removed harms nobody.
+            let _ = fs::remove_file(left.path());
+        }
+    }
+    if is_attended(place.path()).await {
+        return Ok(None);
+    }
+    match fs::remove_file(place.path()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(place.path())?;
+    fs::set_permissions(place.path(), Permissions::from_mode(0o600))?;
+    Ok(Some(listener))
+}
+
+/// Returns whether somebody listens there, even one who has stopped and does not answer.
+async fn is_attended(path: &Path) -> bool {
+    match UnixStream::connect(path).await {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound),
+    }
+}
+
+/// Returns whether it is this user who comes.
+fn is_welcome(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
+}
+
+/// Hears one event and answers it.
+async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken) {
+    let mut stream = BufReader::new(stream);
+    let Ok(Some(event)) = timeout(READ_MAX, heard(&mut stream)).await else { return };
+    let waits = event.name == Name::Wait;
+    let answer = tokio::select! {
+        biased;
+        answer = desk.heard(event) => answer,
+        () = gone(&mut stream) => return,
+        () = stop.cancelled(), if waits => return,
+    };
+    let offer = Offer { desk, number: answer.offer };
+    if !matches!(timeout(WRITE_MAX, say(&mut stream, &answer)).await, Ok(Ok(()))) || offer.number.is_none() {
+        return;
+    }
+    if let Ok(Some(line)) = timeout(PRINT_MAX, line(&mut stream)).await
+        && line == PRINTED.as_bytes()
+    {
+        offer.printed();
+    }
+}
+
+/// An offer under way: it ends as printed or as not printed, whatever happens.
+struct Offer<'a, D: Desk> {
+    desk: &'a D,
+    number: Option<u64>,
+}
+
+impl<D: Desk> Offer<'_, D> {
+    fn printed(mut self) {
+        if let Some(number) = self.number.take() {
+            self.desk.printed(number);
+        }
+    }
+}
+
+impl<D: Desk> Drop for Offer<'_, D> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.desk.not_printed(number);
+        }
+    }
+}
+
+async fn heard(stream: &mut BufReader<UnixStream>) -> Option<Event> {
+    let line = line(stream).await?;
+    let event = serde_json::from_slice(&line);
+    event.inspect_err(|error| tracing::debug!("a hook said what is no event: {error}")).ok()
+}
+
+/// Returns the next line, without its end; nothing where it is too long or the peer is gone.
+async fn line(stream: &mut BufReader<UnixStream>) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    stream.take(LINE_MAX as u64).read_until(b'\n', &mut line).await.ok()?;
+    (line.pop() == Some(b'\n')).then_some(line)
+}
+
+async fn say(stream: &mut BufReader<UnixStream>, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    stream.get_mut().write_all(&line).await
+}
+
+/// Waits until the peer is gone. One that speaks before it was answered is no hook of ours.
+async fn gone(stream: &mut BufReader<UnixStream>) {
+    // Whatever comes, an end, an error or a word, there is nobody to be answered.
+    let _ = stream.fill_buf().await;
+}

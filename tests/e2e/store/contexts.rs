@@ -1,0 +1,232 @@
+//! Contexts of a session: a new one was shown nothing, whatever arrives late, and is told what an older one had.
+
+use anyhow::Result;
+use c3po_coordinator::store::{Amendment, Claim, StoreError, Tenure};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::vocabulary::State;
+
+use super::Fixture;
+use super::fixture::{claim, everything, id, message, news};
+
+/// What a host says when its session is in that context.
+fn context(context: u64) -> Amendment {
+    Amendment { context: Some(context), ..Amendment::default() }
+}
+
+async fn enter(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
+    fixture.store.amend(&tenure.agent, Some(tenure), &context(number)).await?;
+    Ok(())
+}
+
+/// What is unshown, each with whether it is repeated.
+async fn unshown(fixture: &Fixture, name: &str) -> Result<Vec<(String, bool)>> {
+    let placed = fixture.store.unshown(&id(name), everything()).await?;
+    Ok(placed.iter().map(|placed| (placed.message.text().to_owned(), placed.message.repeated)).collect())
+}
+
+fn repeated(text: &str) -> (String, bool) {
+    (text.to_owned(), true)
+}
+
+fn fresh(text: &str) -> (String, bool) {
+    (text.to_owned(), false)
+}
+
+/// The steps of a message with the sessions that they name.
+async fn steps(fixture: &Fixture, message: &c3po_shared::message::Message) -> Result<Vec<(Stage, String)>> {
+    let history = fixture.store.message(&message.id).await?.map(|kept| kept.history).unwrap_or_default();
+    Ok(history.into_iter().map(|step| (step.stage, step.session.unwrap_or_default())).collect())
+}
+
+fn named(steps: &[(Stage, &str)]) -> Vec<(Stage, String)> {
+    steps.iter().map(|(stage, session)| (*stage, (*session).to_owned())).collect()
+}
+
+pub(crate) async fn a_larger_context_is_shown_everything_again_and_no_other(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let shown = fixture.say("a", "b", "shown").await?;
+    fixture.say("a", "b", "waiting").await?;
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::Stop).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [fresh("waiting")]);
+    enter(&fixture, &tenure, 0).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [fresh("waiting")]);
+
+    enter(&fixture, &tenure, 1).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("shown"), fresh("waiting")]);
+    assert_eq!(fixture.store.agent(&id("b")).await?.map(|agent| (agent.context, agent.generation)), Some((1, 1)));
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::Stop).await?;
+    for number in [1, 0] {
+        enter(&fixture, &tenure, number).await?;
+        assert_eq!(unshown(&fixture, "b").await?, [fresh("waiting")], "context {number} is not new");
+    }
+    let expected = [(Stage::Stored, ""), (Stage::OnHost, "1"), (Stage::InSession, "1"), (Stage::InSession, "1.1")];
+    assert_eq!(steps(&fixture, &shown).await?, named(&expected));
+    assert_eq!(fixture.unshown("a").await?, Vec::<String>::new(), "nobody else is in another context");
+    Ok(())
+}
+
+pub(crate) async fn the_same_process_may_come_back_in_a_larger_context(fixture: Fixture) -> Result<()> {
+    fixture.agent("a").await?;
+    let wish = claim("b");
+    let tenure = fixture.take(&wish).await?;
+    let shown = fixture.say("a", "b", "shown").await?;
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::Stop).await?;
+    let later = Claim { context: 2, state: Some(State::Busy), ..wish.clone() };
+    assert_eq!(fixture.take(&later).await?, tenure);
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("shown")]);
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::Stop).await?;
+    for again in [later, wish] {
+        assert_eq!(fixture.take(&again).await?, tenure);
+        assert_eq!(unshown(&fixture, "b").await?, []);
+        let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
+        assert_eq!((agent.context, agent.state), (2, State::Busy), "a claim that names no state leaves it");
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(fixture: Fixture) -> Result<()> {
+    let first = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    fixture.advance_in(Some(3), &sent, &first, Stage::InSession, Via::Stop).await?;
+    fixture.store.release(&first).await?;
+    let second = fixture.take(&claim("b")).await?;
+    let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
+    assert_eq!((agent.context, agent.state), (0, State::Starting));
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("hello")]);
+    fixture.advance_in(Some(0), &sent, &second, Stage::InSession, Via::Stop).await?;
+    assert_eq!(unshown(&fixture, "b").await?, []);
+
+    fixture.store.release(&second).await?;
+    let third = fixture.take(&Claim { context: 4, state: Some(State::Ready), ..claim("b") }).await?;
+    let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
+    assert_eq!((agent.context, agent.state), (4, State::Ready));
+    fixture.advance(&sent, &third, Stage::InSession, Via::Stop).await?;
+    let sessions: Vec<_> = steps(&fixture, &sent).await?.into_iter().map(|(_, session)| session).collect();
+    assert_eq!(sessions, ["", "1.3", "1.3", "2", "3.4"]);
+    Ok(())
+}
+
+pub(crate) async fn a_late_receipt_of_an_older_context_shows_nothing_to_the_present_one(
+    fixture: Fixture,
+) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    enter(&fixture, &tenure, 1).await?;
+    for _ in 0..2 {
+        fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
+        assert_eq!(unshown(&fixture, "b").await?, [repeated("hello")]);
+    }
+    fixture.advance_in(Some(1), &sent, &tenure, Stage::InSession, Via::Stop).await?;
+    assert_eq!(unshown(&fixture, "b").await?, []);
+    fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [], "the present context has it, whatever arrives late");
+    let expected = [(Stage::Stored, ""), (Stage::OnHost, "1"), (Stage::InSession, "1"), (Stage::InSession, "1.1")];
+    assert_eq!(steps(&fixture, &sent).await?, named(&expected));
+    Ok(())
+}
+
+pub(crate) async fn a_receipt_of_a_newer_context_begins_it(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let before = fixture.say("a", "b", "before").await?;
+    fixture.advance(&before, &tenure, Stage::InSession, Via::Stop).await?;
+    let after = fixture.say("a", "b", "after").await?;
+    fixture.advance_in(Some(2), &after, &tenure, Stage::InSession, Via::Stop).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("before")]);
+    enter(&fixture, &tenure, 2).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("before")], "what it was shown already stays shown");
+    assert_eq!(steps(&fixture, &after).await?.last(), Some(&(Stage::InSession, "1.2".to_owned())));
+    Ok(())
+}
+
+pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(fixture: Fixture) -> Result<()> {
+    let old = fixture.pair().await?;
+    let sent = fixture.say("a", "b", "hello").await?;
+    fixture.store.release(&old).await?;
+    let new = fixture.take(&claim("b")).await?;
+    fixture.advance(&sent, &new, Stage::InSession, Via::Stop).await?;
+    let before = fixture.store.agent(&id("b")).await?;
+    let everything = Amendment {
+        state: Some(State::Blocked),
+        reach: Some(vec![Via::Channel]),
+        session_id: Some("old".into()),
+        ..context(9)
+    };
+    let refused = fixture.store.amend(&id("b"), Some(&old), &everything).await;
+    assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
+    let refused = fixture.advance_in(Some(9), &sent, &old, Stage::InSession, Via::Stop).await;
+    assert!(refused.is_err());
+    assert_eq!(fixture.store.agent(&id("b")).await?, before);
+    assert_eq!(unshown(&fixture, "b").await?, []);
+
+    let amended = fixture.store.amend(&id("b"), Some(&new), &everything).await?.expect("it exists");
+    assert_eq!((amended.state, &amended.reach[..], amended.context), (State::Blocked, &[Via::Channel][..], 9));
+    Ok(())
+}
+
+pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let shown = fixture.say("a", "b", "shown").await?;
+    let on_host = fixture.say("a", "b", "on the host").await?;
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::Stop).await?;
+    fixture.advance(&on_host, &tenure, Stage::OnHost, Via::Deliver).await?;
+    for sent in [&shown, &on_host] {
+        assert!(!fixture.store.inbox(&id("b"), everything()).await?.iter().any(|placed| placed.message.repeated));
+        assert_eq!(fixture.store.message(&sent.id).await?.map(|kept| kept.message).as_ref(), Some(sent));
+    }
+
+    fixture.store.release(&tenure).await?;
+    let heir = fixture.take(&claim("b")).await?;
+    let both = [repeated("shown"), fresh("on the host")];
+    assert_eq!(unshown(&fixture, "b").await?, both);
+    let inbox = fixture.store.inbox(&id("b"), everything()).await?;
+    assert_eq!(inbox.iter().map(|placed| placed.message.repeated).collect::<Vec<_>>(), [true, false]);
+    // The message itself is the same for everybody, always.
+    assert_eq!(fixture.store.message(&shown.id).await?.map(|kept| kept.message).as_ref(), Some(&shown));
+    assert_eq!(fixture.store.thread(&shown.thread_id, &[id("b")]).await?, std::slice::from_ref(&shown));
+
+    enter(&fixture, &heir, 1).await?;
+    assert_eq!(unshown(&fixture, "b").await?, both, "what nobody was shown is new in every context");
+    Ok(())
+}
+
+pub(crate) async fn what_is_settled_is_not_put_to_a_new_context(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let acknowledged = fixture.say("a", "b", "acknowledged").await?;
+    let seen = fixture.post(news("a", "b", "news")).await?;
+    for message in [&question, &acknowledged, &seen] {
+        fixture.advance(message, &tenure, Stage::InSession, Via::Stop).await?;
+    }
+    fixture.advance(&seen, &tenure, Stage::Seen, Via::Hook).await?;
+    fixture.answer(&question, "answer").await?;
+    fixture.acknowledge(&acknowledged).await?;
+    enter(&fixture, &tenure, 1).await?;
+    assert_eq!(unshown(&fixture, "b").await?, []);
+    assert_eq!(fixture.pending("b").await?, 0);
+    Ok(())
+}
+
+pub(crate) async fn seen_needs_in_session_of_the_same_context(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.post(news("a", "b", "news")).await?;
+    let never = message("a", "b", "never sent");
+    for unshown in [&sent, &never] {
+        fixture.advance(unshown, &tenure, Stage::Seen, Via::Hook).await?;
+    }
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
+    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
+    assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::OnHost]);
+
+    fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::Stop).await?;
+    enter(&fixture, &tenure, 1).await?;
+    fixture.advance_in(Some(1), &sent, &tenure, Stage::Seen, Via::Hook).await?;
+    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
+    assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::InSession), "the new context was not shown it");
+    assert_eq!(fixture.pending("b").await?, 1);
+    // The model of the older context had gone on after it: that arrives late and is true.
+    fixture.advance_in(Some(0), &sent, &tenure, Stage::Seen, Via::Hook).await?;
+    assert_eq!(steps(&fixture, &sent).await?.last(), Some(&(Stage::Seen, "1".to_owned())));
+    assert_eq!(fixture.pending("b").await?, 0);
+    Ok(())
+}

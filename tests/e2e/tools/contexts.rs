@@ -1,0 +1,172 @@
+//! What a host says of its session: its context, its state, the ways into it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use c3po_shared::ids::CallId;
+use harness::link::{Link, Who};
+use serde_json::{Value, json};
+
+use super::{ask, each, id, two_agents};
+
+/// Long enough for a frame that should not come.
+const QUIET: Duration = Duration::from_millis(300);
+/// Shorter than what one wait was handed is kept from the others.
+const AT_ONCE: Duration = Duration::from_secs(4);
+
+/// The messages of the next `deliver`, each with whether it is repeated.
+async fn delivered(link: &mut Link) -> Result<Vec<(String, bool)>> {
+    let deliver = link.hear(|frame| frame["method"] == "deliver").await?;
+    let messages = deliver["params"]["messages"].as_array().cloned().unwrap_or_default();
+    Ok(messages.iter().map(|message| (id(message), message["repeated"] == true)).collect())
+}
+
+/// Whether nothing is delivered for a while.
+async fn is_quiet(link: &mut Link) -> Result<bool> {
+    link.call("ping", json!({})).await?;
+    // A call that has no answer is a way to listen without asking.
+    link.end_within(i64::MAX, QUIET).await?;
+    Ok(!link.heard.iter().any(|frame| frame["method"] == "deliver"))
+}
+
+async fn steps(link: &mut Link, message: &str) -> Result<Vec<(String, String)>> {
+    let tracked = link.call("message_status", json!({"message_id": message})).await?;
+    Ok(each(&tracked["history"], "stage").into_iter().zip(each(&tracked["history"], "session")).collect())
+}
+
+#[tokio::test]
+async fn a_new_context_gets_the_inbox_again_once_and_is_told_that_it_is_repeated() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let shown = ask(&mut homeassistant, "shown").await?;
+    assert_eq!(delivered(&mut meshtastic).await?, [(shown.clone(), false)]);
+    let unshown = ask(&mut homeassistant, "not shown").await?;
+    assert_eq!(delivered(&mut meshtastic).await?, [(unshown.clone(), false)]);
+    meshtastic.receipt(&[&shown], "in_session", "post_tool_batch").await?;
+    assert!(is_quiet(&mut meshtastic).await?);
+
+    meshtastic.notify("session", json!({"context": 1, "session_id": "after clear"})).await?;
+    let again = [(shown.clone(), true), (unshown.clone(), false)];
+    assert_eq!(delivered(&mut meshtastic).await?, again);
+    for context in [1, 0] {
+        meshtastic.notify("session", json!({"context": context})).await?;
+        assert!(is_quiet(&mut meshtastic).await?, "context {context} is not new");
+    }
+    meshtastic.receipt_in(1, &[&shown, &unshown], "in_session", "session_start").await?;
+    meshtastic.notify("session", json!({"context": 2})).await?;
+    assert_eq!(delivered(&mut meshtastic).await?, [(shown.clone(), true), (unshown, true)]);
+    meshtastic.receipt_in(2, &[&shown], "in_session", "session_start").await?;
+    let sessions: Vec<_> = steps(&mut homeassistant, &shown).await?.into_iter().map(|(_, session)| session).collect();
+    assert_eq!(sessions, ["", "1", "1", "1.1", "1.2"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_context_that_began_while_the_link_was_down_is_said_by_hello() -> Result<()> {
+    let (served, mut homeassistant, _meshtastic) = two_agents().await?;
+    let who = Who::new("media");
+    let (mut before, _) = Link::join_as(&served.address, &who).await?;
+    let sent = homeassistant.call("send_message", json!({"target": "media", "message": "play"})).await?;
+    let deliver = before.hear(|frame| frame["method"] == "deliver").await?;
+    let position = deliver["params"]["position"].clone();
+    drop(before);
+
+    // Its receipt was on the way when the link broke, and comes again behind the hello of the next context.
+    let more = json!({"last_delivered": position, "context": 1, "state": "busy", "reach": ["stop"]});
+    let (mut after, _) = Link::join_as(&served.address, &Who { more, ..who.clone() }).await?;
+    assert_eq!(delivered(&mut after).await?, [(id(&sent), false)]);
+    after.receipt_in(0, &[&id(&sent)], "in_session", "stop").await?;
+    let received = after.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!((received["id"].clone(), received["repeated"].clone()), (sent["id"].clone(), json!(true)));
+    after.receipt_in(1, &[&id(&sent)], "in_session", "wait_for_message").await?;
+    let nothing = after.call("wait_for_message", json!({"timeout": 1})).await?;
+    assert_eq!(nothing["timeout"], true);
+
+    // The same context again is nothing new.
+    let more = json!({"last_delivered": position, "context": 1});
+    let (mut again, _) = Link::join_as(&served.address, &Who { more, ..who }).await?;
+    assert!(is_quiet(&mut again).await?);
+    let stages: Vec<_> = steps(&mut homeassistant, &id(&sent)).await?.into_iter().map(|(stage, _)| stage).collect();
+    assert_eq!(stages, ["stored", "on_host", "in_session", "in_session"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_that_runs_through_a_change_of_context_gets_what_is_repeated() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let question = ask(&mut homeassistant, "before").await?;
+    let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!((id(&received), received["repeated"].clone()), (question.clone(), Value::Null));
+    meshtastic.receipt(&[&question], "in_session", "wait_for_message").await?;
+    let waiting = meshtastic.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 20})).await?;
+    meshtastic.notify("session", json!({"context": 1})).await?;
+    let received = meshtastic.end_within(waiting, AT_ONCE).await?.context("what was handed before is held back")?;
+    let received = received.map_err(anyhow::Error::msg)?;
+    assert_eq!((id(&received), received["repeated"].clone()), (question, json!(true)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_session_is_told_what_an_older_one_was_shown() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let shown = ask(&mut homeassistant, "shown").await?;
+    meshtastic.receipt(&[&shown], "in_session", "inbox_socket").await?;
+    let unshown = ask(&mut homeassistant, "not shown").await?;
+    meshtastic.call("ping", json!({})).await?;
+    meshtastic.notify("goodbye", json!({})).await?;
+    meshtastic.hear_close().await.ok();
+    let mut heir = served.join("meshtastic").await?;
+    assert_eq!(delivered(&mut heir).await?, [(shown.clone(), true), (unshown.clone(), false)]);
+    let inbox = heir.call("get_messages", json!({})).await?;
+    assert_eq!(inbox["messages"][0]["repeated"], true);
+    assert_eq!(inbox["messages"][1].get("repeated"), None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn state_and_reach_are_seen_at_once_and_in_the_order_in_which_they_were_said() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    for (state, reach) in [
+        ("busy", json!(["wait_for_message", "get_messages", "post_tool_batch", "stop"])),
+        ("waiting_human", json!(["wait_for_message", "get_messages", "stop", "inbox_socket"])),
+        ("ready", json!(["wait_for_message", "get_messages"])),
+    ] {
+        for passing in ["blocked", "busy", state] {
+            meshtastic.notify("session", json!({"state": passing, "reach": reach})).await?;
+        }
+        harness::eventually::eventually("the change is seen", Duration::from_secs(1), async || {
+            let list = homeassistant.call("list_agents", json!({})).await.ok()?;
+            let record = list["agents"].as_array()?.iter().find(|agent| agent["id"] == "meshtastic")?.clone();
+            (record["state"] == state && record["reach"] == reach).then_some(())
+        })
+        .await?;
+        let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
+        assert_eq!((&status["state"], &status["reach"]), (&json!(state), &reach));
+    }
+    // A first call makes nobody ready who has said that it is something else, nor does a reconnect make it start anew.
+    for state in ["starting", "blocked"] {
+        let who = Who { more: json!({"state": state}), ..Who::new(state) };
+        for _ in 0..2 {
+            let (mut other, _) = Link::join_as(&served.address, &who).await?;
+            other.call("ping", json!({})).await?;
+            other.call("ping", json!({})).await?;
+            let status = homeassistant.call("get_agent_status", json!({"agent_id": state})).await?;
+            assert_eq!(status["state"], state);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_has_no_session_to_speak_of() -> Result<()> {
+    let (served, mut homeassistant, _meshtastic) = two_agents().await?;
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
+    let sent = homeassistant.call("send_message", json!({"target": "human", "message": "look"})).await?;
+    person.receipt(&[&id(&sent)], "in_session", "terminal").await?;
+    person.notify("session", json!({"context": 5, "state": "busy"})).await?;
+    let nothing = person.call("wait_for_message", json!({"timeout": 1})).await?;
+    assert_eq!(nothing["timeout"], true);
+    person.receipt(&[&id(&sent)], "seen", "terminal").await?;
+    let stages: Vec<_> = steps(&mut homeassistant, &id(&sent)).await?;
+    assert_eq!(stages.last(), Some(&("seen".to_owned(), String::new())));
+    Ok(())
+}
