@@ -138,10 +138,11 @@ impl Terminal {
     /// Errors: it runs on; the error shows the screen.
     pub async fn end(&self, within: Duration) -> Result<Option<i32>> {
         let ended = eventually("the end of the program", within, async || self.ended().await.transpose()).await;
-        let Ok(ended) = ended else {
-            bail!("it runs on after {within:?}; on its screen is:\n{}", self.screen().await?)
-        };
-        ended
+        if let Ok(ended) = ended {
+            return ended;
+        }
+        let state = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        bail!("it runs on after {within:?} as {state}; on its screen is:\n{}", self.screen().await?)
     }
 
     /// Sends the program a signal by name, such as `KILL`.
