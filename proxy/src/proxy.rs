@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::deliver::{self, Arrivals, LastHop};
 use crate::link::{self, Link};
+use crate::local::{self, Place};
 use crate::mcp;
 
 /// How long the end may take: clients kill what is still there after 100 ms.
@@ -26,6 +27,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
     let stop = CancellationToken::new();
     let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
+    let place = Place::of_session(config.runtime_dir.as_deref());
     let arrivals = Arc::new(Arrivals::new(&config));
     let link = Link::of_session(config, arrivals.clone());
     let hop = LastHop::new(arrivals, link.clone());
@@ -33,6 +35,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let tracker = TaskTracker::new();
     tracker.spawn(link::run(link.clone(), stop.clone()));
     tracker.spawn(deliver::run(hop.clone(), stop.clone()));
+    match place {
+        Ok(place) => drop(tracker.spawn(local::serve(Arc::new(hop.clone()), place, stop.clone()))),
+        Err(error) => tracing::warn!("the hooks of this session get no answers: {error}"),
+    }
     let serving = tracker.spawn(mcp::serve(link, hop, settings, stop.clone()));
     tracker.close();
     tokio::select! {

@@ -17,6 +17,7 @@ struct Input {
     source: Option<String>,
     reason: Option<String>,
     prompt: Option<String>,
+    prompt_id: Option<String>,
     notification_type: Option<String>,
     tool_name: Option<String>,
     tool_use_id: Option<String>,
@@ -58,6 +59,7 @@ pub(super) fn event(name: Name, input: &[u8]) -> Option<Event> {
         source: input.source,
         reason: input.reason,
         prompt: input.prompt.filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
+        prompt_id: input.prompt_id,
         notification_type: input.notification_type,
         tool_name: input.tool_name,
         tool_use_ids: input.tool_use_id.into_iter().chain(calls).collect(),
@@ -82,8 +84,10 @@ mod tests {
         let expected =
             json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
         check("session-start", &start, expected);
-        let stop = json!({"session_id": "s", "stop_hook_active": true, "last_assistant_message": "All done."});
-        check("stop", &stop, json!({"name": "stop", "session_id": "s", "stop_hook_active": true}));
+        let stop =
+            json!({"session_id": "s", "prompt_id": "p", "stop_hook_active": true, "last_assistant_message": "Done."});
+        let expected = json!({"name": "stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": true});
+        check("stop", &stop, expected);
         let ended =
             json!({"session_id": "s", "agent_id": "a7", "agent_type": "general-purpose", "stop_hook_active": null});
         let expected = json!({"name": "subagent-stop", "session_id": "s", "agent_id": "a7", "stop_hook_active": false});

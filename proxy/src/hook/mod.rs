@@ -7,6 +7,7 @@ mod input;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::process::parent_id;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,9 @@ const DEADLINE: Duration = Duration::from_millis(200);
 const PRINT_MAX: Duration = Duration::from_millis(300);
 /// How much of standard input is kept. What is longer is read and passed over.
 const INPUT_MAX: u64 = 32 << 20;
+/// How long a client may take to start the proxy, and how often one that waits looks for it.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_LOOK: Duration = Duration::from_millis(50);
 /// How often one that waits looks whether its client is still there.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -74,7 +78,9 @@ impl Turn {
 /// Does the work and returns the exit code; nothing where anything is not as expected.
 fn work(name: Name, turn: &Turn) -> Option<u8> {
     let environment = HookEnvironment::read();
-    let socket = local::find(environment.client, environment.runtime_dir.as_deref());
+    let find = || local::find(environment.client, environment.runtime_dir.as_deref());
+    // One that waits is started together with the proxy, and is the first that a session may need.
+    let socket = if name == Name::Wait { found_in_time(find) } else { find() };
     let Some(socket) = socket else {
         // The client may mind that nobody reads what it writes.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
@@ -84,6 +90,18 @@ fn work(name: Name, turn: &Turn) -> Option<u8> {
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
     converse(&socket, &event, turn)
+}
+
+/// Looks again and again for a proxy that may be starting, as long as the client is there.
+fn found_in_time(find: impl Fn() -> Option<PathBuf>) -> Option<PathBuf> {
+    let (began, client) = (Instant::now(), parent_id());
+    loop {
+        let found = find();
+        if found.is_some() || began.elapsed() >= START_MAX || parent_id() != client {
+            return found;
+        }
+        thread::sleep(START_LOOK);
+    }
 }
 
 fn converse(socket: &std::path::Path, event: &Event, turn: &Turn) -> Option<u8> {
