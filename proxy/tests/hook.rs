@@ -525,6 +525,29 @@ fn a_second_proxy_beside_a_client_takes_over_when_the_first_ends() {
 }
 
 #[test]
+fn a_proxy_that_was_stopped_or_killed_is_as_none() {
+    let host = Host::new();
+    let mut command = c3po(host.runtime.path(), &["proxy"]);
+    command.env("HOME", host.runtime.path()).env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1");
+    let mut proxy = command.spawn().unwrap();
+    let place = host.place(id());
+    let answers = || local::ask(place.path(), Event::new(Name::Status), PATIENCE).is_ok_and(|a| a.status.is_some());
+    eventually("a proxy that answers", answers);
+    let signal = |name| {
+        let sent = Command::new("kill").args(["-s", name, &proxy.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("STOP");
+    host.is_silent("stopped", "stop", &stop_input());
+    signal("CONT");
+    eventually("a proxy that answers again", answers);
+    proxy.kill().unwrap();
+    proxy.wait().unwrap();
+    assert!(place.path().exists());
+    host.is_silent("killed", "stop", &stop_input());
+}
+
+#[test]
 fn a_proxy_that_cannot_listen_goes_on_without() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let place = host.place(id());
