@@ -49,10 +49,11 @@ bench: ## figures and their floors, in one run
 	cargo build --locked --profile bench --workspace --bins --examples
 	cargo bench --locked -p c3po-tests
 
-claude-e2e: ## only the tests with the real Claude Code
-	@tests/setup/install claude
+claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
+	@tests/setup/install tmux claude claude-older
 	cargo build --locked --workspace --bins --examples
-	cargo test --locked --workspace --test e2e claude::
+	@tests/setup/with-claude VERSION cargo test --locked --workspace --test e2e -- claude:: last_hop::
+	@tests/setup/with-claude OLDER cargo test --locked --workspace --test e2e -- claude:: last_hop::
 
 peers: python inspector conformance ## other MCP clients against the real proxy and coordinator
 

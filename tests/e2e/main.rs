@@ -5,6 +5,7 @@ mod claude;
 mod documents;
 mod first_reference;
 mod last_hop;
+mod opencode;
 mod outages;
 mod plugin;
 mod store;

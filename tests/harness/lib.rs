@@ -2,8 +2,8 @@
 //!
 //! - [`process`]: a program, its log, its end; [`coordinator`] and [`proxy`]: the two of this workspace
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
-//! - [`fake_api`]: a scripted model; [`claude`]: the real Claude Code that asks it; [`terminal`]: where people would
-//!   type to it
+//! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
+//!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
 //! - [`redis`]: a real redis-server
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
@@ -15,6 +15,7 @@ pub mod fake_api;
 pub mod http;
 pub mod link;
 pub mod mcp;
+pub mod opencode;
 pub mod process;
 pub mod proxy;
 pub mod redis;

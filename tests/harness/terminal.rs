@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -121,13 +122,14 @@ impl Terminal {
     ///
     /// Errors: the terminal is gone.
     pub async fn ended(&self) -> Result<Option<Option<i32>>> {
+        // tmux may learn how it ended a little later than that it ended, and a child of it may keep the terminal open.
+        let gone = !Path::new("/proc").join(self.pid.to_string()).exists();
         let mut tmux = tmux(&self.socket);
-        tmux.args(["display-message", "-p", "#{pane_dead}:#{pane_dead_status}"]);
-        let said = run(tmux).await.context("asking how the program ended")?;
-        match said.trim().split_once(':') {
-            Some(("1", code)) => Ok(Some(code.parse().ok())),
-            Some(_) => Ok(None),
-            None => bail!("tmux says {said:?}"),
+        tmux.args(["display-message", "-p", "#{pane_dead_status}"]);
+        let code = run(tmux).await.context("asking how the program ended")?;
+        match code.trim() {
+            "" => Ok(gone.then_some(None)),
+            code => Ok(Some(Some(code.parse().with_context(|| format!("a code that is no number: {code}"))?))),
         }
     }
 
@@ -136,10 +138,11 @@ impl Terminal {
     /// Errors: it runs on; the error shows the screen.
     pub async fn end(&self, within: Duration) -> Result<Option<i32>> {
         let ended = eventually("the end of the program", within, async || self.ended().await.transpose()).await;
-        let Ok(ended) = ended else {
-            bail!("it runs on after {within:?}; on its screen is:\n{}", self.screen().await?)
-        };
-        ended
+        if let Ok(ended) = ended {
+            return ended;
+        }
+        let state = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        bail!("it runs on after {within:?} as {state}; on its screen is:\n{}", self.screen().await?)
     }
 
     /// Sends the program a signal by name, such as `KILL`.
@@ -163,8 +166,9 @@ impl Drop for Terminal {
             // The test runner keeps this to itself unless the test fails.
             eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
         }
-        let alive = tmux(&["display-message", "-p", "#{pane_dead}"]).is_ok_and(|dead| dead.stdout.starts_with(b"0"));
-        if alive {
+        let ended = tmux(&["display-message", "-p", "#{pane_dead_status}"]);
+        let alive = Path::new("/proc").join(self.pid.to_string()).exists();
+        if alive && ended.is_ok_and(|code| code.stdout.trim_ascii().is_empty()) {
             // A program that ignores the end of its terminal would outlive the test. It may be gone before the signal.
             let _ = std::process::Command::new("kill").args(["-s", "KILL", &self.pid.to_string()]).status();
         }

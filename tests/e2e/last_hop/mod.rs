@@ -1,3 +1,5 @@
 //! How a message gets into a real session, with the real client in a terminal and a scripted model.
 
+mod idle;
+mod scene;
 mod terminal;

@@ -21,6 +21,8 @@ const READY: Duration = Duration::from_secs(60);
 const EXIT: Duration = Duration::from_secs(30);
 /// So much of its debug log says what went wrong.
 const LOG_LINES: usize = 60;
+/// What fills the log and says nothing about a session.
+const NOISE: &[&str] = &[".claude.json", "emp file", "permissions: 1", "stat directory", "ui.render", "FileIndex"];
 /// What stands before the line that is typed.
 const PROMPT: char = '❯';
 
@@ -153,10 +155,10 @@ impl Interactive {
         socket.write_all(format!("{line}\n").as_bytes()).context("posting to a session")
     }
 
-    /// Returns the end of its debug log.
+    /// Returns the end of its debug log, without what it says about its own files.
     pub fn log(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<_> = text.lines().collect();
+        let lines: Vec<_> = text.lines().filter(|line| !NOISE.iter().any(|noise| line.contains(noise))).collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 

@@ -11,8 +11,11 @@ mod print;
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 pub use interactive::Interactive;
 pub use options::Options;
@@ -23,6 +26,9 @@ pub use print::{Finished, Run};
 pub const VERSION: &str = "2.1.329";
 /// An older one that users still have: without an inbox socket, and without the question before the handshake.
 pub const OLDER: &str = "2.1.240";
+
+/// It says its version in a tenth of a second.
+const VERSION_ASKED: Duration = Duration::from_secs(30);
 
 /// An installed Claude Code.
 #[derive(Debug, Clone)]
@@ -58,6 +64,15 @@ impl ClaudeCode {
     /// Returns where its program is.
     pub fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// Returns whether its sessions have an inbox socket without asking anybody on the network for it.
+    ///
+    /// Errors: it cannot be started.
+    pub async fn has_inbox(&self) -> Result<bool> {
+        let asked = Command::new(&self.program).arg("--version").env_clear().kill_on_drop(true).output();
+        let said = timeout(VERSION_ASKED, asked).await.context("it does not say its version")??;
+        Ok(!String::from_utf8_lossy(&said.stdout).starts_with(OLDER))
     }
 }
 

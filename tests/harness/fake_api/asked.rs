@@ -67,7 +67,8 @@ impl Asked {
 
     /// Returns the full name of the tool that ends with `name`: one that is offered, or one that is only announced.
     pub(super) fn tool_named(&self, name: &str) -> Option<String> {
-        let fits = |full: &str| full == name || full.ends_with(&format!("__{name}"));
+        // Claude Code writes two underlines behind a server's name, opencode one behind that of its entry.
+        let fits = |full: &str| full == name || full.ends_with(&format!("__{name}")) || full == format!("c3po_{name}");
         let offered = self.body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
         if let Some(full) = offered.into_iter().find(|full| fits(full)) {
             return Some(full.to_owned());
@@ -111,7 +112,7 @@ mod tests {
 
     fn asked() -> Asked {
         Asked::new(json!({
-            "tools": [{"name": "Bash"}, {"name": "mcp__c3po__reply"}],
+            "tools": [{"name": "Bash"}, {"name": "mcp__c3po__reply"}, {"name": "c3po_ack_messages"}],
             "messages": [
                 {"role": "user", "content": "first"},
                 {"role": "assistant", "content": [{"type": "text", "text": "the first answer"}]},
@@ -126,6 +127,7 @@ mod tests {
         assert_eq!(asked().tool_named("reply").as_deref(), Some("mcp__c3po__reply"));
         assert_eq!(asked().tool_named("Bash").as_deref(), Some("Bash"));
         assert_eq!(asked().tool_named("get_thread").as_deref(), Some("mcp__c3po__get_thread"));
+        assert_eq!(asked().tool_named("ack_messages").as_deref(), Some("c3po_ack_messages"));
         assert_eq!(asked().tool_named("thread"), None);
     }
 
