@@ -1,5 +1,8 @@
 //! How a message gets into a real session, with the real client in a terminal and a scripted model.
 
+mod busy;
+mod contexts;
 mod idle;
+mod neighbours;
 mod scene;
 mod terminal;
