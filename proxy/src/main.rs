@@ -10,9 +10,9 @@ use c3po::hook;
 
 fn main() -> ExitCode {
     // Before everything else: a hook has two milliseconds, and reads neither the whole command line nor the configuration.
-    let mut arguments = std::env::args_os().skip(1);
+    let mut arguments = std::env::args_os().skip(1).map(|argument| argument.into_string().unwrap_or_default());
     if arguments.next().is_some_and(|first| first == "hook")
-        && let Some(code) = hook::run(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str))
+        && let Some(code) = hook::run(arguments.next().as_deref(), arguments.next().as_deref())
     {
         return code;
     }

@@ -7,6 +7,7 @@ mod first_reference;
 mod last_hop;
 mod opencode;
 mod outages;
+mod plugin;
 mod store;
 mod tidy;
 mod tools;

@@ -139,7 +139,8 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     let waiting =
         meshtastic.begin(c3po_shared::ids::CallId::fresh(), "wait_for_message", json!({"timeout": 120})).await?;
 
-    // The first call of a session tells the store that it is ready; later pings need no store.
+    // Behind the first call of a session the store is told that it is ready; the second is answered after that.
+    homeassistant.call("ping", json!({})).await?;
     homeassistant.call("ping", json!({})).await?;
     redis.pause()?;
     let call = c3po_shared::ids::CallId::fresh();
@@ -167,6 +168,34 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
         meshtastic.end_within(waiting, SOON).await?.context("the wait goes on")?.map_err(anyhow::Error::msg)?;
     assert_eq!(received["id"], sent["id"]);
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_afterwards() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address();
+    let (mut homeassistant, _) = Link::join(&address.to_string(), "homeassistant").await?;
+    let (mut meshtastic, _) = Link::join(&address.to_string(), "meshtastic").await?;
+    let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "before"})).await?;
+    meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    let id = sent["id"].as_str().context("a message without an id")?;
+    meshtastic.receipt(&[id], "in_session", "stop").await?;
+
+    redis.kill()?;
+    meshtastic.notify("session", json!({"context": 1, "state": "blocked"})).await?;
+    meshtastic.notify("session", json!({"state": "busy", "reach": ["stop"]})).await?;
+    assert_eq!(meshtastic.refusal("get_messages", json!({})).await?, "STORE_UNAVAILABLE");
+    redis.restart().await?;
+    eventually("the store is back", SOON, async || meshtastic.call("get_messages", json!({})).await.ok()).await?;
+
+    let deliver = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    let message = &deliver["params"]["messages"][0];
+    assert_eq!((&message["id"], &message["repeated"]), (&sent["id"], &json!(true)));
+    let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
+    assert_eq!((&status["state"], &status["reach"]), (&json!("busy"), &json!(["stop"])));
     Ok(())
 }
 

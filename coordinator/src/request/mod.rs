@@ -19,7 +19,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
 pub(crate) use identity::{Newcomer, settle_name};
-pub(crate) use session::{Caller, Memory};
+pub(crate) use session::{Caller, HANDED_FOR, Memory};
 
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;

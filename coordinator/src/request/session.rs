@@ -13,7 +13,7 @@ use crate::store::Tenure;
 /// How long a message that was handed to a wait is not handed to another wait of the same session.
 ///
 /// The host says within milliseconds that the result was written; where it does not, the caller had gone.
-pub(super) const HANDED_FOR: Duration = Duration::from_secs(5);
+pub(crate) const HANDED_FOR: Duration = Duration::from_secs(5);
 
 /// How many messages that were shown wait for a request as their proof: some pages.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;

@@ -9,7 +9,7 @@ use c3po_shared::wire::{Broadcast, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::request::{Memory, Office};
+use crate::request::{HANDED_FOR, Memory, Office};
 use crate::store::{Placed, Result, Selection};
 
 /// How many messages one frame holds at most.
@@ -31,6 +31,8 @@ pub(super) struct Delivery {
     pushes: bool,
     position: u64,
     due: Option<Instant>,
+    /// Where to look again, and when: waits were handed messages there, and may not have shown them.
+    left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, Page>>,
     sent: Option<Sent>,
     counter: i64,
@@ -45,7 +47,7 @@ struct Sent {
 impl Delivery {
     /// Begins behind `position`. Nothing is ever delivered to a link that takes no pushes.
     pub(super) fn new(position: u64, pushes: bool) -> Self {
-        Self { pushes, position, due: None, reading: None, sent: None, counter: 0 }
+        Self { pushes, position, due: None, left_out: None, reading: None, sent: None, counter: 0 }
     }
 
     /// Begins anew for another agent. Frames keep their own ids: what was answered for one is not for the other.
@@ -62,8 +64,20 @@ impl Delivery {
         }
     }
 
+    /// A wait gave back what it was handed: it is pushed like everything else.
+    pub(super) fn given_back(&mut self) {
+        if let Some((_, at)) = &mut self.left_out {
+            *at = Instant::now();
+        }
+    }
+
     /// Starts to read the next page if it is time.
     pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId) {
+        if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
+            // What comes twice by this is held once on the host.
+            self.position = self.position.min(before);
+            self.due = Some(Instant::now());
+        }
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
         if !is_due || self.reading.is_some() || self.sent.is_some() {
             return;
@@ -101,10 +115,12 @@ impl Delivery {
                 cut = true;
                 break;
             }
-            self.position = placed.position;
-            if !memory.is_handed(&placed.message.id, now) {
+            if memory.is_handed(&placed.message.id, now) {
+                self.left_out.get_or_insert((self.position, now + HANDED_FOR));
+            } else {
                 messages.push(placed.message);
             }
+            self.position = placed.position;
         }
         if more || cut {
             self.due = Some(Instant::now());
@@ -143,7 +159,7 @@ impl Delivery {
         match &self.sent {
             Some(sent) => Some(sent.at + ANSWER_DEADLINE),
             None if self.reading.is_some() => None,
-            None => self.due,
+            None => [self.due, self.left_out.map(|(_, at)| at)].into_iter().flatten().min(),
         }
     }
 }

@@ -168,3 +168,49 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::vocabulary::State;
+
+    fn state(state: State) -> Amendment {
+        Amendment { state: Some(state), ..Amendment::default() }
+    }
+
+    /// The changes that are lined up, in order.
+    fn changes(ledger: &Ledger) -> Vec<&Amendment> {
+        let mut changes = Vec::new();
+        for entry in &ledger.queue {
+            if let Entry::Change(change) = entry {
+                changes.push(change);
+            }
+        }
+        changes
+    }
+
+    #[test]
+    fn what_is_owed_stays_behind_what_was_said_since() {
+        let mut ledger = Ledger::default();
+        ledger.change(state(State::Ready));
+        // The one before it failed only now.
+        ledger.owe(Amendment { context: Some(1), ..state(State::Busy) });
+        assert_eq!(changes(&ledger), [&Amendment { context: Some(1), ..state(State::Ready) }]);
+        ledger.push_owed();
+        assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
+    }
+
+    #[test]
+    fn what_is_owed_goes_with_the_next_change_or_alone() {
+        let mut ledger = Ledger::default();
+        ledger.owe(Amendment { session_id: Some("old".into()), reach: Some(vec![Via::Stop]), ..Amendment::default() });
+        ledger.change(Amendment { session_id: Some("new".into()), ..Amendment::default() });
+        let both = Amendment { session_id: Some("new".into()), reach: Some(vec![Via::Stop]), ..Amendment::default() };
+        assert_eq!(changes(&ledger), [&both]);
+        ledger.queue.clear();
+        ledger.owe(state(State::Busy));
+        ledger.push_owed();
+        ledger.push_owed();
+        assert_eq!(changes(&ledger), [&state(State::Busy)]);
+    }
+}

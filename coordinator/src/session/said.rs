@@ -95,6 +95,7 @@ impl Session {
             abort.abort();
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
+            self.delivery.given_back();
             self.office.presence.wake(&self.caller.agent, News::Inbox(None));
         }
     }

@@ -183,8 +183,8 @@ async fn register(situation: &Situation<'_>, arguments: &Arguments, steps: &mut 
     let registered = call_claude(situation).await;
     // Also where a call has failed: an earlier one may have written the file.
     let kept = match before {
-        Some(before) => keep_the_rest(file, before).map_err(stopped)?,
-        None => Kept::Exactly,
+        Some(before) => file.put_back(before).map_err(stopped)?,
+        None => Kept::AllBut(Vec::new()),
     };
     registered?;
     let outcome = if situation.was_there()? { Outcome::Unchanged } else { Outcome::Done };
@@ -194,15 +194,17 @@ async fn register(situation: &Situation<'_>, arguments: &Arguments, steps: &mut 
     let saved = backup.map_or_else(String::new, |backup| format!("; before: {}", backup.display()));
     let path = file.path().display();
     match kept {
-        Kept::Exactly if saved.is_empty() && before.is_some() => {
+        Kept::AllBut(others) if others.is_empty() && saved.is_empty() && before.is_some() => {
             steps.tell("settings", Outcome::Unchanged, path.to_string())
         }
-        Kept::Exactly => {
-            let text = format!("{path}: every byte that is not ours is as it was{saved}");
+        Kept::AllBut(others) => {
+            let others =
+                others.iter().fold(String::new(), |text, other| format!("{text}\nclaude itself changed {other}"));
+            let text = format!("{path}: every byte that is not ours is as it was{saved}{others}");
             steps.tell("settings", Outcome::Done, text)
         }
-        Kept::Changed => {
-            let text = format!("{path}: something else in it changed meanwhile, so it stays as claude wrote it{saved}");
+        Kept::Rewritten => {
+            let text = format!("{path}: says the same, in the form in which claude wrote it{saved}");
             steps.tell("settings", Outcome::Left, text)
         }
     }
@@ -230,11 +232,6 @@ fn remember(situation: &Situation<'_>, backup: Option<&Path>) -> Result<()> {
         Record { backup: backup.map(Path::to_owned), status_line: None }.write(state)?;
     }
     Ok(())
-}
-
-fn keep_the_rest(file: &Settings, before: &str) -> Result<Kept> {
-    let now = file.text()?.unwrap_or_default();
-    file.put_back(&settings::with_ours_of(before, &now)?)
 }
 
 fn set_status_line(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {

@@ -4,6 +4,7 @@ mod ack;
 mod agents;
 mod claude_code;
 mod completions;
+mod doctor;
 mod inbox;
 mod install;
 mod print;
@@ -76,10 +77,15 @@ enum Command {
     Hook {
         /// What happened, such as session-start or stop
         event: Option<String>,
+        /// Of wait: session-start, where it begins together with the session
+        beginning: Option<String>,
     },
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
     Status,
+    /// Check everything that has to work on this host, and send test messages the whole way
+    #[command(after_help = EXIT_CODES)]
+    Doctor,
     /// List the agents
     #[command(after_help = EXIT_CODES)]
     Agents(agents::Arguments),
@@ -119,7 +125,7 @@ enum Command {
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     match &cli.command {
-        Command::Hook { event } => return run_hook(event.as_deref()),
+        Command::Hook { event, beginning } => return run_hook(event.as_deref(), beginning.as_deref()),
         Command::Statusline => {
             statusline::run(&Printer::of_status_line(cli.manner.json, config.colour));
             return ExitCode::SUCCESS;
@@ -156,8 +162,8 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     code
 }
 
-fn run_hook(event: Option<&str>) -> ExitCode {
-    hook::run(event).unwrap_or_else(|| {
+fn run_hook(event: Option<&str>, beginning: Option<&str>) -> ExitCode {
+    hook::run(event, beginning).unwrap_or_else(|| {
         eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
         ExitCode::from(2)
     })
@@ -168,6 +174,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Completions(arguments) => return completions::run(&arguments),
         // Also with a configuration that is wrong.
         Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
+        Command::Doctor => return doctor::run(&config, printer).await,
         command => command,
     };
     if !config.problems.is_empty() {
@@ -177,6 +184,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Proxy
         | Command::Hook { .. }
         | Command::Statusline
+        | Command::Doctor
         | Command::Completions(_)
         | Command::Uninstall(_) => Ok(()),
         Command::Install(arguments) => install::run(&config, printer, arguments).await,

@@ -161,9 +161,10 @@ fn restore(file: &Settings, wanted: &str, record: Option<&Record>, bundle: &Bund
     // Since it was read, claude has written the same in its own form, or something else was changed as well.
     let left = stripped(&now, record, bundle)?;
     let exactly = settings::same(&left, wanted)?;
-    let text = if exactly { wanted } else { &left };
+    let text =
+        if exactly { wanted.to_owned() } else { settings::in_form_of(wanted, &left)?.map_or(left, |(text, _)| text) };
     if text != now {
-        file.write(text)?;
+        file.write(&text)?;
     }
     if record.is_some_and(|record| record.backup.is_none()) {
         file.remove_if_empty()?;

@@ -33,17 +33,19 @@ const START_LOOK: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Runs the hook of that event. Nothing is returned where a person at a terminal should be told about hooks instead.
-pub fn run(event: Option<&str>) -> Option<ExitCode> {
+///
+/// `wait session-start` is the one that a session begins with: it looks for a proxy that is starting beside it.
+pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
     let began = Instant::now();
     match event.and_then(input::name) {
-        Some(name) => Some(ended_in_time(name, began)),
+        Some(name) => Some(ended_in_time(name, beginning == Some("session-start"), began)),
         None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => None,
         None => Some(ExitCode::SUCCESS),
     }
 }
 
 /// Has the work done beside this thread, which ends in time even where the work blocks or panics.
-fn ended_in_time(name: Name, began: Instant) -> ExitCode {
+fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
     // What a panic says would stand in the session as a failed hook.
     std::panic::set_hook(Box::new(|_| {}));
     let (sender, code) = sync_channel(1);
@@ -51,7 +53,7 @@ fn ended_in_time(name: Name, began: Instant) -> ExitCode {
     let of_worker = turn.clone();
     let work = move || {
         // Where nobody waits any more, the process has ended.
-        let _ = sender.send(work(name, &of_worker));
+        let _ = sender.send(work(name, starts, &of_worker));
     };
     let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
     let code = match name {
@@ -76,11 +78,10 @@ impl Turn {
 }
 
 /// Does the work and returns the exit code; nothing where anything is not as expected.
-fn work(name: Name, turn: &Turn) -> Option<u8> {
+fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
     let environment = HookEnvironment::read();
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
-    // One that waits is started together with the proxy, and is the first that a session may need.
-    let socket = if name == Name::Wait { found_in_time(find) } else { find() };
+    let socket = if starts && name == Name::Wait { found_in_time(find) } else { find() };
     let Some(socket) = socket else {
         // The client may mind that nobody reads what it writes.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;

@@ -79,7 +79,7 @@ impl Place {
     }
 
     /// Returns whether the client is gone, also if its pid has come again.
-    pub(super) fn is_orphaned(&self) -> bool {
+    pub fn is_orphaned(&self) -> bool {
         Process::look(self.client.pid).is_none_or(|process| process.id != self.client)
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
-use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, Store, StoreError, Wake};
+use c3po_coordinator::store::{AnswerOutcome, Claim, Send, SendOutcome, Store, StoreError, Wake};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::Stage;
+use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::BoxFuture;
 use harness::eventually::eventually;
 use harness::redis::Redis;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, id, message, news, reply, send, woken};
+use super::fixture::{SOON, brief, claim, id, message, news, reply, send, woken};
 
 /// After how long an operation must have been answered, whatever Redis does.
 const ANSWERED: Duration = Duration::from_secs(2);
@@ -303,4 +303,23 @@ async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
         ensure!(timeout(SOON, stream.read_buf(&mut heard)).await?? > 0, "Redis closed the connection");
     }
     Ok(String::from_utf8_lossy(&heard).into_owned())
+}
+
+#[tokio::test]
+async fn what_an_older_c3po_left_is_in_the_first_context() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    let wish = claim("c");
+    let tenure = fixture.take(&wish).await?;
+    let sent = fixture.say("a", "c", "hello").await?;
+    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
+    assert!(tell(&redis, &["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(":1"));
+    assert_eq!(fixture.store.agent(&id("c")).await?.map(|agent| agent.context), Some(0));
+    assert_eq!(fixture.take(&wish).await?, tenure);
+    assert!(fixture.unshown("c").await?.is_empty());
+    assert!(tell(&redis, &["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(':'));
+    fixture.take(&Claim { context: 1, ..wish }).await?;
+    assert_eq!(fixture.unshown("c").await?, ["hello"]);
+    fixture.acknowledge(&sent).await?;
+    assert!(tell(&redis, &["EXISTS", "c3po:{c}:repeated"]).await?.starts_with(":0"), "marks go with their messages");
+    Ok(())
 }

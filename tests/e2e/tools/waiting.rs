@@ -92,6 +92,23 @@ async fn an_answer_that_crosses_a_cancellation_goes_to_the_next_wait() -> Result
 }
 
 #[tokio::test]
+async fn what_a_wait_was_handed_and_gave_back_is_pushed_to_the_host() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let call = CallId::fresh();
+    let waiting = meshtastic.begin(call, "wait_for_message", json!({"timeout": 20})).await?;
+    let question = ask(&mut homeassistant, "crossing").await?;
+    meshtastic.end(waiting).await?.map_err(anyhow::Error::msg)?;
+    // Long enough that the push has passed over the message: its wait has it.
+    let nothing = meshtastic.end_within(waiting, Duration::from_millis(300)).await?;
+    assert_eq!(nothing, None);
+    assert!(!meshtastic.heard.iter().any(|frame| frame["method"] == "deliver"), "{:?}", meshtastic.heard);
+    meshtastic.notify("cancel", json!({"call_id": call})).await?;
+    let pushed = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    assert_eq!(pushed["params"]["messages"][0]["id"], question);
+    Ok(())
+}
+
+#[tokio::test]
 async fn two_waits_of_one_session_do_not_get_the_same_message() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let first = meshtastic.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 20})).await?;

@@ -10,7 +10,7 @@ mod plugin;
 mod print;
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -59,6 +59,11 @@ impl ClaudeCode {
             bail!("Claude Code {version} is not installed; `make {target}` installs it where npm is there");
         }
         Ok(Self { program })
+    }
+
+    /// Returns where its program is.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// Returns whether its sessions have an inbox socket without asking anybody on the network for it.

@@ -196,3 +196,52 @@ fn climb(connection: &Connection) -> rusqlite::Result<()> {
         "BEGIN IMMEDIATE; {steps} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::{Selection, Store};
+
+    /// What the released program of format 1 left: an agent in its first session, with mail of three kinds.
+    const RELEASED: &str = r#"
+        INSERT INTO agents (id, uid, capabilities, state, reach, generation, instance, suffixed, held_until,
+            registered_at, last_seen, open_count)
+            VALUES ('b', zeroblob(16), '[]', 'ready', '["get_messages"]', 1, zeroblob(16), 0, 0, 1, 1, 3);
+        WITH mail (number, shown, steps) AS (VALUES
+            (1, 0, ''),
+            (2, 0, ',{"stage":"in_session","at":"2026-01-15T10:30:00.000Z","via":"get_messages","session":"1"}'),
+            (3, 1, ',{"stage":"in_session","at":"2026-01-15T10:30:00.000Z","via":"get_messages","session":"1"}'))
+        INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp, expires_at,
+            shown, envelope, history)
+            SELECT 'a::b::0000000' || number, 'a::b::0000000' || number, 'a', 'b', randomblob(16), 0, 1, 1,
+                4000000000000, shown,
+                '{"id":"a::b::0000000' || number || '","thread_id":"a::b::0000000' || number || '","kind":"message",
+                  "from_agent":"a","to_agent":"b","message":"hello","priority":"normal","requires_response":true,
+                  "timestamp":"2026-01-15T10:30:00.000Z","expires_at":"2096-10-02T07:06:40.000Z"}',
+                '[{"stage":"stored","at":"2026-01-15T10:30:00.000Z"}' || steps || ']' FROM mail;
+    "#;
+
+    #[tokio::test]
+    async fn a_database_of_the_released_format_climbs_with_everything_in_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let old = Connection::open(&path).expect("a database");
+        let format =
+            format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1; PRAGMA journal_mode = wal");
+        old.execute_batch(&format!("{}; {RELEASED} {format}", LADDER[0])).expect("format 1");
+        drop(old);
+
+        let store = SqliteStore::open(&path).await.expect("it climbs");
+        let b: c3po_shared::ids::AgentId = "b".parse().expect("an id");
+        let agent = store.agent(&b).await.expect("readable").expect("it is there");
+        assert_eq!((agent.generation, agent.context), (1, 0));
+        let everything = Selection { limit: 10, ..Selection::default() };
+        let mail = store.inbox(&b, everything).await.expect("readable");
+        let repeated: Vec<_> = mail.iter().map(|placed| placed.message.repeated).collect();
+        assert_eq!(repeated, [false, true, false], "only what an older session had and the present one has not");
+        assert_eq!(store.unshown(&b, everything).await.expect("readable").len(), 2);
+        store.close().await;
+        SqliteStore::open(&path).await.expect("it has climbed").close().await;
+    }
+}

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail};
 use c3po_shared::time::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{MARKETPLACE, PLUGIN, json_text};
+use super::json_text::{self, Unsafe};
+use super::{MARKETPLACE, PLUGIN};
 
 /// What Claude Code writes there for a marketplace and a plugin, in the order in which it does.
 pub(in crate::commands) const OURS: [&[&str]; 2] =
@@ -31,10 +32,10 @@ pub(in crate::commands) struct Settings {
 /// How the text is after Claude Code has written it.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Kept {
-    /// Only our members are different.
-    Exactly,
-    /// Others are, too: the file stays as Claude Code wrote it.
-    Changed,
+    /// Only our members differ from what was before, and these others, which Claude Code or somebody else changed.
+    AllBut(Vec<String>),
+    /// The file stays as Claude Code wrote it: it cannot be taken apart safely.
+    Rewritten,
 }
 
 impl Settings {
@@ -113,17 +114,14 @@ impl Settings {
         Ok(found)
     }
 
-    /// Puts `wanted` back where Claude Code wrote the same in another form.
-    pub(in crate::commands) fn put_back(&self, wanted: &str) -> Result<Kept> {
+    /// Gives the text the form of `before` again, wherever it says the same.
+    pub(in crate::commands) fn put_back(&self, before: &str) -> Result<Kept> {
         let now = self.text()?.unwrap_or_default();
-        if now == wanted {
-            return Ok(Kept::Exactly);
+        let Some((wanted, others)) = in_form_of(before, &now)? else { return Ok(Kept::Rewritten) };
+        if wanted != now {
+            self.write(&wanted)?;
         }
-        if !same(&now, wanted)? {
-            return Ok(Kept::Changed);
-        }
-        self.write(wanted)?;
-        Ok(Kept::Exactly)
+        Ok(Kept::AllBut(others))
     }
 
     /// Removes the file if it says nothing.
@@ -139,6 +137,55 @@ impl Settings {
 
 fn is_backup(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(BACKUP))
+}
+
+/// Returns what `now` says, in the form of `before` wherever both say the same, and the other members than ours that
+/// differ. Nothing where that cannot be done safely.
+pub(in crate::commands) fn in_form_of(before: &str, now: &str) -> Result<Option<(String, Vec<String>)>> {
+    let (was, is) = (json_text::parsed(object(before))?, json_text::parsed(object(now))?);
+    let (Value::Object(was), Value::Object(is)) = (was, is) else { return Ok(None) };
+    let mut others = Vec::new();
+    let Ok(text) = merged(object(before).to_owned(), &mut Vec::new(), &was, &is, &mut others) else { return Ok(None) };
+    Ok(same(&text, now)?.then_some((text, others)))
+}
+
+fn merged<'a>(
+    mut text: String,
+    path: &mut Vec<&'a str>,
+    was: &'a Map<String, Value>,
+    is: &'a Map<String, Value>,
+    others: &mut Vec<String>,
+) -> Result<String, Unsafe> {
+    for name in is.keys().chain(was.keys().filter(|name| !is.contains_key(*name))) {
+        path.push(name);
+        let (before, now) = (was.get(name), is.get(name));
+        let differ = before.cloned().map(plain_numbers) != now.cloned().map(plain_numbers);
+        if differ && !is_ours(path, before.or(now)) {
+            others.push(path.join("."));
+        }
+        text = match (before, now) {
+            _ if !differ => text,
+            (Some(Value::Object(was)), Some(Value::Object(is))) => {
+                // What differs in it is told instead.
+                let whole = path.join(".");
+                others.retain(|other| *other != whole);
+                merged(text, path, was, is, others)?
+            }
+            (_, Some(now)) => json_text::with(&text, path, now)?,
+            (_, None) => json_text::without(&text, path)?,
+        };
+        path.pop();
+    }
+    Ok(text)
+}
+
+/// Returns whether it is our member, or an object that holds nothing else.
+fn is_ours(path: &[&str], value: Option<&Value>) -> bool {
+    let holds_ours = |ours: &&[&str]| match (path, value.and_then(Value::as_object)) {
+        ([name], Some(members)) => *name == ours[0] && members.len() == 1 && members.contains_key(ours[1]),
+        _ => false,
+    };
+    OURS.contains(&path) || OURS.iter().any(holds_ours)
 }
 
 /// Returns a text with our members as they are in another one: set, or taken out.
@@ -244,21 +291,31 @@ mod tests {
 
     #[test]
     fn only_our_members_differ_from_what_was_before() {
-        let wanted = with_ours_of(BEFORE, AFTER).unwrap();
-        assert!(wanted.starts_with(BEFORE.trim_end_matches(" }\n")), "{wanted}");
         let (_folder, settings) = with_text(AFTER);
-        assert_eq!(settings.put_back(&wanted).unwrap(), Kept::Exactly);
-        assert_eq!(settings.text().unwrap().unwrap(), wanted);
-        assert!(enabled(&wanted).unwrap());
-        assert_eq!(without_ours(&wanted).unwrap(), BEFORE);
+        assert_eq!(settings.put_back(BEFORE).unwrap(), Kept::AllBut(Vec::new()));
+        let now = settings.text().unwrap().unwrap();
+        assert!(now.starts_with(BEFORE.trim_end_matches(" }\n")), "{now}");
+        assert_eq!(now, with_ours_of(BEFORE, AFTER).unwrap());
+        assert!(enabled(&now).unwrap());
+        assert_eq!(without_ours(&now).unwrap(), BEFORE);
     }
 
     #[test]
     fn what_another_changed_meanwhile_is_not_undone() {
-        let other = AFTER.replace("é", "è");
-        let (_folder, settings) = with_text(&other);
-        assert_eq!(settings.put_back(&with_ours_of(BEFORE, AFTER).unwrap()).unwrap(), Kept::Changed);
-        assert_eq!(settings.text().unwrap().unwrap(), other);
+        let (_folder, settings) = with_text(&AFTER.replace("\"b\":1,", "\"c\":[1.0],").replace("é", "è"));
+        let others = ["a.x", "c", "b"].map(str::to_owned).to_vec();
+        assert_eq!(settings.put_back(BEFORE).unwrap(), Kept::AllBut(others));
+        let now = settings.text().unwrap().unwrap();
+        assert!(now.starts_with("{ \"big\": 12345678901234567890123, \"a\": {\"x\": \"è\"}"), "{now}");
+        assert!(now.contains("\"c\": [1.0]") && !now.contains("\"b\""), "{now}");
+    }
+
+    #[test]
+    fn what_cannot_be_taken_apart_stays_as_it_is() {
+        let before = "{\"a\": 1, \"a\": 2}";
+        let (_folder, settings) = with_text("{\"a\":3}");
+        assert_eq!(settings.put_back(before).unwrap(), Kept::Rewritten);
+        assert_eq!(settings.text().unwrap().unwrap(), "{\"a\":3}");
     }
 
     #[test]

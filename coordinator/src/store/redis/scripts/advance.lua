@@ -50,10 +50,10 @@ for i = 7, #ARGV do
   local facts = redis.call('HMGET', message_key(id), 'history', 'from', 'wants')
   local furthest, on_host, shown, here = read(facts[1] or 'unknown 0 - - -')
   if furthest and stage == 'in_session' then
-    if is_over then
-      redis.call('HSET', message_key(id), 'repeated', '1')
-    else
+    if not is_over then
       redis.call('ZREM', unshown, id)
+    elseif redis.call('ZSCORE', inbox, id) then
+      redis.call('SADD', repeated, id)
     end
   end
   if furthest and proves(furthest, shown, here) then

@@ -36,6 +36,7 @@ local function admits(id)
   return kind and (thread == '' or facts[2] == thread)
 end
 
+local some_repeated = redis.call('EXISTS', repeated) == 1
 local found, more = candidates()
 local page = { more and found[#found] or '' }
 for i = 1, #found, 2 do
@@ -43,11 +44,11 @@ for i = 1, #found, 2 do
     page[1] = ''
     break
   end
-  local kept = admits(found[i]) and redis.call('HMGET', message_key(found[i]), 'env', 'repeated')
-  if kept and kept[1] then
+  local envelope = admits(found[i]) and redis.call('HGET', message_key(found[i]), 'env')
+  if envelope then
     page[#page + 1] = found[i + 1]
-    page[#page + 1] = kept[1]
-    page[#page + 1] = kept[2] or ''
+    page[#page + 1] = envelope
+    page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, found[i]) == 1 and '1' or ''
   end
 end
 return page

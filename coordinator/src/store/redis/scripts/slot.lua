@@ -3,6 +3,8 @@
 local agent = KEYS[1]
 local slot = string.sub(agent, 1, -6)
 local inbox, unshown, expiry, outbox = slot .. 'inbox', slot .. 'unshown', slot .. 'expiry', slot .. 'outbox'
+-- What of the inbox an earlier session or context was shown. Mostly there is no such key, so reading costs nothing.
+local repeated = slot .. 'repeated'
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -34,6 +36,7 @@ local function take_out(id)
   redis.call('ZREM', inbox, id)
   redis.call('ZREM', unshown, id)
   redis.call('ZREM', expiry, id)
+  redis.call('SREM', repeated, id)
 end
 
 -- The last thing done to a message: one that is older than the archive is gone after it.
@@ -75,7 +78,7 @@ end
 local function unshow()
   expire_due()
   for _, id in ipairs(redis.call('ZDIFF', 2, inbox, unshown)) do
-    redis.call('HSET', message_key(id), 'repeated', '1')
+    redis.call('SADD', repeated, id)
   end
   redis.call('ZUNIONSTORE', unshown, 1, inbox)
 end
@@ -102,5 +105,5 @@ end
 -- Positions outlive the agent for as long as anything that it was sent is kept.
 local function forget(life)
   redis.call('SET', slot .. 'seq', redis.call('HGET', agent, 'seq'), 'PX', life)
-  redis.call('DEL', agent, inbox, unshown, expiry)
+  redis.call('DEL', agent, inbox, unshown, expiry, repeated)
 end

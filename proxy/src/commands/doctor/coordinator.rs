@@ -1,0 +1,125 @@
+//! The coordinator, and real messages through it into a session that the doctor plays.
+
+use std::time::{Duration, Instant};
+
+use c3po_shared::catalogue::Pong;
+use c3po_shared::ids::AgentId;
+use c3po_shared::time::Timestamp;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::canary::{Canary, Outcome};
+use super::report::Report;
+use crate::commands::session::{Failure, Session};
+use crate::config::Config;
+
+/// From how much on clocks are said to differ. Only what people read is off then: one clock dates all messages.
+const SKEW_MAX: Duration = Duration::from_secs(5);
+/// How long taking an agent off the list may take.
+const FORGET_MAX: Duration = Duration::from_secs(2);
+
+/// What is said of each way into a session.
+const RUNGS: [&str; 3] = ["by a wait", "by a hook", "by a waiter"];
+
+pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let mark = Uuid::new_v4().simple().to_string();
+    let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
+    let outcome = Session::with(config.clone(), false, async |session| {
+        let coordinator = tell_coordinator(session, report).await?;
+        let outcomes = canaries(session, &played).await;
+        Ok((coordinator, outcomes))
+    });
+    let (coordinator, outcomes) = match outcome.await {
+        Ok(found) => found,
+        Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
+            report.fail("coordinator", refusal.to_string(), &refusal.suggestion)?;
+            return RUNGS.iter().try_for_each(|rung| report.skip(rung, "needs a coordinator"));
+        }
+        Err(failure) => return Err(failure),
+    };
+    // An agent that is not forgotten stays on the list as an offline name, and harms nobody.
+    let _ = timeout(FORGET_MAX, forget(config, &coordinator, &played)).await;
+    for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
+        match outcome {
+            Outcome::Seen(found) => report.ok(rung, found)?,
+            Outcome::Lost(found) => report.fail(rung, found, "See the lines above; `C3PO_LOG=debug` tells more.")?,
+            Outcome::Untried(why) => report.skip(rung, why)?,
+        }
+    }
+    Ok(())
+}
+
+/// Says what the coordinator is and how far away; returns where.
+async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<String, Failure> {
+    // The first one is slower than all others.
+    session.call::<Pong>("ping", &json!({})).await?;
+    let (began, sent) = (Instant::now(), Timestamp::now());
+    let (pong, _) = session.call::<Pong>("ping", &json!({})).await?;
+    let round_trip = began.elapsed();
+    let middle = Timestamp::from_millis(sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0));
+    let coordinator = session.standing().coordinator;
+    let found = format!(
+        "{coordinator}, {}, round trip {:.2} ms, its clock is {}",
+        pong.coordinator,
+        round_trip.as_secs_f64() * 1e3,
+        skew(pong.timestamp, middle, round_trip),
+    );
+    let apart = pong.timestamp.since(middle).max(middle.since(pong.timestamp));
+    if apart > SKEW_MAX {
+        report.warn("coordinator", found, "Set both clocks by NTP: times in receipts are the coordinator's.")?;
+    } else {
+        report.ok("coordinator", found)?;
+    }
+    Ok(coordinator)
+}
+
+/// Returns how far apart two clocks are, where that is more than the round trip leaves open.
+fn skew(theirs: Timestamp, ours: Timestamp, round_trip: Duration) -> String {
+    let (ahead, behind) = (theirs.since(ours), ours.since(theirs));
+    let open = round_trip + Duration::from_millis(1);
+    match (ahead > open, behind > open) {
+        (true, _) => format!("{} ms ahead", ahead.as_millis()),
+        (_, true) => format!("{} ms behind", behind.as_millis()),
+        _ => "as ours".to_owned(),
+    }
+}
+
+/// Sends a message down each way into a session of our own. Where one is lost, the next is tried all the same.
+async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
+    let mut canary = match Canary::start(played).await {
+        Ok(canary) => canary,
+        Err(why) => {
+            let untried = || Outcome::Untried("needs a proxy".to_owned());
+            return [Outcome::Lost(format!("a proxy of our own: {why:#}")), untried(), untried()];
+        }
+    };
+    let outcomes = [canary.by_wait(session).await, canary.by_hook(session).await, canary.by_waiter(session).await]
+        .map(Outcome::from);
+    canary.end().await;
+    outcomes
+}
+
+/// Takes an agent off the coordinator's list, which only the HTTP side offers.
+async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> std::io::Result<()> {
+    let place = coordinator.trim_start_matches("http://");
+    let (host, prefix) =
+        place.split_once('/').map_or((place, String::new()), |(host, path)| (host, format!("/{path}")));
+    let address = if host.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
+        host.to_owned()
+    } else {
+        format!("{host}:80")
+    };
+    let token = config.token.as_ref().map(|token| format!("Authorization: Bearer {}\r\n", token.expose()));
+    let request = format!(
+        "POST {prefix}/api/unregister HTTP/1.1\r\nHost: {host}\r\nX-Agent-ID: {agent}\r\n{}Content-Length: 0\r\n\
+         Connection: close\r\n\r\n",
+        token.unwrap_or_default()
+    );
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    stream.read_to_end(&mut Vec::new()).await?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! What can be checked without asking anybody: the program, its configuration, the folder of the sockets.
+
+use std::path::Path;
+
+use super::report::Report;
+use crate::commands::session::Failure;
+use crate::config::Config;
+use crate::local::{self, Place};
+
+pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    program(config, report)?;
+    configuration(config, report)?;
+    folder(config.runtime_dir.as_deref(), report)
+}
+
+fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    let Ok(this) = std::env::current_exe() else {
+        return report.warn("program", format!("c3po {version}, whose file is gone"), "Install c3po again.");
+    };
+    let first = config.places.path.iter().map(|folder| folder.join("c3po")).find(|path| path.is_file());
+    let found = format!("c3po {version}, {}", this.display());
+    match first.filter(|first| first.canonicalize().ok() != this.canonicalize().ok()) {
+        Some(other) => report.warn(
+            "program",
+            format!("{found}; the first c3po in PATH is {}", other.display()),
+            "If that one is older, remove it, or put this one's folder before it.",
+        ),
+        None => report.ok("program", found),
+    }
+}
+
+fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let file = &config.places.config_file;
+    for problem in &config.problems {
+        let advice = format!("Mend the variable, or {}. Until then nothing can be connected.", file.display());
+        report.fail("configuration", problem, &advice)?;
+    }
+    for warning in &config.warnings {
+        report.warn("configuration", warning, "Mend what it names, or leave it: there is a way around it.")?;
+    }
+    if !config.problems.is_empty() {
+        return Ok(());
+    }
+    let source = if file.exists() { file.display().to_string() } else { "no config.toml".to_owned() };
+    let token = if config.token.is_some() { "with a token" } else { "without a token" };
+    report.ok("configuration", format!("{source}, {token}"))
+}
+
+fn folder(runtime_dir: Option<&Path>, report: &mut Report<'_>) -> Result<(), Failure> {
+    let place = match Place::beside(std::process::id(), runtime_dir) {
+        Ok(place) => place,
+        Err(error) => {
+            return report.fail("sockets", error.to_string(), "Until then hooks stay silent in every new session.");
+        }
+    };
+    let taken = place.path().parent().unwrap_or(Path::new("/"));
+    let preferred = local::folders(runtime_dir).into_iter().next();
+    match preferred.filter(|preferred| preferred != taken) {
+        None => report.ok("sockets", taken.display().to_string()),
+        Some(preferred) => {
+            let why =
+                local::safe(&preferred).err().map_or_else(|| "its path is too long".to_owned(), |e| e.to_string());
+            let found = format!("{} instead of {}: {why}", taken.display(), preferred.display());
+            report.warn("sockets", found, "It works as it is; mend XDG_RUNTIME_DIR if you mean that folder.")
+        }
+    }
+}

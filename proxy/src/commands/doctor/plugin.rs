@@ -1,0 +1,54 @@
+//! Whether Claude Code is here and loads our plugin.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::report::Report;
+use crate::commands::claude_code::bundle::Bundle;
+use crate::commands::claude_code::client::Client;
+use crate::commands::session::Failure;
+use crate::config::Config;
+
+/// How long the `claude` command may take to list its plugins.
+const LIST_MAX: Duration = Duration::from_secs(15);
+
+const INSTALL: &str = "Run `c3po install`.";
+
+pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let Some(claude) = Client::find(None, &config.places) else {
+        let found = "no claude command in PATH or ~/.local/bin";
+        return report.warn("plugin", found, "Only Claude Code needs it. Other clients run `c3po proxy` as a server.");
+    };
+    let plugin = match timeout(LIST_MAX, claude.plugin()).await {
+        Ok(Ok(plugin)) => plugin,
+        Ok(Err(Failure::Stopped { why, advice })) => return report.warn("plugin", why, &advice),
+        Ok(Err(failure)) => return Err(failure),
+        Err(_) => {
+            let typed = claude.typed(&["plugin", "list"]);
+            let found = format!("`{typed}` did not end within {} s", LIST_MAX.as_secs());
+            return report.warn("plugin", found, "Type that command yourself to see what it does.");
+        }
+    };
+    let found = claude.typed(&[]).trim().to_owned();
+    match plugin {
+        None => report.warn("plugin", format!("{found} does not have it"), INSTALL),
+        Some(plugin) if !plugin.enabled => report.warn(
+            "plugin",
+            format!("{found} has it, switched off"),
+            "Type /plugin in a session, or install it again.",
+        ),
+        Some(_) if is_outdated(config) => {
+            report.warn("plugin", format!("{found} has it from another build of c3po"), INSTALL)
+        }
+        Some(_) => report.ok("plugin", format!("{found} has it, switched on")),
+    }
+}
+
+/// Returns whether `c3po install` was run by another build than this one.
+fn is_outdated(config: &Config) -> bool {
+    let bundle = Bundle::in_data(&config.places.data_dir);
+    // What was installed from elsewhere is not ours to compare.
+    let (true, Ok(this)) = (bundle.program().exists(), std::env::current_exe()) else { return false };
+    bundle.changes(&this).is_ok_and(|changes| !changes.is_empty())
+}

@@ -1,0 +1,111 @@
+//! What the doctor found: told as it is found, or as one document at the end.
+
+use serde::Serialize;
+
+use crate::commands::print::{Printer, Tone, harmless};
+use crate::commands::session::Failure;
+
+/// What a check came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, but somebody should look at it.
+    Warn,
+    /// It does not work.
+    Fail,
+    /// It could not be tried, because of something that failed before.
+    Skip,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// All findings so far.
+#[derive(Debug)]
+pub(super) struct Report<'a> {
+    printer: &'a Printer,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Report<'a> {
+    /// Begins.
+    pub(super) fn new(printer: &'a Printer) -> Self {
+        Self { printer, findings: Vec::new() }
+    }
+
+    /// Something is as it should be.
+    pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> Result<(), Failure> {
+        self.tell(Finding { check, verdict: Verdict::Ok, found: found.into(), advice: None })
+    }
+
+    /// Something works, but should be looked at.
+    pub(super) fn warn(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
+        self.tell(Finding { check, verdict: Verdict::Warn, found: found.into(), advice: Some(advice.to_owned()) })
+    }
+
+    /// Something does not work.
+    pub(super) fn fail(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
+        self.tell(Finding { check, verdict: Verdict::Fail, found: found.into(), advice: Some(advice.to_owned()) })
+    }
+
+    /// Something could not be tried.
+    pub(super) fn skip(&mut self, check: &'static str, why: impl Into<String>) -> Result<(), Failure> {
+        self.tell(Finding { check, verdict: Verdict::Skip, found: why.into(), advice: None })
+    }
+
+    fn tell(&mut self, finding: Finding) -> Result<(), Failure> {
+        if !self.printer.json {
+            let mark = match finding.verdict {
+                Verdict::Ok => self.printer.tinted(Tone::Good, "ok  "),
+                Verdict::Warn => self.printer.tinted(Tone::Strong, "warn"),
+                Verdict::Fail => self.printer.tinted(Tone::Alarm, "FAIL"),
+                Verdict::Skip => self.printer.tinted(Tone::Quiet, "skip"),
+            };
+            self.printer.line(&format!("{mark}  {:<13}  {}", finding.check, indented(&finding.found)))?;
+            if let Some(advice) = &finding.advice {
+                self.printer.line(&format!("      {:<13}  -> {}", "", indented(advice)))?;
+            }
+        }
+        self.findings.push(finding);
+        Ok(())
+    }
+
+    /// Ends: fails if any check did.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        let failed = self.findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count();
+        if self.printer.json {
+            let document = Document { version: env!("CARGO_PKG_VERSION"), failed, findings: &self.findings };
+            self.printer.document(&document)?;
+        }
+        if failed == 0 {
+            return Ok(());
+        }
+        Err(Failure::Stopped {
+            why: format!("{failed} of {} checks failed", self.findings.len()),
+            advice: "Do what stands behind the arrows, from the top down, then run `c3po doctor` again.".to_owned(),
+        })
+    }
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    version: &'static str,
+    failed: usize,
+    findings: &'a [Finding],
+}
+
+/// Returns a text whose further lines stand under its first one. What others wrote does nothing to the terminal.
+fn indented(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|line| harmless(line, false)).collect();
+    lines.join("\n                     ")
+}

@@ -1,0 +1,72 @@
+//! The sessions that run on this host, as their proxies tell.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use super::report::Report;
+use crate::commands::session::Failure;
+use crate::config::Config;
+use crate::local::protocol::{Event, Name, Status};
+use crate::local::{self, Place};
+
+/// How long a proxy may take to answer. It does so from memory.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+
+pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    let places = local::places(config.runtime_dir.as_deref());
+    let mut silent = 0;
+    for place in &places {
+        let client = place.client();
+        match local::ask(place.path(), Event::new(Name::Status), ANSWER_MAX).map(|answer| answer.status) {
+            Ok(Some(status)) => tell(client, &status, report)?,
+            Ok(None) => {
+                report.warn("session", format!("process {client}: its proxy says nothing of itself"), UPDATE)?
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_left_over(place) => silent += 1,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                let found = format!("process {client}: its proxy has ended");
+                report.warn("session", found, "In that session type /mcp and reconnect c3po, or start it again.")?;
+            }
+            Err(error) => {
+                let found = format!("process {client}: its proxy does not answer: {error}");
+                report.fail("session", found, "In that session type /mcp and reconnect c3po, or start it again.")?;
+            }
+        }
+    }
+    if places.len() == silent {
+        report.ok("sessions", "none runs on this host now")?;
+    }
+    Ok(())
+}
+
+const UPDATE: &str = "Start that session again: its proxy is of another version.";
+
+/// A socket whose session is over: the next session sweeps it away.
+fn is_left_over(place: &Place) -> bool {
+    place.is_orphaned()
+}
+
+fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Failure> {
+    let reach: Vec<_> = status.reach.iter().map(|via| via.as_str()).collect();
+    let reach = if reach.is_empty() { "nothing yet".to_owned() } else { reach.join(", ") };
+    let mut found = format!(
+        "{} (process {client}): {}, {}, {} unread; reached by {reach}",
+        status.agent_id, status.link, status.state, status.unread
+    );
+    if let Some(error) = &status.last_error {
+        found += &format!("; last error: {error}");
+    }
+    let ours = env!("CARGO_PKG_VERSION");
+    if status.version != ours {
+        return report.warn(
+            "session",
+            format!("{found}; its proxy is version {}, this is {ours}", status.version),
+            UPDATE,
+        );
+    }
+    match status.link.as_str() {
+        "connected" | "disconnected" => report.ok("session", found),
+        "failed" => report.fail("session", found, "Mend what the error names, then start the session again."),
+        _ => report.warn("session", found, "It goes on trying; see what is said about the coordinator below."),
+    }
+}

@@ -1,0 +1,150 @@
+//! A host of its own: an empty home, a folder with nothing but `c3po` and `claude` in PATH.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, ensure};
+use harness::claude::ClaudeCode;
+use harness::process::{command, program};
+use serde_json::Value;
+use tokio::time::timeout;
+
+/// One call of claude takes 0.3 s alone; c3po makes up to four.
+const CALL: Duration = Duration::from_secs(60);
+/// So much of a file is compared; programs are longer.
+const COMPARED: usize = 1 << 20;
+
+pub(super) struct Host {
+    folder: tempfile::TempDir,
+}
+
+pub(super) struct Said {
+    pub(super) status: ExitStatus,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+/// What a path is: its mode, its time, its length, its text.
+pub(super) type Tree = BTreeMap<PathBuf, (u32, SystemTime, u64, Vec<u8>)>;
+
+impl Host {
+    /// One with `c3po`, and with `claude` where it is given.
+    pub(super) fn new(claude: Option<&ClaudeCode>) -> Result<Self> {
+        let host = Self { folder: tempfile::tempdir()? };
+        fs::create_dir_all(host.home())?;
+        fs::create_dir(host.bin())?;
+        link_or_copy(&program("c3po")?, &host.bin().join("c3po"))?;
+        if let Some(claude) = claude {
+            symlink(fs::canonicalize(claude.program())?, host.bin().join("claude"))?;
+        }
+        Ok(host)
+    }
+
+    /// Its user's folder. A space in it, as some have.
+    pub(super) fn home(&self) -> PathBuf {
+        self.folder.path().join("home of ann")
+    }
+
+    pub(super) fn bin(&self) -> PathBuf {
+        self.folder.path().join("bin")
+    }
+
+    /// Where c3po keeps what it installs.
+    pub(super) fn installed(&self) -> PathBuf {
+        self.home().join(".local/share/c3po/claude-code")
+    }
+
+    pub(super) fn settings(&self) -> PathBuf {
+        self.home().join(".claude/settings.json")
+    }
+
+    pub(super) fn write_settings(&self, text: &str) -> Result<()> {
+        fs::create_dir_all(self.home().join(".claude"))?;
+        Ok(fs::write(self.settings(), text)?)
+    }
+
+    /// Returns the backups of the settings that are there.
+    pub(super) fn backups(&self) -> Result<Vec<PathBuf>> {
+        let names = fs::read_dir(self.home().join(".claude"))?.map(|entry| Ok(entry?.path()));
+        let names: Vec<_> = names.collect::<Result<_>>()?;
+        Ok(names.into_iter().filter(|path| path.display().to_string().contains("before-c3po")).collect())
+    }
+
+    pub(super) async fn c3po(&self, arguments: &[&str]) -> Result<Said> {
+        self.run(&self.bin().join("c3po"), arguments).await
+    }
+
+    pub(super) async fn claude(&self, arguments: &[&str]) -> Result<Said> {
+        self.run(&self.bin().join("claude"), arguments).await
+    }
+
+    /// Runs a program, with nothing in PATH but this host's programs and the system's.
+    pub(super) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<Said> {
+        let mut command = command(program, &self.home());
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.bin().display()));
+        for silence in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"] {
+            command.env(silence, "1");
+        }
+        let output = timeout(CALL, command.output()).await.with_context(|| format!("{arguments:?} does not end"))??;
+        Ok(Said {
+            status: output.status,
+            out: String::from_utf8(output.stdout)?,
+            err: String::from_utf8(output.stderr)?,
+        })
+    }
+
+    /// Returns what Claude Code says of the plugin.
+    pub(super) async fn plugin(&self) -> Result<Option<Value>> {
+        let said = self.claude(&["plugin", "list", "--json"]).await?.good()?;
+        let listed: Vec<Value> = serde_json::from_str(&said)?;
+        Ok(listed.into_iter().find(|plugin| plugin["id"] == "c3po@c3po"))
+    }
+
+    /// Returns everything in the home.
+    pub(super) fn tree(&self) -> Result<Tree> {
+        let mut tree = Tree::new();
+        collect(&self.home(), &mut tree)?;
+        Ok(tree)
+    }
+}
+
+impl Said {
+    /// Returns what was printed.
+    ///
+    /// Errors: it did not go well.
+    pub(super) fn good(&self) -> Result<String> {
+        ensure!(self.status.success(), "{}: {}\n{}", self.status, self.out, self.err);
+        Ok(self.out.clone())
+    }
+
+    /// Returns the outcome of every step with that name, of what `--json` prints.
+    pub(super) fn outcomes(&self, step: &str) -> Result<Vec<String>> {
+        let document: Value = serde_json::from_str(&self.good()?)?;
+        let steps = document["steps"].as_array().context("no steps")?.iter().filter(|one| one["step"] == step);
+        Ok(steps.filter_map(|step| Some(step["outcome"].as_str()?.to_owned())).collect())
+    }
+}
+
+/// A link is the program itself to `c3po install`; across disks a copy is one as well.
+fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
+    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).context("putting c3po into PATH")
+}
+
+fn collect(folder: &Path, tree: &mut Tree) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let about = fs::symlink_metadata(&path)?;
+        let mut text = if about.is_file() { fs::read(&path)? } else { Vec::new() };
+        text.truncate(COMPARED);
+        tree.insert(path.clone(), (about.mode(), about.modified()?, about.len(), text));
+        if about.is_dir() {
+            collect(&path, tree)?;
+        }
+    }
+    Ok(())
+}

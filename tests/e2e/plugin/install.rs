@@ -1,0 +1,159 @@
+//! `c3po install` on an empty home: what it does, that it does it once, and what it says when it cannot.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use harness::claude::ClaudeCode;
+use harness::skip::skipped;
+
+use super::host::Host;
+
+fn real() -> Result<ClaudeCode, String> {
+    ClaudeCode::find().map_err(|reason| format!("{reason:#}"))
+}
+
+#[tokio::test]
+async fn one_command_installs_and_a_second_one_finds_everything_there() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("installing the plugin", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    let said = host.c3po(&["install", "--coordinator", "http://nas:8420"]).await?.good()?;
+    assert!(said.contains("c3po@c3po is enabled") && said.contains("/reload-plugins"), "{said}");
+    let plugin = host.plugin().await?.context("the plugin is not listed")?;
+    assert_eq!((&plugin["enabled"], &plugin["scope"]), (&true.into(), &"user".into()));
+    assert_eq!(plugin["version"], env!("CARGO_PKG_VERSION"));
+    let config = host.home().join(".config/c3po/config.toml");
+    assert_eq!(fs::read_to_string(&config)?, "coordinator_url = \"http://nas:8420\"\n");
+
+    let (settings, files) = (fs::read(host.settings())?, fs::metadata(host.installed().join("plugin/bin/c3po"))?);
+    let again = host.c3po(&["install", "--coordinator", "http://nas:8420", "--json"]).await?;
+    for step in ["files", "plugin", "settings", "coordinator"] {
+        assert_eq!(again.outcomes(step)?, ["unchanged"], "{step}");
+    }
+    assert_eq!(fs::read(host.settings())?, settings);
+    assert_eq!(fs::metadata(host.installed().join("plugin/bin/c3po"))?.modified()?, files.modified()?);
+    assert!(host.backups()?.is_empty(), "nothing was there to be kept");
+    let folder = host.installed().display().to_string();
+    host.claude(&["plugin", "validate", "--strict", &folder]).await?.good()?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_plugin_needs_no_other_binary_once_it_is_installed() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a plugin with its own binary", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    host.c3po(&["install"]).await?.good()?;
+    fs::remove_file(host.bin().join("c3po"))?;
+
+    let servers = host.claude(&["mcp", "list"]).await?.good()?;
+    let line = servers.lines().find(|line| line.contains("plugin:c3po:c3po")).context("no server of the plugin")?;
+    assert!(line.contains("Connected"), "{line}");
+    let hook = host.run(&host.installed().join("plugin/bin/c3po"), &["hook", "stop"]).await?;
+    assert_eq!((hook.status.code(), hook.out.as_str(), hook.err.as_str()), (Some(0), "", ""));
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_version_is_brought_up_to_date() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("updating the plugin", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    host.c3po(&["install"]).await?.good()?;
+    let manifest = host.installed().join("plugin/.claude-plugin/plugin.json");
+    fs::write(&manifest, fs::read_to_string(&manifest)?.replace(env!("CARGO_PKG_VERSION"), "0.0.1"))?;
+    fs::write(host.installed().join("plugin/hooks/of-old.json"), "{}")?;
+    host.claude(&["plugin", "update", "c3po@c3po"]).await?.good()?;
+    assert_eq!(host.plugin().await?.context("not listed")?["version"], "0.0.1");
+
+    assert_eq!(host.c3po(&["install", "--json"]).await?.outcomes("files")?, ["done"]);
+    assert_eq!(host.plugin().await?.context("not listed")?["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!host.installed().join("plugin/hooks/of-old.json").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a dry run", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    host.write_settings("{ \"model\": \"opus\" }")?;
+    let options = ["--dry-run", "--statusline", "--coordinator", "http://nas:8420"];
+    let install = [&["install"][..], &options].concat();
+
+    let empty = host.tree()?;
+    let said = host.c3po(&install).await?.good()?;
+    assert_eq!(host.tree()?, empty);
+    let folder = host.installed().display().to_string();
+    for part in [
+        &format!("write {folder}/plugin/hooks/hooks.json"),
+        &format!("link {folder}/plugin/bin/c3po to "),
+        &format!("claude plugin marketplace add {folder}"),
+        "claude plugin install c3po@c3po",
+        "extraKnownMarketplaces.c3po and enabledPlugins.c3po@c3po",
+        "set \"statusLine\"",
+        "write coordinator_url in ",
+    ] {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+    let document: serde_json::Value =
+        serde_json::from_str(&host.c3po(&[&install[..], &["--json"]].concat()).await?.good()?)?;
+    assert_eq!(document["dry_run"], true);
+
+    host.c3po(&["install"]).await?.good()?;
+    let full = host.tree()?;
+    let said = host.c3po(&["uninstall", "--dry-run"]).await?.good()?;
+    assert_eq!(host.tree()?, full);
+    assert!(said.contains("plugin uninstall c3po@c3po") && said.contains(&format!("remove {folder}")), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_claude_nothing_is_done_and_the_advice_is_clear() -> Result<()> {
+    let host = Host::new(None)?;
+    let empty = host.tree()?;
+    for (arguments, part) in [
+        (&["install"][..], "neither in PATH"),
+        (&["install", "--dry-run"], "neither in PATH"),
+        (&["install", "--claude", "/nowhere/claude"], "/nowhere/claude"),
+    ] {
+        let said = host.c3po(arguments).await?;
+        assert_eq!(said.status.code(), Some(1), "{arguments:?}");
+        assert!(said.err.contains(part) && said.err.contains("try: Install Claude Code"), "{}", said.err);
+    }
+    assert_eq!(host.tree()?, empty);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_host_file_says_is_not_overwritten() -> Result<()> {
+    let Ok(claude) = real() else { return skipped("config.toml of an installation", "there is no Claude Code") };
+    let host = Host::new(Some(&claude))?;
+    let config = host.home().join(".config/c3po/config.toml");
+    fs::create_dir_all(host.home().join(".config/c3po"))?;
+    fs::write(&config, "coordinator_url = \"http://mine:1\"")?;
+    let before = host.tree()?;
+    let said = host.c3po(&["install", "--coordinator", "http://nas:8420"]).await?;
+    assert_eq!(said.status.code(), Some(1));
+    assert!(said.err.contains("has another coordinator_url") && said.err.contains("http://nas:8420"), "{}", said.err);
+    let said = host.c3po(&["install", "--coordinator", "https://nas"]).await?;
+    assert_eq!(said.status.code(), Some(2));
+    assert!(said.err.contains("--coordinator: 'https://nas' asks for TLS"), "{}", said.err);
+    assert_eq!(host.tree()?, before, "refused before anything is changed");
+
+    let token = host.home().join("token");
+    fs::write(&token, "0123456789abcdef\n")?;
+    let said = host.c3po(&["install", "--token-file", &token.display().to_string()]).await?.good()?;
+    assert!(!said.contains("0123456789abcdef"), "{said}");
+    assert_eq!(fs::read_to_string(&config)?, "coordinator_url = \"http://mine:1\"\ntoken = \"0123456789abcdef\"\n");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&config)?) & 0o777, 0o600);
+    Ok(())
+}
