@@ -247,7 +247,8 @@ impl Hop {
         let shown = render::text(&self.agent, &pressing, self.waiting.len());
         let ids: Vec<_> = pressing[..shown.held].iter().map(|note| note.id.clone()).collect();
         self.waiting.claim(&ids, Claim::Push);
-        self.pushes.begin(Push::new(way, ids, shown.text), self.turn.is_idle(), now)
+        let push = Push::new(way, ids, self.pushes.told_apart(shown.text));
+        self.pushes.begin(push, self.turn.is_idle(), now)
     }
 
     /// A push could not even be made.
@@ -300,19 +301,14 @@ impl Hop {
             (Some(known), Some(named)) => known != named,
             _ => false,
         };
-        // A session that only begins has no context before this one.
-        let replaced = event.name == Name::SessionStart
-            && match event.source.as_deref() {
-                Some("compact" | "clear") => true,
-                Some("resume" | "fork") => self.session_id.is_some(),
-                _ => false,
-            };
+        // Several hooks say the same beginning at the same time: only a compaction keeps the name of the session.
+        let compacted = event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
         let ends = event.name == Name::SessionEnd;
         if let Some(named) = event.session_id.clone().filter(|_| !ends) {
             self.session_id = Some(named);
         }
-        if (other && !ends) || replaced {
-            if other || event.source.as_deref() != Some("compact") {
+        if (other && !ends) || compacted {
+            if !compacted {
                 self.forget_prompt();
             }
             self.context += 1;

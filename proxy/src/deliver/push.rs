@@ -106,6 +106,14 @@ impl Pushes {
         self.under_way.as_ref().and_then(|push| push.until)
     }
 
+    /// Returns the text so that it differs from all that were given up: clients drop one that they were just told.
+    pub(super) fn told_apart(&self, mut text: String) -> String {
+        while self.given_up.iter().any(|push| push.text == text) {
+            text.push_str(" (Said again.)");
+        }
+        text
+    }
+
     /// Begins a push. An idle session shows it at once, one that works when it comes to it.
     pub(super) fn begin(&mut self, push: Push, idle: bool, now: Instant) -> Todo {
         let text = push.text.clone();

@@ -7,7 +7,7 @@ mod input;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::process::parent_id;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,35 +81,36 @@ impl Turn {
 fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
     let environment = HookEnvironment::read();
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
-    let socket = match name {
-        Name::Wait if environment.headless => None,
-        Name::Wait if starts => found_in_time(find),
-        _ => find(),
-    };
-    let Some(socket) = socket else {
+    let (waits, headless) = (name == Name::Wait, environment.headless);
+    let begins = waits && starts && !headless;
+    let socket = if begins || (waits && headless) { None } else { find() };
+    if socket.is_none() && !begins {
         // The client may mind that nobody reads what it writes.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
         return None;
-    };
+    }
     let mut event = input::event(name, &standard_input()?)?;
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
-    converse(&socket, &event, turn)
+    match socket {
+        Some(socket) => converse(&socket, &event, turn),
+        None => in_time(|| converse(&find()?, &event, turn)),
+    }
 }
 
-/// Looks again and again for a proxy that may be starting, as long as the client is there.
-fn found_in_time(find: impl Fn() -> Option<PathBuf>) -> Option<PathBuf> {
+/// Tries again and again to reach a proxy that may be starting, as long as the client is there.
+fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
     let (began, client) = (Instant::now(), parent_id());
     loop {
-        let found = find();
-        if found.is_some() || began.elapsed() >= START_MAX || parent_id() != client {
-            return found;
+        let code = converse();
+        if code.is_some() || began.elapsed() >= START_MAX || parent_id() != client {
+            return code;
         }
         thread::sleep(START_LOOK);
     }
 }
 
-fn converse(socket: &std::path::Path, event: &Event, turn: &Turn) -> Option<u8> {
+fn converse(socket: &Path, event: &Event, turn: &Turn) -> Option<u8> {
     let mut conversation = Conversation::begin(socket, event).ok()?;
     let answer = if event.name == Name::Wait {
         let client = parent_id();
