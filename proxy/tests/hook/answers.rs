@@ -150,6 +150,19 @@ fn a_waiter_waits_until_it_is_woken_or_the_proxy_ends() {
 }
 
 #[test]
+fn a_waiter_that_was_started_before_its_proxy_finds_it() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    let mut waiter = host.hook("wait").arg("session-start").spawn().unwrap();
+    waiter.stdin.take().unwrap().write_all(b"{}").unwrap();
+    // Any other one has nothing to wait for, and by then this one has looked and found nothing.
+    host.is_silent("no proxy", "wait", b"{}");
+    host.serve(&desk, id());
+    eventually("a waiter", || desk.waiting() == 1);
+    desk.wakes.notify_one();
+    assert_eq!(waiter.wait_with_output().unwrap().stdout, b"text");
+}
+
+#[test]
 fn a_waiter_does_not_outlive_its_client() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());

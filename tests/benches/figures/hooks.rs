@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
 use harness::process::program;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 use crate::measure::{Server, Times};
 use crate::report::{Goal, Report};
@@ -21,19 +23,25 @@ const LISTENS: Duration = Duration::from_secs(10);
 const INPUT: &[u8] = br#"{"session_id":"17a5f148-3c2e-4b8e-9d0e-3f2b1c0d9e8f","transcript_path":"/home/ann/.claude/projects/p/s.jsonl","cwd":"/home/ann/web","prompt_id":"4a1c","permission_mode":"default","hook_event_name":"Stop","stop_hook_active":false,"last_assistant_message":"All done.","background_tasks":[],"session_crons":[]}"#;
 
 /// Measures a hook without a proxy, and beside proxies whose coordinator lives, is gone, and does not answer.
-pub(crate) fn all(coordinator: &str, report: &mut Report) -> Result<()> {
+pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator =
+        Coordinator::absent(work.path(), &format!("sqlite:{}", work.path().join("c3po.db").display()))?;
+    coordinator = coordinator.quietly();
+    runtime.block_on(coordinator.restart())?;
+    let live = coordinator.url();
     let hole = TcpListener::bind("127.0.0.1:0")?;
     let silent = format!("http://{}", hole.local_addr()?);
     let beside = [
         ("no proxy", None),
-        ("live coordinator", Some(coordinator)),
+        ("live coordinator", Some(live.as_str())),
         ("no coordinator", Some("http://127.0.0.1:9")),
         ("silent coordinator", Some(silent.as_str())),
     ];
     for (beside, coordinator) in beside {
-        let runtime = TempDir::new()?;
-        let proxy = coordinator.map(|coordinator| proxy(runtime.path(), coordinator)).transpose()?;
-        let (floor, hook) = rounds(runtime.path())?;
+        let folder = TempDir::new()?;
+        let proxy = coordinator.map(|coordinator| proxy(folder.path(), coordinator)).transpose()?;
+        let (floor, hook) = rounds(folder.path())?;
         for (name, share, most) in [("p50", 0.5, 2.0), ("p99", 0.99, 5.0)] {
             let what = format!("hook, {beside}, start to end, {name}");
             let floor = Some(floor.percentile(share));

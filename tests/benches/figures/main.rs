@@ -24,6 +24,8 @@ use crate::report::Report;
 
 /// The argument that leaves everything out but what is measured with the real Claude Code.
 const ONLY_CLAUDE: &str = "claude";
+/// The argument that leaves everything out but the hooks.
+const ONLY_HOOKS: &str = "hooks";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,8 +36,13 @@ fn main() -> ExitCode {
         // Cargo passes arguments of its own.
         _ => {}
     }
-    let only_claude = arguments.iter().any(|argument| argument == ONLY_CLAUDE);
-    match run(if only_claude { claude_floor::all } else { everything }) {
+    let only = |what: &str| arguments.iter().any(|argument| argument == what);
+    let take = match () {
+        () if only(ONLY_CLAUDE) => claude_floor::all,
+        () if only(ONLY_HOOKS) => hooks::all,
+        () => everything,
+    };
+    match run(take) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             println!("\nNot every goal was met in this run.");
@@ -64,6 +71,8 @@ fn everything(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let floors = floors::all(runtime, report)?;
     println!("\nfigures");
     product::all(runtime, &floors, report)?;
+    println!("\nhooks");
+    hooks::all(runtime, report)?;
     println!("\nthe last hop");
     claude_floor::all(runtime, report)
 }
