@@ -44,6 +44,7 @@ async fn a_real_opencode_waits_reads_and_replies_and_the_sender_knows_how_far_it
     let asker = session(work.path(), "homeassistant", &coordinator.url()).await?;
     let recipient = listed(&asker, "meshtastic").await?;
     assert_eq!(recipient["status"], "online");
+    assert_eq!(recipient["reach"], json!(["wait_for_message", "get_messages"]), "there are no hooks: {recipient}");
 
     let sent = asker.reply("send_message", json!({"target": "meshtastic", "message": QUESTION})).await?;
     let wait = json!({"message_id": sent["id"], "timeout": WAIT});

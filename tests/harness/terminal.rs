@@ -122,15 +122,17 @@ impl Terminal {
     ///
     /// Errors: the terminal is gone.
     pub async fn ended(&self) -> Result<Option<Option<i32>>> {
-        // tmux may learn how it ended a little later than that it ended, and a child of it may keep the terminal open.
-        let gone = !Path::new("/proc").join(self.pid.to_string()).exists();
+        match Life::of(self.pid) {
+            Life::Alive => return Ok(None),
+            // tmux was seen to leave an ended program lie for half a minute.
+            Life::Ended(code) => return Ok(Some(code)),
+            Life::Gone => {}
+        }
         let mut tmux = tmux(&self.socket);
         tmux.args(["display-message", "-p", "#{pane_dead_status}"]);
         let code = run(tmux).await.context("asking how the program ended")?;
-        match code.trim() {
-            "" => Ok(gone.then_some(None)),
-            code => Ok(Some(Some(code.parse().with_context(|| format!("a code that is no number: {code}"))?))),
-        }
+        // There is none where a signal ended it.
+        Ok(Some(code.trim().parse().ok()))
     }
 
     /// Waits for the program's end and returns its code.
@@ -141,8 +143,7 @@ impl Terminal {
         if let Ok(ended) = ended {
             return ended;
         }
-        let state = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        bail!("it runs on after {within:?} as {state}; on its screen is:\n{}", self.screen().await?)
+        bail!("it runs on after {within:?}; on its screen is:\n{}", self.screen().await?)
     }
 
     /// Sends the program a signal by name, such as `KILL`.
@@ -166,14 +167,34 @@ impl Drop for Terminal {
             // The test runner keeps this to itself unless the test fails.
             eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
         }
-        let ended = tmux(&["display-message", "-p", "#{pane_dead_status}"]);
-        let alive = Path::new("/proc").join(self.pid.to_string()).exists();
-        if alive && ended.is_ok_and(|code| code.stdout.trim_ascii().is_empty()) {
+        if let Life::Alive = Life::of(self.pid) {
             // A program that ignores the end of its terminal would outlive the test. It may be gone before the signal.
             let _ = std::process::Command::new("kill").args(["-s", "KILL", &self.pid.to_string()]).status();
         }
         // It may be gone already, which is as good.
         let _ = tmux(&["kill-server"]);
+    }
+}
+
+/// What the system knows of a process.
+enum Life {
+    Alive,
+    /// It ended with that code, or by a signal, and its parent has not taken notice.
+    Ended(Option<i32>),
+    /// Its parent has.
+    Gone,
+}
+
+impl Life {
+    fn of(pid: u32) -> Self {
+        let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Self::Gone };
+        // Behind the name, which may hold anything, comes the state, and at the very end what `wait` would return.
+        let fields: Vec<_> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let waited: i32 = fields.last().and_then(|last| last.parse().ok()).unwrap_or_default();
+        match fields.first() {
+            Some(&("Z" | "X")) => Self::Ended((waited & 0x7f == 0).then_some(waited >> 8)),
+            _ => Self::Alive,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{ClaudeCode, Options};
@@ -31,6 +31,7 @@ const PROMPT: char = '❯';
 pub struct Interactive {
     terminal: Terminal,
     log: PathBuf,
+    home: PathBuf,
     inboxes: PathBuf,
 }
 
@@ -49,7 +50,7 @@ impl ClaudeCode {
         // Short: the path of a socket has room for about a hundred bytes.
         let socket = options.work.join(format!("tmux-{}", &name[..8]));
         let terminal = Terminal::open(&socket, &options.folder(), &environment, &self.program, &arguments).await?;
-        let session = Interactive { terminal, log, inboxes: options.inbox_folder() };
+        let session = Interactive { terminal, log, home: options.home(), inboxes: options.inbox_folder() };
         session.wait_ready().await?;
         Ok(session)
     }
@@ -106,6 +107,29 @@ impl Interactive {
     /// Returns the process id of the client.
     pub fn claude_pid(&self) -> u32 {
         self.terminal.pid()
+    }
+
+    /// Returns the id of its conversation.
+    ///
+    /// Errors: it does not say.
+    pub fn session_id(&self) -> Result<String> {
+        let file = self.home.join(format!(".claude/sessions/{}.json", self.claude_pid()));
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let said: Value = serde_json::from_str(&text).context("what it says of itself is no JSON")?;
+        Ok(said["sessionId"].as_str().context("no session id")?.to_owned())
+    }
+
+    /// Returns the process id of the proxy beside it.
+    ///
+    /// Errors: there is none.
+    pub fn proxy_pid(&self) -> Result<u32> {
+        let parent = format!("PPid:\t{}\n", self.claude_pid());
+        let processes = fs::read_dir("/proc").context("listing processes")?.flatten();
+        let ids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
+        let of = |id: u32, file: &str| fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+        let mut proxies =
+            ids.filter(|id| of(*id, "status").contains(&parent) && of(*id, "cmdline").ends_with("c3po\0proxy\0"));
+        proxies.next().context("no proxy runs beside the session")
     }
 
     /// Sends it a signal by name, such as `KILL`.

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::eventually::eventually;
 
 pub use asked::Asked;
-pub use script::{Block, Script};
+pub use script::{Block, Gate, Script};
 
 /// A request may carry a whole conversation with long tool results.
 const BODY_MAX: usize = 64 << 20;
@@ -119,7 +119,7 @@ async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Res
     let message = stream::Message::new(&asked, &blocks);
     let streamed = asked.body()["stream"].as_bool().unwrap_or(false);
     shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-    sleep(thinking(&blocks)).await;
+    think(&blocks).await;
     let (kind, text) = match streamed {
         true => ("text/event-stream; charset=utf-8", message.events()),
         false => ("application/json", message.whole().to_string()),
@@ -127,13 +127,15 @@ async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Res
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Returns how long the model takes for an answer.
-fn thinking(blocks: &[Block]) -> Duration {
-    let pauses = blocks.iter().map(|block| match block {
-        Block::Pause(time) => *time,
-        Block::Text(_) | Block::Call { .. } => Duration::ZERO,
-    });
-    pauses.sum()
+/// Takes the time that the model takes for an answer.
+async fn think(blocks: &[Block]) {
+    for block in blocks {
+        match block {
+            Block::Pause(time) => sleep(*time).await,
+            Block::Hold(gate) => gate.opened().await,
+            Block::Text(_) | Block::Call { .. } => {}
+        }
+    }
 }
 
 async fn count_tokens(body: String) -> Response {
@@ -155,12 +157,19 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_is_waited_for_and_a_model_may_take_its_time() -> Result<()> {
-        let api = FakeApi::start(Script::new().then([Block::pause(300), Block::text("at last")])).await?;
+        let gate = Gate::new();
+        let answer = [Block::pause(300), Block::hold(&gate), Block::text("at last")];
+        let api = FakeApi::start(Script::new().then(answer)).await?;
         let ask = json!({"model": "m", "tools": [{"name": "x"}], "messages": [{"role": "user", "content": "hurry"}]});
         let ask = ask.to_string();
         let answer = http::post(api.address, "/v1/messages", &[], &ask);
         let within = Duration::from_secs(20);
-        let (answer, asked) = tokio::try_join!(answer, api.wait_for("hurry", within, |asked| asked.holds("hurry")))?;
+        let known = async {
+            let asked = api.wait_for("hurry", within, |asked| asked.holds("hurry")).await;
+            gate.open();
+            asked
+        };
+        let (answer, asked) = tokio::try_join!(answer, known)?;
         assert!(answer.body.contains("at last") && !answer.body.contains("Pause"), "{}", answer.body);
         assert!(asked.at().elapsed() >= Duration::from_millis(300), "the request is known before the answer");
         let never = api.wait_for("rest", Duration::from_millis(20), |asked| asked.holds("rest")).await;

@@ -1,10 +1,12 @@
 //! What a scripted model says: step by step, or by what the last message holds.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::asked::Asked;
 
@@ -22,6 +24,35 @@ pub enum Block {
     },
     /// Nothing for a while: a model that thinks.
     Pause(Duration),
+    /// Nothing until a test lets it go on.
+    Hold(Gate),
+}
+
+/// What holds a model back until it is opened. Clones are the same gate.
+#[derive(Debug, Clone, Default)]
+pub struct Gate(Arc<CancellationToken>);
+
+impl Gate {
+    /// A closed one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens it for good.
+    pub fn open(&self) {
+        self.0.cancel();
+    }
+
+    /// Waits until it is open.
+    pub(super) async fn opened(&self) {
+        self.0.cancelled().await;
+    }
+}
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl Block {
@@ -33,6 +64,11 @@ impl Block {
     /// A call of the tool with that name, whatever server it comes from.
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::Call { tool: tool.into(), arguments }
+    }
+
+    /// Nothing until the gate is open.
+    pub fn hold(gate: &Gate) -> Self {
+        Self::Hold(gate.clone())
     }
 
     /// Nothing for that many milliseconds. All pauses of an answer come before its first word.

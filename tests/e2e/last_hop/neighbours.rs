@@ -1,0 +1,39 @@
+//! Two sessions in one folder: each has a name and a proxy of its own, and the name that is left is taken up again.
+
+use anyhow::Result;
+use harness::fake_api::{FakeApi, Script};
+use serde_json::json;
+
+use super::scene::{QUIET, RECIPIENT, SOON, Scene};
+
+const SECOND: &str = "meshtastic-2";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()> {
+    let Some(scene) = Scene::set("two sessions in one folder", Script::new()).await? else { return Ok(()) };
+    let first = scene.start().await?;
+    let other = FakeApi::start(Script::new()).await?;
+    let second = scene.start_with(&scene.options.clone().model(&other), SECOND).await?;
+
+    scene.send(json!({"target": SECOND, "message": "only for the second"})).await?;
+    let asked = other.wait_for("its mail", SOON, |asked| asked.holds("only for the second")).await?;
+    assert!(asked.holds(&format!("[c3po] This session is {SECOND} here")), "{}", asked.all_text());
+    scene.ask("only for the first").await?;
+    let asked = scene.shown("only for the first").await?;
+    assert!(!asked.holds("only for the second") && !asked.holds(SECOND), "{}", asked.all_text());
+    let stray = other.wait_for("another's mail", QUIET, |asked| asked.holds("only for the first")).await;
+    assert!(stray.is_err(), "each hook talks to its own proxy");
+
+    first.exit().await?;
+    scene.is_offline(RECIPIENT).await?;
+    let late = scene.ask("for whoever comes next").await?;
+    let third = scene.start().await?;
+    // It is woken for its mail, or was told of it at its start.
+    scene.type_and_see(&third, "any mail?").await?;
+    let asked = scene.shown("for whoever comes next").await?;
+    assert!(asked.holds("only for the first"), "{}", asked.all_text());
+    scene.reaches(&late, "seen").await?;
+    scene.is(SECOND, "ready").await?;
+    drop(second);
+    Ok(())
+}
