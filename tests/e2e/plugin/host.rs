@@ -44,6 +44,11 @@ impl Host {
         Ok(host)
     }
 
+    /// Where all of it is, and where its programs run.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Its user's folder. A space in it, as some have.
     pub(super) fn home(&self) -> PathBuf {
         self.folder.path().join("home of ann")
@@ -82,14 +87,23 @@ impl Host {
         self.run(&self.bin().join("claude"), arguments).await
     }
 
-    /// Runs a program, with nothing in PATH but this host's programs and the system's.
+    pub(super) async fn claude_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
+        self.run_with(&self.bin().join("claude"), variables, arguments).await
+    }
+
     pub(super) async fn run(&self, program: &Path, arguments: &[&str]) -> Result<Said> {
+        self.run_with(program, &[], arguments).await
+    }
+
+    /// Runs a program, with nothing in PATH but this host's programs and the system's.
+    async fn run_with(&self, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
         let mut command = command(program, &self.home());
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
         command.env("PATH", format!("{}:/usr/bin:/bin", self.bin().display()));
         for silence in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"] {
             command.env(silence, "1");
         }
+        command.envs(variables.iter().copied());
         let output = timeout(CALL, command.output()).await.with_context(|| format!("{arguments:?} does not end"))??;
         Ok(Said {
             status: output.status,

@@ -5,6 +5,7 @@ mod host;
 mod install;
 mod launcher;
 mod settings;
+mod skills;
 mod uninstall;
 
 use std::path::{Path, PathBuf};
