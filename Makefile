@@ -2,12 +2,13 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up test check demo bench claude-e2e peers python inspector conformance
+.PHONY: help up install test check demo bench claude-e2e peers python inspector conformance
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
 # With the examples everywhere: cargo chooses features by what is built, and would build all crates a second time.
 LISTEN ?= 127.0.0.1:8420
+PREFIX ?= $(HOME)/.local
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -18,6 +19,13 @@ up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
 	cargo build --locked --profile quick --workspace --bins --examples
 	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
 	@exec $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
+
+install: ## build the release of c3po and put it into PREFIX/bin, which is ~/.local/bin
+	@tests/setup/say 'building (this takes some minutes: the release is optimised as a whole)'
+	cargo build --locked --release --package c3po
+	install -d '$(PREFIX)/bin'
+	install -m 755 target/release/c3po '$(PREFIX)/bin/c3po'
+	@tests/setup/how-to-install '$(PREFIX)/bin'
 
 test: ## install what the tests need, then formatter, linter and every test
 	@tests/setup/run-tests

@@ -99,6 +99,9 @@ pub struct HookEnvironment {
     pub messaging_socket: Option<String>,
     /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
+    /// Whether the client has no terminal, and so lets nothing run beside the session: it would stand still as long as
+    /// a hook waits. `CLAUDE_CODE_ENTRYPOINT` is there and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
+    pub headless: bool,
 }
 
 impl HookEnvironment {
@@ -109,6 +112,8 @@ impl HookEnvironment {
             runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+            headless: variable("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry != "cli")
+                || variable("CLAUDE_CODE_SESSION_ATTENDED").is_some_and(|attended| attended == "0"),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Everything a host needs: the MCP proxy beside a session, and the commands for people.
+//! Everything a host needs: the MCP proxy beside a session, its hooks, and the commands for people.
 //!
-//! `main -> {proxy, hook, commands} -> {mcp, local, deliver} -> link -> config`, and no other arrows:
+//! `main -> {proxy, hook, commands} -> mcp -> deliver -> {local, link} -> config`, and no other arrows:
 //!
 //! - [`config`]: what this host was told, read once
 //! - [`link`]: the one connection to the coordinator; owns every call until it is answered
-//! - [`deliver`]: the messages that have come to this host
+//! - [`deliver`]: the last hop, from this host into the model's context
 //! - [`local`]: the unix socket that hooks ask
 //! - [`hook`]: the short process that asks
 //! - [`mcp`]: the MCP server on stdio

@@ -94,7 +94,7 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
 
 #[test]
 fn every_file_that_a_document_names_exists() -> Result<()> {
-    let folders = ["shared/", "proxy/", "coordinator/", "tests/", "docs/"];
+    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "tests/", "docs/"];
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md"] {
         let text = file(document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.

@@ -113,6 +113,23 @@ impl Ledger {
         self.queue.retain(|entry| !matches!(entry, Entry::Call { call_id, .. } if *call_id == call));
     }
 
+    /// Takes out the receipts that were said behind one that could not be recorded, for their hosts say them again in
+    /// that order: none is recorded ahead of its evidence. Returns the requests to refuse.
+    pub(super) fn withdraw_receipts(&mut self) -> Vec<RequestId> {
+        let mut withdrawn = Vec::new();
+        self.queue.retain_mut(|entry| match entry {
+            Entry::Receipt { id, .. } => match id.take() {
+                Some(id) => {
+                    withdrawn.push(id);
+                    false
+                }
+                None => true,
+            },
+            _ => true,
+        });
+        withdrawn
+    }
+
     /// Starts the next entry unless one is at work. Returns a call whose turn has come.
     pub(super) fn start(&mut self, office: &Arc<Office>, caller: &Caller) -> Option<ReadyCall> {
         while self.at_work.is_none() {
@@ -198,6 +215,19 @@ mod tests {
         assert_eq!(changes(&ledger), [&Amendment { context: Some(1), ..state(State::Ready) }]);
         ledger.push_owed();
         assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
+    }
+
+    #[test]
+    fn receipts_said_behind_one_that_failed_are_withdrawn_and_nothing_else() {
+        let mut ledger = Ledger::default();
+        let receipt =
+            |id| Entry::Receipt { id, messages: Vec::new(), stage: Stage::Seen, via: Via::Hook, context: None };
+        ledger.push(receipt(Some(RequestId::Number(1))));
+        ledger.push(receipt(None));
+        ledger.change(state(State::Busy));
+        ledger.push(receipt(Some(RequestId::Number(2))));
+        assert_eq!(ledger.withdraw_receipts(), [RequestId::Number(1), RequestId::Number(2)]);
+        assert_eq!(ledger.queue.len(), 2, "nobody says again what has no id");
     }
 
     #[test]

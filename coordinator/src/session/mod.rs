@@ -27,7 +27,7 @@ use self::delivery::Delivery;
 use self::ledger::{Ledger, Noted};
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, Caller, Done, Office};
-use crate::store::StoreError;
+use crate::store::{Amendment, StoreError};
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -255,17 +255,29 @@ impl Session {
                 Ok(())
             }
             Err(StoreError::TakenOver(_)) => Err(End::TakenOver),
-            Err(error) => match noted.id {
-                Some(id) => self.refuse(&id, error.into()).await,
-                None => {
-                    tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}");
-                    if let (StoreError::Unavailable(_), Some(change)) = (error, noted.change) {
-                        self.ledger.owe(change);
-                    }
-                    Ok(())
-                }
-            },
+            Err(error) => self.on_not_noted(noted.id, noted.change, error).await,
         }
+    }
+
+    async fn on_not_noted(
+        &mut self,
+        id: Option<RequestId>,
+        change: Option<Amendment>,
+        error: StoreError,
+    ) -> Result<(), End> {
+        let passes = matches!(error, StoreError::Unavailable(_));
+        match id {
+            Some(id) => self.refuse(&id, error.into()).await?,
+            None => tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}"),
+        }
+        if let Some(change) = change.filter(|_| passes) {
+            self.ledger.owe(change);
+        }
+        let behind = if passes { self.ledger.withdraw_receipts() } else { Vec::new() };
+        for id in behind {
+            self.refuse(&id, Refusal::store_unavailable()).await?;
+        }
+        Ok(())
     }
 
     async fn on_finished(&mut self, finished: Box<Finished>) -> Result<(), End> {

@@ -81,7 +81,11 @@ impl Turn {
 fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
     let environment = HookEnvironment::read();
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
-    let socket = if starts && name == Name::Wait { found_in_time(find) } else { find() };
+    let socket = match name {
+        Name::Wait if environment.headless => None,
+        Name::Wait if starts => found_in_time(find),
+        _ => find(),
+    };
     let Some(socket) = socket else {
         // The client may mind that nobody reads what it writes.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;

@@ -175,6 +175,8 @@ impl Pending {
             tracing::warn!("more than {RECEIPTS_MAX} receipts wait for the coordinator: the oldest is dropped");
             oldest.and_then(|number| self.entries.remove(&number));
         }
+        // Behind those before it: nothing is seen that is not in the session.
+        self.write_postponed();
         self.add(Body::Receipt(receipt));
     }
 
@@ -227,7 +229,8 @@ impl Pending {
         self.to_write.extend(self.postponed.drain(..).map(ToWrite::Request));
     }
 
-    /// A new connection: everything without a reply is to be written again, oldest first.
+    /// A new connection: everything without a reply is to be written again, oldest first, but receipts before calls:
+    /// a wait could be handed once more what was shown.
     pub(super) fn write_all_again(&mut self) {
         for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.can_break_connections()) {
             if let Some(call) = self.answered(number) {
@@ -235,7 +238,9 @@ impl Pending {
             }
         }
         self.postponed.clear();
-        self.to_write = self.entries.keys().map(|number| ToWrite::Request(*number)).collect();
+        let is_call = |entry: &Entry| matches!(entry.body, Body::Call(..));
+        let (calls, receipts) = (self.numbers(is_call), self.numbers(|entry| !is_call(entry)));
+        self.to_write = receipts.into_iter().chain(calls).map(ToWrite::Request).collect();
     }
 
     /// Takes the reply to a request. Returns the call that it belongs to.
@@ -304,17 +309,31 @@ mod tests {
     }
 
     #[test]
-    fn unanswered_requests_are_written_again_oldest_first() {
+    fn unanswered_requests_are_written_again_oldest_first_and_receipts_before_calls() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let (first, _one) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
+        let (wait, _two) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
         pending.add_receipt(receipt());
-        let (third, _two) = pending.add_call(outgoing("list_agents", json!({}), now)).unwrap();
+        pending.add_receipt(ReceiptParams { stage: Stage::Seen, ..receipt() });
+        let (last, _three) = pending.add_call(outgoing("list_agents", json!({}), now)).unwrap();
         let before = frames(&mut pending, now);
         assert!(frames(&mut pending, now).is_empty());
         pending.answered(first).unwrap();
         pending.write_all_again();
-        assert_eq!(frames(&mut pending, now), before[1..]);
-        assert_eq!(before[2]["id"], third);
+        let again = frames(&mut pending, now);
+        assert_eq!(again[..2], before[2..4]);
+        assert_eq!([&again[2]["id"], &again[3]["id"]], [&json!(wait), &json!(last)]);
+    }
+
+    #[test]
+    fn a_receipt_goes_behind_those_that_the_store_could_not_take() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        pending.add_receipt(receipt());
+        let first = frames(&mut pending, now).remove(0);
+        pending.postpone(first["id"].as_i64().unwrap());
+        pending.add_receipt(ReceiptParams { stage: Stage::Seen, ..receipt() });
+        let both = frames(&mut pending, now);
+        assert_eq!((&both[0], both[1]["params"]["stage"].as_str(), both.len()), (&first, Some("seen"), 2));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod chain;
 mod claude_floor;
 mod echo;
 mod floors;
+mod hooks;
 mod measure;
 mod product;
 mod report;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::floors::{DELIVERIES, Floors, IDLE};
+use crate::hooks;
 use crate::measure::{Server, Times, resident};
 use crate::report::{Goal, Report};
 
@@ -45,6 +46,7 @@ pub(crate) fn all(runtime: &Runtime, floors: &Floors, report: &mut Report) -> Re
     let mut coordinator = start_of_the_coordinator(runtime, work.path(), &redis.url(), report)?;
     round_trip(work.path(), &coordinator, floors, report)?;
     delivery(work.path(), &coordinator, floors, report)?;
+    hooks::all(&coordinator.url(), report)?;
     idle_agents(runtime, &mut coordinator, report)?;
     let sends = throughput(runtime, &coordinator)?;
     report.figure("sends per second, 64 agents, Redis everysec", sends, "/s", None, Some(Goal::Above(15_000.0)));

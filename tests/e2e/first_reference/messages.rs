@@ -1,9 +1,15 @@
 //! send_message, get_messages, reply.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use harness::eventually::eventually;
 use serde_json::{Value, json};
 
 use super::{has_the_members_of, two_clients};
+
+/// From a response to the record of it, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn send_message_returns_the_message_and_a_receipt_instead_of_a_status() -> Result<()> {
@@ -112,4 +118,23 @@ async fn reply_refuses_malformed_ids_empty_responses_and_messages_that_do_not_ex
     // The first reference took any id of the right form; a reply to nothing would have been lost.
     check("meshtastic::homeassistant::00000000", "yes", "MESSAGE_NOT_FOUND").await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn what_a_response_showed_is_in_the_session_and_seen_by_a_later_request() -> Result<()> {
+    let (_served, homeassistant, meshtastic) = two_clients().await?;
+    let id = homeassistant.send("meshtastic", "over HTTP").await?;
+    meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    let reached = async |stages: &[&str]| {
+        let tracked = homeassistant.call("message_status", json!({"message_id": id})).await.ok()?;
+        let history = tracked["history"].as_array()?;
+        history.iter().map(|step| step["stage"].as_str().unwrap_or_default()).eq(stages.iter().copied()).then_some(())
+    };
+    let shown = ["stored", "on_host", "in_session"];
+    eventually("it is in the session", SOON, async || reached(&shown).await).await?;
+    eventually("a later request proves that it was seen", SOON, async || {
+        meshtastic.call("ping", json!({})).await.ok()?;
+        reached(&["stored", "on_host", "in_session", "seen"]).await
+    })
+    .await
 }

@@ -1,6 +1,7 @@
 //! How a message gets into a real session, with the real client in a terminal and a scripted model.
 
 mod busy;
+mod channel;
 mod contexts;
 mod idle;
 mod neighbours;

@@ -75,11 +75,11 @@ impl Place {
     /// Returns the place that the evidence speaks of. A context that nobody spoke of before is entered by it.
     fn find(work: &Work<'_>, progress: &Progress) -> Result<Self> {
         let Some(tenure) = &progress.tenure else { return Ok(Self { session: None, is_over: false }) };
-        if let Some(context) = progress.context {
-            enter_context(work, &tenure.agent, context)?;
-        }
         let present = present_context(work, &tenure.agent)?;
         let context = progress.context.unwrap_or(present);
+        if context > present {
+            enter_context(work, &tenure.agent, context)?;
+        }
         Ok(Self { session: Some(tenure.session(context)), is_over: context < present })
     }
 }

@@ -8,7 +8,7 @@ use c3po_shared::time::Timestamp;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::canary::{Canary, Outcome};
@@ -102,24 +102,32 @@ async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
     outcomes
 }
 
-/// Takes an agent off the coordinator's list, which only the HTTP side offers.
+/// Takes an agent off the coordinator's list, as soon as its session has ended there as well.
 async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> std::io::Result<()> {
+    /// How long the coordinator is left to hear the goodbye.
+    const PAUSE: Duration = Duration::from_millis(10);
+    while unregister(config, coordinator, agent).await?.starts_with("HTTP/1.1 409") {
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Says `POST /api/unregister`, which only the HTTP side offers. Returns what came back.
+async fn unregister(config: &Config, coordinator: &str, agent: &AgentId) -> std::io::Result<String> {
     let place = coordinator.trim_start_matches("http://");
-    let (host, prefix) =
-        place.split_once('/').map_or((place, String::new()), |(host, path)| (host, format!("/{path}")));
-    let address = if host.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
+    let (host, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    // An IPv6 address has colons of its own, before a bracket.
+    let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+    let address = if has_port { host.to_owned() } else { format!("{host}:80") };
     let token = config.token.as_ref().map(|token| format!("Authorization: Bearer {}\r\n", token.expose()));
     let request = format!(
-        "POST {prefix}/api/unregister HTTP/1.1\r\nHost: {host}\r\nX-Agent-ID: {agent}\r\n{}Content-Length: 0\r\n\
+        "POST {path}/api/unregister HTTP/1.1\r\nHost: {host}\r\nX-Agent-ID: {agent}\r\n{}Content-Length: 0\r\n\
          Connection: close\r\n\r\n",
         token.unwrap_or_default()
     );
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;
-    stream.read_to_end(&mut Vec::new()).await?;
-    Ok(())
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await?;
+    Ok(response)
 }

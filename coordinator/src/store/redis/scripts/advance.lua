@@ -11,11 +11,11 @@ expire_due()
 -- As histories name it; and whether the session has gone on to another context since.
 local session, is_over = '-', false
 if generation ~= '' then
-  if context ~= '' then
-    enter_context(context)
-  end
   local present = present_context()
   local which = context ~= '' and tonumber(context) or present
+  if which > present then
+    enter_context(context)
+  end
   session = which == 0 and generation or generation .. '.' .. digits(which)
   is_over = which < present
 end

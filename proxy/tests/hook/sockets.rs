@@ -1,0 +1,98 @@
+//! Which proxy a hook finds, and what proxies do to each other's sockets.
+
+use std::fs::{self};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio, id};
+
+use c3po::local::protocol::{Event, Name};
+use c3po::local::{self};
+use tokio_util::sync::CancellationToken;
+
+use crate::host::{Clerk, Host, PATIENCE, eventually, is_nothing, output, stop_input};
+
+#[test]
+fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
+    let (mut host, outer, inner) = (Host::new(), Clerk::saying("outer"), Clerk::saying("inner"));
+    host.serve(&outer, id());
+    // A shell in between, as under Claude Code's Bash tool: another client could be started in it.
+    let through = |named: &str, script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_c3po")]).env_clear().env("XDG_RUNTIME_DIR", host.runtime.path());
+        shell.env("CLAUDE_PID", named).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell.spawn().unwrap()
+    };
+    let own = id().to_string();
+    // Two commands, so that no shell replaces itself by the last one.
+    let child = through(&own, "\"$0\" hook stop; exit 0");
+    assert_eq!(output(child, &stop_input()).stdout, b"outer");
+    // The shell stands for a client that says who it is and has no proxy.
+    let child = through("", "CLAUDE_PID=$$ \"$0\" hook stop; exit 0");
+    assert!(is_nothing(&output(child, &stop_input())));
+    // And here it has one, once it listens; what it inherited from outside does not matter.
+    let mut child = through(&own, "read go; echo '{}' | \"$0\" hook stop; exit 0");
+    let place = host.start(&inner, child.id(), host.stop.clone());
+    eventually("a socket", || place.path().exists());
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"inner");
+    assert_eq!((outer.heard.lock().unwrap().len(), inner.heard.lock().unwrap().len()), (1, 1));
+}
+
+#[test]
+fn what_is_left_of_others_is_swept_and_what_lives_is_not() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    let mut gone = Command::new("sleep").arg("60").spawn().unwrap();
+    let (stale, attended) = (host.place(gone.id()), host.folder().join("4000000-7.sock"));
+    drop(UnixListener::bind(stale.path()).unwrap());
+    // Its client cannot be seen from here, as in another container, but somebody listens.
+    let elsewhere = UnixListener::bind(&attended).unwrap();
+    let mut alive = Command::new("sleep").arg("60").spawn().unwrap();
+    let crashed = host.place(alive.id());
+    drop(UnixListener::bind(crashed.path()).unwrap());
+    fs::write(host.folder().join("notes.txt"), "").unwrap();
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+
+    let own = host.serve(&desk, id());
+    assert!(!stale.path().exists());
+    for kept in [own.path(), &attended, crashed.path(), &host.folder().join("notes.txt")] {
+        assert!(kept.exists(), "{}", kept.display());
+    }
+    assert_eq!(fs::metadata(own.path()).unwrap().permissions().mode() & 0o777, 0o600);
+    // The place that a crashed proxy has left is taken over by the next one beside the same client.
+    host.start(&desk, alive.id(), host.stop.clone());
+    eventually("an answer", || {
+        local::ask(crashed.path(), Event::new(Name::Stop), PATIENCE).is_ok_and(|answer| answer.stdout == "text")
+    });
+    drop(elsewhere);
+    alive.kill().unwrap();
+    alive.wait().unwrap();
+}
+
+#[test]
+fn a_second_proxy_beside_a_client_takes_over_when_the_first_ends() {
+    let (mut host, first, second) = (Host::new(), Clerk::saying("first"), Clerk::saying("second"));
+    let stop_first = CancellationToken::new();
+    let place = host.start(&first, id(), stop_first.clone());
+    eventually("a socket", || place.path().exists());
+    host.start(&second, id(), host.stop.clone());
+    assert_eq!(host.run("stop", &stop_input()).stdout, b"first");
+    stop_first.cancel();
+    eventually("the second", || host.run("stop", &stop_input()).stdout == b"second");
+    host.end();
+    assert!(!place.path().exists());
+}
+
+#[test]
+fn a_proxy_that_cannot_listen_goes_on_without() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    let place = host.place(id());
+    fs::create_dir(place.path()).unwrap();
+    host.start(&desk, id(), host.stop.clone());
+    let serving = host.serving.pop().unwrap();
+    serving.join().unwrap();
+    host.is_silent("a folder for a socket", "stop", &stop_input());
+    assert!(Path::new(place.path()).is_dir());
+}

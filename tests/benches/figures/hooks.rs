@@ -1,0 +1,98 @@
+//! What a hook costs a session: the process from its start to its end, however its coordinator is.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::process::program;
+use tempfile::TempDir;
+
+use crate::measure::{Server, Times};
+use crate::report::{Goal, Report};
+
+/// Enough for a steady 99th percentile.
+const ROUNDS: usize = 500;
+/// How long a proxy may take until it listens for hooks.
+const LISTENS: Duration = Duration::from_secs(10);
+/// What a client writes at the end of a turn.
+const INPUT: &[u8] = br#"{"session_id":"17a5f148-3c2e-4b8e-9d0e-3f2b1c0d9e8f","transcript_path":"/home/ann/.claude/projects/p/s.jsonl","cwd":"/home/ann/web","prompt_id":"4a1c","permission_mode":"default","hook_event_name":"Stop","stop_hook_active":false,"last_assistant_message":"All done.","background_tasks":[],"session_crons":[]}"#;
+
+/// Measures a hook without a proxy, and beside proxies whose coordinator lives, is gone, and does not answer.
+pub(crate) fn all(coordinator: &str, report: &mut Report) -> Result<()> {
+    let hole = TcpListener::bind("127.0.0.1:0")?;
+    let silent = format!("http://{}", hole.local_addr()?);
+    let beside = [
+        ("no proxy", None),
+        ("live coordinator", Some(coordinator)),
+        ("no coordinator", Some("http://127.0.0.1:9")),
+        ("silent coordinator", Some(silent.as_str())),
+    ];
+    for (beside, coordinator) in beside {
+        let runtime = TempDir::new()?;
+        let proxy = coordinator.map(|coordinator| proxy(runtime.path(), coordinator)).transpose()?;
+        let (floor, hook) = rounds(runtime.path())?;
+        for (name, share, most) in [("p50", 0.5, 2.0), ("p99", 0.99, 5.0)] {
+            let what = format!("hook, {beside}, start to end, {name}");
+            let floor = Some(floor.percentile(share));
+            report.figure(&what, hook.percentile(share), "ms", floor, Some(Goal::Below(most)));
+        }
+        drop(proxy);
+    }
+    Ok(())
+}
+
+/// Starts a proxy beside this process, which is the client of its hooks.
+fn proxy(runtime: &Path, coordinator: &str) -> Result<Server> {
+    let mut command = command(program("c3po")?, runtime);
+    command.arg("proxy").env("C3PO_AGENT_ID", "hooked").env("C3PO_COORDINATOR_URL", coordinator);
+    let mut server = Server::start(command)?;
+    server.initialize()?;
+    let (folder, end) = (runtime.join("c3po"), Instant::now() + LISTENS);
+    while folder.read_dir().map_or(0, Iterator::count) == 0 {
+        ensure!(Instant::now() < end, "the proxy does not listen for hooks");
+        std::thread::yield_now();
+    }
+    Ok(server)
+}
+
+/// Runs `/bin/true` and a hook in turn, so that both meet the same moments of the machine.
+fn rounds(runtime: &Path) -> Result<(Times, Times)> {
+    let (mut floor, mut hook) = (Times::default(), Times::default());
+    let c3po = program("c3po")?;
+    for round in 0..ROUNDS + ROUNDS / 10 {
+        let took = [time(command(PathBuf::from("/bin/true"), runtime))?, {
+            let mut command = command(c3po.clone(), runtime);
+            command.args(["hook", "stop"]);
+            time(command)?
+        }];
+        // The first ones only warm up.
+        if round >= ROUNDS / 10 {
+            floor.add(took[0]);
+            hook.add(took[1]);
+        }
+    }
+    Ok((floor, hook))
+}
+
+fn command(program: PathBuf, runtime: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("HOME", runtime).env("XDG_RUNTIME_DIR", runtime);
+    // Whatever session this is run in is not the one that is measured.
+    command.env("CLAUDE_PID", std::process::id().to_string());
+    command
+}
+
+/// Runs a command as a client runs a hook: writes to it, reads to its end.
+fn time(mut command: Command) -> Result<Duration> {
+    let began = Instant::now();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // `true` does not read, and may be gone by now.
+    let _ = child.stdin.take().context("no standard input")?.write_all(INPUT);
+    let output = child.wait_with_output()?;
+    let took = began.elapsed();
+    ensure!(output.status.success() && output.stdout.is_empty(), "not as a silent hook: {output:?}");
+    Ok(took)
+}
