@@ -63,6 +63,10 @@ async fn a_cleared_session_is_shown_once_more_what_it_has_not_settled() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compacted_session_is_shown_once_more_what_it_has_not_settled() -> Result<()> {
     let Some((scene, session, id)) = with_a_question("a compacted session").await? else { return Ok(()) };
+    for line in ["something to sum up", "and something more"] {
+        scene.type_and_see(&session, line).await?;
+        scene.is(RECIPIENT, "ready").await?;
+    }
     let before = scene.model.asked().len();
     session.type_line("/compact").await?;
     scene.model.wait_for("a summary", SOON, |_| scene.model.asked().len() > before).await?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Everything takes less than a second alone; much else runs at the same time.
-pub(super) const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(60);
 /// So long nothing must happen where nothing may happen: a wake-up takes a tenth of that.
 pub(super) const QUIET: Duration = Duration::from_secs(3);
 /// Who receives: the folder of the real session.
@@ -124,13 +124,15 @@ impl Scene {
 
     /// Waits for a request of the model that holds that text.
     pub(super) async fn shown(&self, text: &str) -> Result<Asked> {
-        self.model.wait_for(text, SOON, |asked| asked.holds(text)).await
+        self.model.wait_for(text, SOON, |asked| asked.offers_tools() && asked.holds(text)).await
     }
 
     /// Returns the request that follows on a line that is typed now.
     pub(super) async fn type_and_see(&self, session: &Interactive, line: &str) -> Result<Asked> {
         session.type_line(line).await?;
-        let asked = self.model.wait_for(line, SOON, |asked| asked.last_user_text().contains(line)).await;
+        // Older versions ask for a title as well, with the same line in the question.
+        let is_it = |asked: &Asked| asked.offers_tools() && asked.last_user_text().contains(line);
+        let asked = self.model.wait_for(line, SOON, is_it).await;
         asked.with_context(|| session.log())
     }
 }
