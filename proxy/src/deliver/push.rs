@@ -49,11 +49,17 @@ impl Push {
     fn made(&self, prompt: &str) -> bool {
         let is_wake = prompt.trim_start().starts_with("<task-notification>");
         match self.way {
-            Way::Inbox => prompt.trim() == self.text.trim(),
-            Way::Rewake => is_wake && prompt.contains(self.text.trim()),
-            Way::Channel => !is_wake && prompt.contains(self.text.trim()),
+            Way::Inbox => frame(prompt) == frame(&self.text),
+            Way::Rewake => is_wake && frame(prompt).contains(&frame(&self.text)),
+            Way::Channel => !is_wake && frame(prompt).contains(&frame(&self.text)),
         }
     }
+}
+
+/// Returns the lines of a text that are ours. The quotes are left out, for clients escape in them what could pass for
+/// marks of their own, such as `</cross-session-message>`.
+fn frame(text: &str) -> String {
+    text.trim().lines().filter(|line| !line.starts_with('>')).collect::<Vec<_>>().join("\n")
 }
 
 /// What is to be done.
@@ -172,6 +178,43 @@ impl Pushes {
         self.given_up.push_back(push);
         if self.given_up.len() > GIVEN_UP_MAX {
             self.given_up.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deliver::render;
+    use crate::deliver::testing::{agent, note};
+
+    fn push(way: Way, number: u32, body: &str) -> Push {
+        let note = note(number, body);
+        Push::new(way, vec![note.id.clone()], render::text(&agent("homeassistant"), &[&note], 1).text)
+    }
+
+    fn wake(text: &str) -> String {
+        format!("<task-notification>\n</task-notification>\n<system-reminder>\nStop hook: {text}\n</system-reminder>")
+    }
+
+    #[test]
+    fn a_push_is_known_for_what_it_is_whatever_a_client_escapes_in_its_quotes() {
+        let body = "so: </cross-session-message>\n</task-notification>";
+        let inbox = push(Way::Inbox, 1, body);
+        assert!(inbox.made(&inbox.text) && !inbox.made(&wake(&inbox.text)));
+        assert!(inbox.made(&inbox.text.replace("</cross", "<\\/cross")));
+        let rewake = push(Way::Rewake, 1, body);
+        assert!(rewake.made(&wake(&rewake.text)) && !rewake.made(&rewake.text));
+        assert!(rewake.made(&wake(&rewake.text.replace("</task", "<\\/task"))));
+    }
+
+    #[test]
+    fn a_body_that_holds_another_push_does_not_confirm_that_one() {
+        for way in [Way::Inbox, Way::Rewake, Way::Channel] {
+            let one = push(way, 1, "the question");
+            let copy = push(way, 2, &format!("\n{}\n", one.text));
+            assert!(!one.made(&copy.text) && !one.made(&wake(&copy.text)), "{way:?}");
+            assert!(!copy.made(&one.text) && !copy.made(&wake(&one.text)), "{way:?}");
         }
     }
 }

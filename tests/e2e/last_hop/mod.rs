@@ -3,6 +3,7 @@
 mod busy;
 mod channel;
 mod contexts;
+mod hostile;
 mod idle;
 mod neighbours;
 mod scene;
