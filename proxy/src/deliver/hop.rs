@@ -25,6 +25,8 @@ use crate::local::protocol::{Answer, Event, Name};
 
 /// How long the result of a tool may be on its way to the client.
 const WRITING: Duration = Duration::from_secs(5);
+/// How long a turn may take to its first step. A prompt that a person took back never leads to one.
+const STEP_MAX: Duration = Duration::from_secs(600);
 /// How many offers may be under way: more hooks than that never run at once.
 const OFFERS_MAX: usize = 64;
 
@@ -56,6 +58,8 @@ struct Entering {
     via: Via,
     /// The turn; `None` for what stays in the session whichever turn comes next: a push.
     turn: Option<String>,
+    /// Until when the turn has to do something.
+    until: Instant,
 }
 
 /// What is known of one session, and what follows from it.
@@ -141,6 +145,7 @@ impl Hop {
 
     /// A hook says what happens, and gets what it has to do.
     pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
+        self.release_unwritten(now);
         self.ways.hooks = true;
         self.pushes.learn(event);
         self.follow_session(event);
@@ -161,7 +166,7 @@ impl Hop {
         self.pushes.on(event, now);
         match event.name {
             Name::SessionStart => self.give(Via::SessionStart, event, |_| false),
-            Name::UserPromptSubmit => self.on_prompt(event, begins),
+            Name::UserPromptSubmit => self.on_prompt(event, begins, now),
             Name::PostToolBatch => self.give(Via::PostToolBatch, event, |_| true),
             Name::Stop => self.on_stop(event),
             _ => Answer::default(),
@@ -169,11 +174,11 @@ impl Hop {
     }
 
     /// The hook has flushed that offer: it is in the session, or comes with a prompt that is about to be.
-    pub(super) fn printed(&mut self, number: u64) {
+    pub(super) fn printed(&mut self, number: u64, now: Instant) {
         let Some(offer) = self.take_offer(number) else { return };
         self.named |= offer.names;
         if offer.via == Via::UserPromptSubmit {
-            self.comes_with_prompt(offer.ids, offer.via, offer.turn);
+            self.comes_with_prompt(offer.ids, offer.via, offer.turn, now);
             return;
         }
         self.waiting.remove(&offer.ids);
@@ -224,6 +229,7 @@ impl Hop {
     /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
     pub(super) fn next(&mut self, now: Instant, clock: Timestamp) -> Todo {
         self.release_unwritten(now);
+        self.release_unanswered(now);
         self.waiting.expire(clock);
         if let Some(given_up) = self.pushes.overdue(now) {
             self.ways.failed(given_up, now);
@@ -236,8 +242,8 @@ impl Hop {
         let pressing = self.waiting.free(|note| presses(note, away));
         let quiet_at = if self.turn.is_idle() { Some(now) } else { self.turn.silent_at() };
         match quiet_at {
-            _ if pressing.is_empty() => return Todo::Look(None),
-            None => return Todo::Look(None),
+            _ if pressing.is_empty() => return Todo::Look(self.next_release()),
+            None => return Todo::Look(self.next_release()),
             Some(at) if at > now => return Todo::Look(Some(at)),
             Some(_) => {}
         }
@@ -335,31 +341,34 @@ impl Hop {
     /// another way meanwhile.
     fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
+        if self.pushes.is_under_way_as(prompt) {
+            return None;
+        }
         let is_elsewhere = |id: &MessageId| self.waiting.claim_of(id) != Some(None);
         self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere))?;
         Some(Answer { stdout: refuse_prompt(), ..Answer::default() })
     }
 
-    fn on_prompt(&mut self, event: &Event, begins: bool) -> Answer {
+    fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
         if let Some(prompt) = &event.prompt {
             if let Some(push) = self.pushes.confirmed_by(prompt) {
                 self.ways.worked(push.way);
-                self.comes_with_prompt(push.ids, push.way.via(), None);
+                self.comes_with_prompt(push.ids, push.way.via(), None, now);
             } else if let Some(late) = self.pushes.take_late(prompt, |_| true) {
-                self.comes_with_prompt(late.ids, late.way.via(), None);
+                self.comes_with_prompt(late.ids, late.way.via(), None, now);
             }
         }
         if begins { self.give(Via::UserPromptSubmit, event, |_| true) } else { Answer::default() }
     }
 
-    fn comes_with_prompt(&mut self, ids: Vec<MessageId>, via: Via, turn: Option<String>) {
+    fn comes_with_prompt(&mut self, ids: Vec<MessageId>, via: Via, turn: Option<String>, now: Instant) {
         self.waiting.claim(&ids, Claim::Prompt);
-        self.entering.push(Entering { ids, via, turn });
+        self.entering.push(Entering { ids, via, turn, until: now + STEP_MAX });
     }
 
     /// The model did something in that turn: what came with its prompt is in the session, and seen.
     fn enter(&mut self, turn: Option<&str>) {
-        for Entering { ids, via, turn: own } in std::mem::take(&mut self.entering) {
+        for Entering { ids, via, turn: own, .. } in std::mem::take(&mut self.entering) {
             let led_to_it = own.is_none() || turn.is_none() || own.as_deref() == turn;
             if led_to_it {
                 self.waiting.remove(&ids);
@@ -433,6 +442,19 @@ impl Hop {
         for (id, _) in self.being_written.extract_if(.., |(_, at)| is_late(at)) {
             self.waiting.release_one(&id);
         }
+    }
+
+    /// Takes back what came with a prompt that led to nothing.
+    fn release_unanswered(&mut self, now: Instant) {
+        for Entering { ids, .. } in self.entering.extract_if(.., |entering| entering.until <= now) {
+            self.waiting.repeat(&ids);
+        }
+    }
+
+    /// Returns when something is taken back next.
+    fn next_release(&self) -> Option<Instant> {
+        let written = self.being_written.iter().map(|(_, at)| *at + WRITING);
+        written.chain(self.entering.iter().map(|entering| entering.until)).min()
     }
 
     fn say(&mut self, ids: Vec<MessageId>, stage: Stage, via: Via) {

@@ -120,7 +120,9 @@ impl LastHop {
 
     /// Returns whether the result of a wait may hold the message: not where it goes another way already.
     pub fn takes(&self, id: &MessageId) -> bool {
-        self.with(|inside| inside.hop.takes(id, Instant::now()))
+        let takes = self.with(|inside| inside.hop.takes(id, Instant::now()));
+        self.arrivals.news.notify_one();
+        takes
     }
 
     /// The result of a tool was written, with these messages in it.
@@ -232,7 +234,7 @@ impl Desk for LastHop {
     }
 
     fn printed(&self, offer: u64) {
-        self.with(|inside| inside.hop.printed(offer));
+        self.with(|inside| inside.hop.printed(offer, Instant::now()));
         self.arrivals.news.notify_one();
     }
 

@@ -143,6 +143,11 @@ impl Pushes {
         }
     }
 
+    /// Returns whether the prompt is the one that the push under way made.
+    pub(super) fn is_under_way_as(&self, prompt: &str) -> bool {
+        self.under_way.as_ref().is_some_and(|push| push.made(prompt))
+    }
+
     /// Takes the push under way if the prompt is the one that it made.
     pub(super) fn confirmed_by(&mut self, prompt: &str) -> Option<Push> {
         self.under_way.take_if(|push| push.made(prompt))

@@ -73,7 +73,7 @@ impl Scene {
     /// Returns the text that the hook printed, if it had any.
     fn print(&mut self, event: &Event) -> Option<String> {
         let answer = self.hear(event);
-        self.hop.printed(answer.offer?);
+        self.hop.printed(answer.offer?, self.now);
         let printed: Value = serde_json::from_str(&answer.stdout).unwrap();
         printed["hookSpecificOutput"]["additionalContext"].as_str().map(str::to_owned)
     }
@@ -134,7 +134,7 @@ fn what_a_hook_did_not_print_is_given_to_the_next_one() {
     scene.hop.not_printed(answer.offer.unwrap());
     assert!(scene.said().is_empty());
     assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
-    scene.hop.printed(answer.offer.unwrap());
+    scene.hop.printed(answer.offer.unwrap(), scene.now);
     assert_eq!(scene.said(), [said(1, Stage::InSession, Via::PostToolBatch)]);
 }
 
@@ -365,7 +365,7 @@ fn a_session_is_told_the_name_it_did_not_wish() {
     hop.begins(&agent("web-2"), 1);
     let answer = hop.heard(&event(Name::UserPromptSubmit), now);
     assert!(answer.stdout.contains("web-2 here: another one is web"), "{answer:?}");
-    hop.printed(answer.offer.unwrap());
+    hop.printed(answer.offer.unwrap(), now);
     assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default());
     hop.begins(&agent("backend"), 0);
     assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default(), "it chose that name");
@@ -399,4 +399,54 @@ fn a_burst_comes_in_order_and_urgent_first() {
     let ids: Vec<MessageId> =
         scene.said().into_iter().filter(|s| s.stage == Stage::InSession).flat_map(|s| s.ids).collect();
     assert_eq!(ids.len(), 20);
+}
+
+#[test]
+fn a_second_wake_is_not_taken_for_a_late_first_one() {
+    let mut scene = Scene::begun(None);
+    assert!(scene.hop.waiter_is(true));
+    scene.arrive(vec![message(1, json!({}))]);
+    let Todo::Wake(first) = scene.next() else { panic!("woken") };
+    scene.passes(5);
+    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    scene.now = again;
+    assert!(scene.hop.waiter_is(true));
+    let Todo::Wake(second) = scene.next() else { panic!("woken again") };
+    assert!(second.contains(&first));
+    assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::AsyncRewake));
+}
+
+#[test]
+fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    scene.now = then;
+    assert!(scene.posted().contains("[repeated"));
+}
+
+#[test]
+fn a_result_that_was_never_written_is_looked_for_again() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(scene.hop.takes(&id(1), scene.now));
+    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    scene.now = then;
+    assert!(scene.posted().contains(id(1).as_str()));
+}
+
+#[test]
+fn what_was_repeated_here_stays_so_when_it_comes_again() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, news())]);
+    scene.print(&event(Name::UserPromptSubmit));
+    scene.hear(&of_turn("p2", event(Name::SubagentStop)));
+    let answer = scene.hear(&of_turn("p2", event(Name::PermissionRequest)));
+    assert_eq!(answer, Answer::default());
+    scene.arrive(vec![message(1, news())]);
+    let text = scene.print(&of_turn("p2", event(Name::PostToolBatch)));
+    assert!(text.as_ref().is_some_and(|text| text.contains("[repeated")), "{text:?}");
 }

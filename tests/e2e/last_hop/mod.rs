@@ -7,4 +7,5 @@ mod hostile;
 mod idle;
 mod neighbours;
 mod scene;
+mod states;
 mod terminal;

@@ -1,0 +1,56 @@
+//! What a session does, as others are told by its hooks within a second, and what a person may do to a turn.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use harness::fake_api::{Block, Gate, Script};
+use serde_json::json;
+
+use super::scene::{RECIPIENT, SOON, Scene};
+
+/// How soon others know, with room for a machine that tests much else at the same time.
+const TOLD: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_works_and_one_that_waits_for_its_person_are_told_apart() -> Result<()> {
+    let gate = Gate::new();
+    let script = Script::new()
+        .then([Block::hold(&gate), Block::call("Write", json!({"file_path": "note.txt", "content": "x"}))])
+        .otherwise([Block::text("done")]);
+    let Some(scene) = Scene::set("the states of a session", script).await? else { return Ok(()) };
+    let session = scene.start().await?;
+    session.type_line("write a note").await?;
+    scene.is(RECIPIENT, "busy").await?;
+    gate.open();
+    session.wait_for_screen("the question", SOON, |screen| screen.contains("Do you want to")).await?;
+    let asked = Instant::now();
+    scene.is(RECIPIENT, "waiting_human").await?;
+    assert!(asked.elapsed() < TOLD, "{:?}", asked.elapsed());
+    session.key("Enter").await?;
+    session.wait_for_screen("the end", SOON, |screen| screen.contains("done")).await?;
+    let ended = Instant::now();
+    scene.is(RECIPIENT, "ready").await?;
+    assert!(ended.elapsed() < TOLD, "{:?}", ended.elapsed());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_for_a_turn_that_was_broken_off_is_not_left_lying() -> Result<()> {
+    /// A session is silent for so long before it counts as broken off.
+    const SILENCE: Duration = Duration::from_secs(15);
+    let script = Script::new().then([Block::call("Bash", json!({"command": "until [ -e go ]; do sleep 0.05; done"}))]);
+    let Some(scene) = Scene::set("a turn that was broken off", script).await? else { return Ok(()) };
+    let session = scene.start().await?;
+    session.type_line("work").await?;
+    session.wait_for_screen("the program", SOON, |screen| screen.contains("Running")).await?;
+    session.key("Escape").await?;
+    session.wait_for_screen("the interruption", SOON, |screen| screen.contains("Interrupted")).await?;
+    let id = scene.ask("Are you there?").await?;
+    scene.reaches(&id, "on_host").await?;
+    let woken = |asked: &harness::fake_api::Asked| asked.offers_tools() && asked.holds("Are you there?");
+    let asked = scene.model.wait_for("the message", SILENCE + SOON, woken).await?;
+    assert_eq!(asked.count_of("Are you there?"), 1);
+    let history = scene.reaches(&id, "seen").await?;
+    assert_eq!(history, ["stored", "on_host deliver", "in_session inbox_socket", "seen hook"]);
+    Ok(())
+}
