@@ -118,7 +118,6 @@ impl Hop {
         let is_same = self.agent == *agent && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
             self.waiting = Waiting::default();
-            self.named = false;
             self.entering.clear();
             self.forget_context();
         }
@@ -148,7 +147,9 @@ impl Hop {
         self.release_unwritten(now);
         self.ways.hooks = true;
         self.pushes.learn(event);
-        self.follow_session(event);
+        if !self.follow_session(event) {
+            return Answer::default();
+        }
         // One that comes in the middle of a turn may wait in the client, and be taken back there.
         let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
         if let Some(veto) = self.veto(event) {
@@ -219,6 +220,11 @@ impl Hop {
         self.waiting.remove(&ids);
         self.shown.by_tool(&ids, tool_use);
         self.say(ids, Stage::InSession, via);
+    }
+
+    /// The session dealt with these messages: it needs them no more.
+    pub(super) fn settled(&mut self, ids: &[MessageId]) {
+        self.waiting.remove(ids);
     }
 
     /// The session said itself what it does.
@@ -302,28 +308,32 @@ impl Hop {
     }
 
     /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
-    fn follow_session(&mut self, event: &Event) {
-        let other = match (&self.session_id, &event.session_id) {
-            (Some(known), Some(named)) => known != named,
-            _ => false,
-        };
-        // Several hooks say the same beginning at the same time: only a compaction keeps the name of the session.
-        let compacted = event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
-        let ends = event.name == Name::SessionEnd;
-        if let Some(named) = event.session_id.clone().filter(|_| !ends) {
-            self.session_id = Some(named);
+    ///
+    /// Returns whether the event is of this conversation: hooks of the one before may be late.
+    fn follow_session(&mut self, event: &Event) -> bool {
+        let starts = event.name == Name::SessionStart;
+        let other = matches!((&self.session_id, &event.session_id), (Some(known), Some(named)) if known != named);
+        let decides = event.agent_id.is_none() && (starts || event.name == Name::UserPromptSubmit);
+        if other && !decides {
+            return false;
         }
-        if (other && !ends) || compacted {
-            if !compacted {
+        let compacted = starts && event.source.as_deref() == Some("compact");
+        if other || compacted {
+            if other {
                 self.forget_prompt();
             }
             self.context += 1;
             self.forget_context();
         }
+        if event.session_id.is_some() {
+            self.session_id.clone_from(&event.session_id);
+        }
+        true
     }
 
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
+        self.named = false;
         self.shown = Shown::default();
         self.offers.clear();
         self.being_written.clear();

@@ -317,7 +317,9 @@ fn a_new_context_is_told_and_gets_everything_again() {
         scene.hear(&starts(source, session));
         assert_eq!(scene.hop.context(), context, "{source}");
     }
-    scene.hear(&Event { session_id: Some("s3".into()), ..event(Name::PostToolBatch) });
+    scene.hear(&Event { session_id: Some("s0".into()), ..event(Name::Stop) });
+    assert_eq!(scene.hop.context(), 3, "a hook of an earlier one is late");
+    scene.hear(&Event { session_id: Some("s3".into()), ..event(Name::UserPromptSubmit) });
     assert_eq!(scene.hop.context(), 4, "a start that was not heard");
 }
 
@@ -367,6 +369,8 @@ fn a_session_is_told_the_name_it_did_not_wish() {
     assert!(answer.stdout.contains("web-2 here: another one is web"), "{answer:?}");
     hop.printed(answer.offer.unwrap(), now);
     assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default());
+    let again = hop.heard(&starts("clear", "s2"), now);
+    assert!(again.stdout.contains("web-2 here"), "another context: {again:?}");
     hop.begins(&agent("backend"), 0);
     assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default(), "it chose that name");
 }
@@ -436,6 +440,15 @@ fn a_result_that_was_never_written_is_looked_for_again() {
     let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
     scene.now = then;
     assert!(scene.posted().contains(id(1).as_str()));
+}
+
+#[test]
+fn what_the_session_has_answered_is_not_put_before_it() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.hop.settled(&[id(1)]);
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
 }
 
 #[test]

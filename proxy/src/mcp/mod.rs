@@ -144,8 +144,8 @@ impl ServerHandler for Server {
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
             () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
         };
-        if let (Call::SetStatus(said), Ok(_)) = (&call, &outcome) {
-            self.hop.said_status(said.status);
+        if outcome.is_ok() {
+            self.note(&call);
         }
         Ok(match outcome {
             Ok(reply) => answer::result(call.tool(), &reply, tool_use(&context)),
@@ -177,12 +177,23 @@ impl Server {
         }
     }
 
+    /// Notes what a call that worked says about the session itself.
+    fn note(&self, call: &Call) {
+        match call {
+            Call::SetStatus(said) => self.hop.said_status(said.status),
+            Call::Reply(reply) => self.hop.settled(std::slice::from_ref(&reply.message_id)),
+            Call::AckMessages(acked) => self.hop.settled(&acked.message_ids),
+            _ => {}
+        }
+    }
+
     /// Waits for what is asked for. The next message is passed over where it goes into the session another way.
     async fn wait(&self, wait: &WaitForMessage, arguments: &RawValue) -> Result<Box<RawValue>, Refusal> {
         let seconds = wait.timeout.unwrap_or(self.settings.timeout);
         let until = Instant::now() + Duration::from_secs(seconds);
         loop {
-            let left = until.saturating_duration_since(Instant::now()).as_secs().max(1);
+            let left = until.saturating_duration_since(Instant::now()).as_millis().div_ceil(1_000);
+            let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
             let reply = self.link.call(&call, arguments.to_owned()).await?;
             let next =

@@ -92,6 +92,16 @@ async fn an_answer_that_crosses_a_cancellation_goes_to_the_next_wait() -> Result
 }
 
 #[tokio::test]
+async fn a_wait_through_a_proxy_lasts_as_long_as_it_was_asked_to() -> Result<()> {
+    let work = tempfile::tempdir()?;
+    let coordinator = harness::coordinator::Coordinator::start(work.path()).await?;
+    let session = harness::proxy::session(work.path(), "meshtastic", &coordinator.url()).await?;
+    let waited = session.reply("wait_for_message", json!({"timeout": 2})).await?;
+    assert_eq!((&waited["code"], &waited["waited_seconds"]), (&json!("TIMEOUT"), &json!(2)));
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_a_wait_was_handed_and_gave_back_is_pushed_to_the_host() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();
