@@ -25,6 +25,8 @@ pub(crate) enum Goal {
     Below(f64),
     /// At least that much.
     Above(f64),
+    /// At most that much more than the floor.
+    FloorAnd(f64),
     /// At most that much, and at most that many times the floor.
     BelowAndTimes(f64, f64),
 }
@@ -60,11 +62,13 @@ impl Report {
         let met = goal.map(|goal| match goal {
             Goal::Below(most) => value <= most,
             Goal::Above(least) => value >= least,
+            Goal::FloorAnd(more) => floor.is_none_or(|floor| value <= floor + more),
             Goal::BelowAndTimes(most, times) => value <= most && ratio.is_none_or(|ratio| ratio <= times),
         });
         let goal = goal.map(|goal| match goal {
             Goal::Below(most) => format!("<= {most} {unit}"),
             Goal::Above(least) => format!(">= {least} {unit}"),
+            Goal::FloorAnd(more) => format!("<= floor + {more} {unit}"),
             Goal::BelowAndTimes(most, times) => format!("<= {most} {unit} and <= {times} x"),
         });
         let ratio_text = ratio.map_or(String::new(), |ratio| format!("{ratio:.1} x floor"));
