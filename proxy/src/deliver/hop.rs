@@ -12,23 +12,24 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Priority;
 use tokio::time::Instant;
 
+use super::entering::{Entering, Prompted};
 use super::note::Note;
+use super::offers::Offers;
 use super::proof::{Shown, is_step};
 use super::push::{InboxSocket, Push, Pushes, Todo};
-use super::render;
 use super::turn::Turn;
 use super::waiting::{Claim, Waiting};
 use super::ways::{Way, Ways};
+use super::writing::Writing;
+use super::{answer, render};
 use crate::link::Facts;
 use crate::local::MARK;
 use crate::local::protocol::{Answer, Event, Name};
 
-/// How long the result of a tool may be on its way to the client.
-const WRITING: Duration = Duration::from_secs(5);
-/// How long a turn may take to its first step. A prompt that a person took back never leads to one.
-const STEP_MAX: Duration = Duration::from_secs(600);
-/// How many offers may be under way: more hooks than that never run at once.
-const OFFERS_MAX: usize = 64;
+/// After how long without any hook a second tool call shows that the session has none.
+const HOOKS_DUE: Duration = Duration::from_secs(10);
+/// How many conversations that the session left are remembered: their hooks are late by seconds at the most.
+const LEFT_MAX: usize = 8;
 
 /// A receipt to be sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,30 +37,6 @@ pub(super) struct Said {
     pub(super) ids: Vec<MessageId>,
     pub(super) stage: Stage,
     pub(super) via: Via,
-}
-
-/// What a hook was given to print.
-#[derive(Debug)]
-struct Offer {
-    number: u64,
-    ids: Vec<MessageId>,
-    via: Via,
-    /// The turn that the hook is of.
-    turn: Option<String>,
-    /// Whether it says who the session is.
-    names: bool,
-}
-
-/// What came with a prompt. Another hook may refuse the prompt, and a person may take it back: only a step of the
-/// turn that it began tells.
-#[derive(Debug)]
-struct Entering {
-    ids: Vec<MessageId>,
-    via: Via,
-    /// The turn; `None` for what stays in the session whichever turn comes next: a push.
-    turn: Option<String>,
-    /// Until when the turn has to do something.
-    until: Instant,
 }
 
 /// What is known of one session, and what follows from it.
@@ -72,17 +49,19 @@ pub(super) struct Hop {
     named: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
+    /// When a tool was called first without any hook before it.
+    called: Option<Instant>,
     session_id: Option<String>,
+    /// The conversations before this one.
+    left: VecDeque<String>,
     context: u64,
     waiting: Waiting,
-    /// Messages that a tool's result holds, which is not written yet.
-    being_written: Vec<(MessageId, Instant)>,
+    writing: Writing,
     shown: Shown,
     turn: Turn,
     ways: Ways,
-    offers: VecDeque<Offer>,
-    last_offer: u64,
-    entering: Vec<Entering>,
+    offers: Offers,
+    entering: Entering,
     pushes: Pushes,
     said: Vec<Said>,
 }
@@ -95,16 +74,17 @@ impl Hop {
             generation: 0,
             named: false,
             expects_hooks,
+            called: None,
             session_id: None,
+            left: VecDeque::new(),
             context: 0,
             waiting: Waiting::default(),
-            being_written: Vec::new(),
+            writing: Writing::default(),
             shown: Shown::default(),
             turn: Turn::new(),
             ways: Ways::default(),
-            offers: VecDeque::new(),
-            last_offer: 0,
-            entering: Vec::new(),
+            offers: Offers::default(),
+            entering: Entering::default(),
             pushes: Pushes::new(inbox, channel),
             said: Vec::new(),
         }
@@ -118,7 +98,7 @@ impl Hop {
         let is_same = self.agent == *agent && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
             self.waiting = Waiting::default();
-            self.entering.clear();
+            self.entering = Entering::default();
             self.forget_context();
         }
         if renamed {
@@ -129,14 +109,17 @@ impl Hop {
     }
 
     /// Messages have come to this host.
-    pub(super) fn arrived(&mut self, messages: Vec<Message>, now: Instant) {
+    pub(super) fn arrived(&mut self, messages: Vec<Message>) {
         for message in messages {
             if self.shown.holds(&message.id) {
                 continue;
             }
-            let id = message.id.clone();
-            self.waiting.add(Note::from(message));
-            if self.is_being_written(&id, now) {
+            let mut note = Note::from(message);
+            // The store learns of it by a receipt, which may come there after the new context.
+            note.repeated |= self.shown.held_before(&note.id);
+            let id = note.id.clone();
+            self.waiting.add(note);
+            if self.writing.holds(&id) {
                 self.waiting.claim(&[id], Claim::Tool);
             }
         }
@@ -144,12 +127,12 @@ impl Hop {
 
     /// A hook says what happens, and gets what it has to do.
     pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
-        self.release_unwritten(now);
+        self.release(now);
         self.ways.hooks = true;
-        self.pushes.learn(event);
-        if !self.follow_session(event) {
+        if self.is_of_left(event) || !self.follow_session(event) {
             return Answer::default();
         }
+        self.pushes.learn(event);
         // One that comes in the middle of a turn may wait in the client, and be taken back there.
         let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
         if let Some(veto) = self.veto(event) {
@@ -158,10 +141,13 @@ impl Hop {
         self.turn.on(event, now);
         let seen = self.shown.proven_by(event);
         self.say(seen, Stage::Seen, Via::Hook);
-        if event.agent_id.is_some() {
+        if event.name != Name::UserPromptSubmit {
+            self.entering.goes_on(now);
+        }
+        if event.agent_id.is_some() || event.name == Name::SubagentStop {
             return Answer::default();
         }
-        if is_step(event.name) {
+        if is_step(event) {
             self.enter(event.prompt_id.as_deref());
         }
         self.pushes.on(event, now);
@@ -170,16 +156,26 @@ impl Hop {
             Name::UserPromptSubmit => self.on_prompt(event, begins, now),
             Name::PostToolBatch => self.give(Via::PostToolBatch, event, |_| true),
             Name::Stop => self.on_stop(event),
+            Name::StopFailure => {
+                self.on_failure(now);
+                Answer::default()
+            }
             _ => Answer::default(),
         }
     }
 
+    /// Returns whether the event is of a conversation that the session has left: its hooks may be late.
+    pub(super) fn is_of_left(&self, event: &Event) -> bool {
+        !decides_session(event) && event.session_id.as_ref().is_some_and(|id| self.left.contains(id))
+    }
+
     /// The hook has flushed that offer: it is in the session, or comes with a prompt that is about to be.
     pub(super) fn printed(&mut self, number: u64, now: Instant) {
-        let Some(offer) = self.take_offer(number) else { return };
+        let Some(offer) = self.offers.take(number) else { return };
         self.named |= offer.names;
         if offer.via == Via::UserPromptSubmit {
-            self.comes_with_prompt(offer.ids, offer.via, offer.turn, now);
+            self.waiting.claim(&offer.ids, Claim::Prompt);
+            self.entering.add(offer.ids, offer.via, offer.turn, now);
             return;
         }
         self.waiting.remove(&offer.ids);
@@ -187,15 +183,20 @@ impl Hop {
         self.say(offer.ids, Stage::InSession, offer.via);
     }
 
-    /// The hook went away: what it was given goes another way.
+    /// The hook went away: what it was given goes another way. It may have died after it printed.
     pub(super) fn not_printed(&mut self, number: u64) {
-        self.take_offer(number);
-        self.waiting.release(Claim::Offer(number));
+        if let Some(offer) = self.offers.take(number) {
+            self.waiting.repeat(&offer.ids);
+        }
     }
 
     /// A client without hooks calls a tool: its model went on after what it was shown.
-    pub(super) fn tool_called(&mut self) {
-        if !self.ways.hooks && !self.expects_hooks {
+    pub(super) fn tool_called(&mut self, now: Instant) {
+        if self.ways.hooks {
+            return;
+        }
+        let first = *self.called.get_or_insert(now);
+        if !self.expects_hooks || now.duration_since(first) >= HOOKS_DUE {
             let seen = self.shown.proven_by_call();
             self.say(seen, Stage::Seen, Via::ToolCall);
         }
@@ -208,15 +209,14 @@ impl Hop {
         if goes_another_way || self.shown.holds(id) {
             return false;
         }
-        self.being_written.retain(|(_, at)| now.duration_since(*at) < WRITING);
-        self.being_written.push((id.clone(), now));
+        self.writing.add(id, now);
         self.waiting.claim(std::slice::from_ref(id), Claim::Tool);
         true
     }
 
     /// The result of a tool was written, with these messages in it.
     pub(super) fn presented(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
-        self.being_written.retain(|(id, _)| !ids.contains(id));
+        self.writing.written(&ids);
         self.waiting.remove(&ids);
         self.shown.by_tool(&ids, tool_use);
         self.say(ids, Stage::InSession, via);
@@ -225,6 +225,8 @@ impl Hop {
     /// The session dealt with these messages: it needs them no more.
     pub(super) fn settled(&mut self, ids: &[MessageId]) {
         self.waiting.remove(ids);
+        // One that is on its way to this host comes too late.
+        self.shown.and_seen(ids);
     }
 
     /// The session said itself what it does.
@@ -234,8 +236,7 @@ impl Hop {
 
     /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
     pub(super) fn next(&mut self, now: Instant, clock: Timestamp) -> Todo {
-        self.release_unwritten(now);
-        self.release_unanswered(now);
+        self.release(now);
         self.waiting.expire(clock);
         if let Some(given_up) = self.pushes.overdue(now) {
             self.ways.failed(given_up, now);
@@ -309,18 +310,17 @@ impl Hop {
 
     /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
     ///
-    /// Returns whether the event is of this conversation: hooks of the one before may be late.
+    /// Returns whether the event is of this conversation. Several hooks tell the beginning of one, in any order: only
+    /// the one that decides begins it.
     fn follow_session(&mut self, event: &Event) -> bool {
-        let starts = event.name == Name::SessionStart;
         let other = matches!((&self.session_id, &event.session_id), (Some(known), Some(named)) if known != named);
-        let decides = event.agent_id.is_none() && (starts || event.name == Name::UserPromptSubmit);
-        if other && !decides {
+        if other && !decides_session(event) {
             return false;
         }
-        let compacted = starts && event.source.as_deref() == Some("compact");
+        let compacted = event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
         if other || compacted {
             if other {
-                self.forget_prompt();
+                self.leave_session();
             }
             self.context += 1;
             self.forget_context();
@@ -331,62 +331,75 @@ impl Hop {
         true
     }
 
+    fn leave_session(&mut self) {
+        self.left.extend(self.session_id.take());
+        if self.left.len() > LEFT_MAX {
+            self.left.pop_front();
+        }
+        for prompted in self.entering.take() {
+            self.waiting.repeat(&prompted.ids);
+        }
+    }
+
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
         self.named = false;
-        self.shown = Shown::default();
+        self.shown.forget();
         self.offers.clear();
-        self.being_written.clear();
+        self.writing.clear();
         self.waiting.release_all_but(Claim::Prompt);
         self.pushes.forget();
     }
 
-    fn forget_prompt(&mut self) {
-        for Entering { ids, .. } in std::mem::take(&mut self.entering) {
-            self.waiting.repeat(&ids);
-        }
-    }
-
-    /// Returns the answer that keeps a push out which was given up and comes after all, where its messages went
-    /// another way meanwhile.
+    /// Returns the answer that keeps a push out whose messages went another way meanwhile: one that was given up and
+    /// comes after all, or one whose messages were all read.
     fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
         if self.pushes.is_under_way_as(prompt) {
-            return None;
+            let is_gone = |id: &MessageId| self.waiting.claim_of(id).is_none();
+            let read = self.pushes.confirmed_if(prompt, |push| push.ids.iter().all(is_gone))?;
+            self.ways.worked(read.way);
+        } else {
+            let is_elsewhere = |id: &MessageId| self.waiting.claim_of(id) != Some(None);
+            self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere))?;
         }
-        let is_elsewhere = |id: &MessageId| self.waiting.claim_of(id) != Some(None);
-        self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere))?;
-        Some(Answer { stdout: refuse_prompt(), ..Answer::default() })
+        Some(Answer { stdout: answer::refused_prompt(), ..Answer::default() })
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
         if let Some(prompt) = &event.prompt {
-            if let Some(push) = self.pushes.confirmed_by(prompt) {
+            let confirmed = self.pushes.confirmed_if(prompt, |_| true);
+            if let Some(push) = &confirmed {
                 self.ways.worked(push.way);
-                self.comes_with_prompt(push.ids, push.way.via(), None, now);
-            } else if let Some(late) = self.pushes.take_late(prompt, |_| true) {
-                self.comes_with_prompt(late.ids, late.way.via(), None, now);
+            }
+            if let Some(push) = confirmed.or_else(|| self.pushes.take_late(prompt, |_| true)) {
+                self.waiting.claim(&push.ids, Claim::Prompt);
+                self.entering.add_pushed(push.ids, push.way, event.prompt_id.clone(), now);
             }
         }
         if begins { self.give(Via::UserPromptSubmit, event, |_| true) } else { Answer::default() }
     }
 
-    fn comes_with_prompt(&mut self, ids: Vec<MessageId>, via: Via, turn: Option<String>, now: Instant) {
-        self.waiting.claim(&ids, Claim::Prompt);
-        self.entering.push(Entering { ids, via, turn, until: now + STEP_MAX });
-    }
-
     /// The model did something in that turn: what came with its prompt is in the session, and seen.
     fn enter(&mut self, turn: Option<&str>) {
-        for Entering { ids, via, turn: own, .. } in std::mem::take(&mut self.entering) {
-            let led_to_it = own.is_none() || turn.is_none() || own.as_deref() == turn;
-            if led_to_it {
-                self.waiting.remove(&ids);
-                self.shown.and_seen(&ids);
-                self.say(ids.clone(), Stage::InSession, via);
-                self.say(ids, Stage::Seen, Via::Hook);
-            } else {
-                self.waiting.repeat(&ids);
+        let (entered, led_nowhere) = self.entering.decided_by(turn);
+        for Prompted { ids, via, .. } in entered {
+            self.waiting.remove(&ids);
+            self.shown.and_seen(&ids);
+            self.say(ids.clone(), Stage::InSession, via);
+            self.say(ids, Stage::Seen, Via::Hook);
+        }
+        for prompted in led_nowhere {
+            self.waiting.repeat(&prompted.ids);
+        }
+    }
+
+    /// The model's service failed: nobody may be there to begin the turn again, so what made it is pushed again later.
+    fn on_failure(&mut self, now: Instant) {
+        for prompted in self.entering.take() {
+            self.waiting.repeat(&prompted.ids);
+            if let Some(way) = prompted.way {
+                self.ways.failed(way, now);
             }
         }
     }
@@ -407,7 +420,7 @@ impl Hop {
     /// Adds what is wanted of the messages that wait to the session's context, if there is anything.
     fn give(&mut self, via: Via, event: &Event, wanted: impl Fn(&Note) -> bool) -> Answer {
         let Some((text, offer)) = self.offer(via, event, wanted) else { return Answer::default() };
-        Answer { stdout: context(via, &text), offer: Some(offer), ..Answer::default() }
+        Answer { stdout: answer::context(via, &text), offer: Some(offer), ..Answer::default() }
     }
 
     /// Returns a text for a hook, and the number under which the hook says that it printed it.
@@ -424,47 +437,27 @@ impl Hop {
             let shown = render::text(&self.agent, &notes, self.waiting.len());
             (notes[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
         };
-        self.last_offer += 1;
-        let number = self.last_offer;
+        let number = self.offers.next_number();
         self.waiting.claim(&ids, Claim::Offer(number));
-        let turn = event.prompt_id.clone();
-        self.offers.push_back(Offer { number, ids, via, turn, names: named.is_some() });
-        if self.offers.len() > OFFERS_MAX
-            && let Some(oldest) = self.offers.pop_front()
-        {
-            self.waiting.release(Claim::Offer(oldest.number));
+        if let Some(oldest) = self.offers.add(ids, via, event.prompt_id.clone(), named.is_some()) {
+            self.waiting.repeat(&oldest.ids);
         }
         Some((named.unwrap_or_default() + &text, number))
     }
 
-    fn take_offer(&mut self, number: u64) -> Option<Offer> {
-        let at = self.offers.iter().position(|offer| offer.number == number)?;
-        self.offers.remove(at)
-    }
-
-    fn is_being_written(&self, id: &MessageId, now: Instant) -> bool {
-        self.being_written.iter().any(|(written, at)| written == id && now.duration_since(*at) < WRITING)
-    }
-
-    /// Takes back what a tool's result was to hold that never was written.
-    fn release_unwritten(&mut self, now: Instant) {
-        let is_late = |at: &Instant| now.duration_since(*at) >= WRITING;
-        for (id, _) in self.being_written.extract_if(.., |(_, at)| is_late(at)) {
+    /// Takes back what a result or a prompt was to hold that never came to anything.
+    fn release(&mut self, now: Instant) {
+        for id in self.writing.overdue(now) {
             self.waiting.release_one(&id);
         }
-    }
-
-    /// Takes back what came with a prompt that led to nothing.
-    fn release_unanswered(&mut self, now: Instant) {
-        for Entering { ids, .. } in self.entering.extract_if(.., |entering| entering.until <= now) {
-            self.waiting.repeat(&ids);
+        for prompted in self.entering.overdue(now) {
+            self.waiting.repeat(&prompted.ids);
         }
     }
 
     /// Returns when something is taken back next.
     fn next_release(&self) -> Option<Instant> {
-        let written = self.being_written.iter().map(|(_, at)| *at + WRITING);
-        written.chain(self.entering.iter().map(|entering| entering.until)).min()
+        self.writing.next_at().into_iter().chain(self.entering.next_at()).min()
     }
 
     fn say(&mut self, ids: Vec<MessageId>, stage: Stage, via: Via) {
@@ -478,23 +471,7 @@ fn presses(note: &Note, away: bool) -> bool {
     if away { note.priority == Priority::Urgent } else { note.presses() }
 }
 
-/// Returns what keeps a prompt from the model without showing it to a person.
-fn refuse_prompt() -> String {
-    serde_json::json!({
-        "decision": "block",
-        "reason": "c3po: the session has this message already",
-        "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "suppressOriginalPrompt": true},
-    })
-    .to_string()
-}
-
-/// Returns what adds a text to the context of a session.
-fn context(via: Via, text: &str) -> String {
-    let event = match via {
-        Via::SessionStart => "SessionStart",
-        Via::UserPromptSubmit => "UserPromptSubmit",
-        Via::Stop => "Stop",
-        _ => "PostToolBatch",
-    };
-    serde_json::json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()
+/// Returns whether an event may say that the session is in another conversation.
+fn decides_session(event: &Event) -> bool {
+    event.agent_id.is_none() && matches!(event.name, Name::SessionStart | Name::UserPromptSubmit)
 }

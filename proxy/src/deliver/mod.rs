@@ -2,11 +2,15 @@
 //!
 //! [`LastHop`] is the handle; [`run`] does what nobody asks for. `hop` decides everything, from memory: `waiting` holds
 //! what is on this host, `turn` knows what the session does, `ways` how it can be woken, `pushes` what is under way,
-//! `proof` what the model has seen. `render` makes the texts. [`Inbox`] is what a person's command holds instead.
+//! `proof` what the model has seen; `offers`, `writing` and `entering` hold what is not proven yet. `render` makes the texts.
+//! [`Inbox`] is what a person's command holds instead.
 
+mod answer;
+mod entering;
 mod hop;
 mod inbox;
 mod note;
+mod offers;
 mod online;
 mod proof;
 mod push;
@@ -19,6 +23,7 @@ mod tests;
 mod turn;
 mod waiting;
 mod ways;
+mod writing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -92,7 +97,7 @@ impl Arrivals {
 
 impl Deliveries for Arrivals {
     fn arrived(&self, deliver: Deliver) {
-        self.inside().hop.arrived(deliver.messages, Instant::now());
+        self.inside().hop.arrived(deliver.messages);
         self.news.notify_one();
     }
 
@@ -115,7 +120,7 @@ impl LastHop {
 
     /// A tool is called. In a session without hooks that proves what was shown before to be seen.
     pub fn tool_called(&self) {
-        self.with(|inside| inside.hop.tool_called());
+        self.with(|inside| inside.hop.tool_called(Instant::now()));
     }
 
     /// Returns whether the result of a wait may hold the message: not where it goes another way already.
@@ -171,7 +176,7 @@ impl LastHop {
             inside.hop.heard(event, Instant::now());
             inside.last_waiter += 1;
             let number = inside.last_waiter;
-            if inside.hop.waiter_is(true) {
+            if !inside.hop.is_of_left(event) && inside.hop.waiter_is(true) {
                 inside.waiter = Some(Waiter { number, wake });
             }
             number

@@ -20,6 +20,8 @@ pub(super) struct Shown {
     ids: HashSet<MessageId>,
     /// The same, oldest first.
     order: VecDeque<MessageId>,
+    /// What earlier contexts of the session held.
+    before: HashSet<MessageId>,
     unproven: VecDeque<Unproven>,
     /// Tool uses whose step is over, oldest first.
     ended: VecDeque<String>,
@@ -46,6 +48,21 @@ impl Shown {
     /// Returns whether the message is in the present context.
     pub(super) fn holds(&self, id: &MessageId) -> bool {
         self.ids.contains(id)
+    }
+
+    /// Returns whether an earlier context of the session held the message.
+    pub(super) fn held_before(&self, id: &MessageId) -> bool {
+        self.before.contains(id)
+    }
+
+    /// The context is another one: nothing is in it.
+    pub(super) fn forget(&mut self) {
+        let mut before = std::mem::take(&mut self.before);
+        if before.len() >= SHOWN_MAX {
+            before.clear();
+        }
+        before.extend(self.order.drain(..));
+        *self = Self { before, ..Self::default() };
     }
 
     /// Messages are in the context, and were seen.
@@ -89,8 +106,7 @@ impl Shown {
     /// Returns what an event proves to have been seen.
     pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
         let who = &event.agent_id;
-        let seen =
-            if is_step(event.name) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
+        let seen = if is_step(event) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
@@ -140,8 +156,14 @@ impl Shown {
 }
 
 /// Returns whether the event is something that a model did, so that it must have read what it was given before.
-pub(super) fn is_step(name: Name) -> bool {
-    matches!(name, Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop | Name::SubagentStop)
+///
+/// A compaction fires the end of a subagent that has no name: nobody went on there.
+pub(super) fn is_step(event: &Event) -> bool {
+    match event.name {
+        Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop => true,
+        Name::SubagentStop => event.agent_id.is_some(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::local::MARK;
 
 /// The longest text of a hook that clients take whole, in UTF-16 units, in which they count.
 pub(super) const TEXT_MAX: usize = 10_000;
-/// What the line behind the last message, and the one that says how many more wait, take at most.
-const FRAME: usize = 400;
+/// What the lines around the messages take at most: who it is for, how many more wait, what to do, and the session's name.
+const FRAME: usize = 600;
 /// A message of which less than that would fit waits for the next text, unless it is the first.
 const WORTH_CUTTING: usize = 1_000;
 /// The longest title and host name in a line of origin, in characters.

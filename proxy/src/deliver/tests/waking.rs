@@ -1,0 +1,183 @@
+//! What an idle session is woken for, by which way, and what confirms it.
+
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::vocabulary::State;
+use serde_json::json;
+
+use super::{Scene, event, holds, is_marked, message, of_turn, said, socket};
+use crate::deliver::push::Todo;
+use crate::deliver::testing::id;
+use crate::deliver::ways::Way;
+use crate::local::protocol::{Event, Name};
+
+#[test]
+fn an_idle_session_is_woken_by_its_inbox_socket_and_its_prompt_is_the_proof() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "one push at a time");
+    assert!(!scene.hop.facts().reach.contains(&Via::InboxSocket));
+    assert_eq!(scene.prompt(&text), None);
+    assert!(scene.hop.facts().reach.contains(&Via::InboxSocket));
+    assert!(scene.said().is_empty());
+    scene.hear(&event(Name::Stop));
+    let expected = [said(1, Stage::InSession, Via::InboxSocket), said(1, Stage::Seen, Via::Hook)];
+    assert_eq!(scene.said(), expected);
+}
+
+#[test]
+fn a_push_that_nothing_confirms_falls_to_the_next_way() {
+    let mut scene = Scene::begun(Some(socket()));
+    assert!(scene.hop.waiter_is(true));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    let Todo::Wake(text) = scene.next() else { panic!("the hook that waits is next") };
+    assert!(scene.said().is_empty());
+    assert_eq!(scene.prompt(&format!("<task-notification>{text}</task-notification>")), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::AsyncRewake));
+    assert_eq!(scene.hop.facts().reach.last(), Some(&Via::AsyncRewake));
+}
+
+#[test]
+fn a_push_that_comes_late_is_kept_out_where_another_way_was_taken() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let held = scene.posted();
+    scene.passes(5);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    scene.hear(&event(Name::PostToolBatch));
+    let late = Event { prompt: Some(held.clone()), ..event(Name::UserPromptSubmit) };
+    let answer = scene.hear(&late);
+    assert!(answer.stdout.contains("\"block\"") && answer.stdout.contains("suppressOriginalPrompt"), "{answer:?}");
+    assert_eq!(scene.hear(&late).stdout, "", "what is not ours passes");
+}
+
+#[test]
+fn a_push_that_comes_late_and_first_counts() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let held = scene.posted();
+    scene.passes(5);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    assert_eq!(scene.prompt(&held), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::InboxSocket));
+}
+
+#[test]
+fn a_push_into_a_turn_is_given_time_and_taken_once() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "a turn is under way");
+    scene.passes(15);
+    let text = scene.posted();
+    scene.passes(300);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "a long tool");
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "it is under way already");
+    assert_eq!(scene.print(&event(Name::Stop)), None);
+    assert_eq!(scene.prompt(&text), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::InboxSocket));
+}
+
+#[test]
+fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.hop.not_pushed(Way::Inbox, scene.now);
+    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    scene.now = again;
+    let first = scene.posted();
+    scene.passes(5);
+    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    scene.now = again;
+    assert_ne!(scene.posted(), first, "a client drops what it was just told");
+}
+
+#[test]
+fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hop.said_status(State::Away);
+    scene.arrive(vec![message(1, json!({"priority": "high"}))]);
+    assert_eq!(scene.next(), Todo::Look(None));
+    scene.arrive(vec![message(2, json!({"priority": "urgent"}))]);
+    assert!(scene.posted().contains(id(2).as_str()));
+}
+
+#[test]
+fn a_second_wake_is_not_taken_for_a_late_first_one() {
+    let mut scene = Scene::begun(None);
+    assert!(scene.hop.waiter_is(true));
+    scene.arrive(vec![message(1, json!({}))]);
+    let Todo::Wake(first) = scene.next() else { panic!("woken") };
+    scene.passes(5);
+    let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
+    scene.now = again;
+    assert!(scene.hop.waiter_is(true));
+    let Todo::Wake(second) = scene.next() else { panic!("woken again") };
+    assert!(second.contains(&first));
+    assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::AsyncRewake));
+}
+
+#[test]
+fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    scene.now = then;
+    assert!(scene.posted().contains("[repeated"));
+}
+
+#[test]
+fn a_result_that_was_never_written_is_looked_for_again() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(scene.hop.takes(&id(1), scene.now));
+    let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
+    scene.now = then;
+    assert!(scene.posted().contains(id(1).as_str()));
+}
+
+#[test]
+fn a_push_whose_prompt_another_hook_refused_is_not_in_the_session() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.prompt(&text);
+    scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::Stop)]);
+}
+
+#[test]
+fn a_turn_that_the_models_service_broke_off_is_begun_again_later() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.prompt(&text);
+    scene.hear(&event(Name::StopFailure));
+    assert!(scene.said().is_empty());
+    assert_eq!(scene.hop.facts().state, Some(State::Blocked));
+    let Todo::Look(Some(later)) = scene.next() else { panic!("not at once") };
+    scene.now = later;
+    assert!(scene.posted().contains("[repeated"));
+}
+
+#[test]
+fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.hop.presented(vec![id(1)], Via::GetMessages, None);
+    let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+    assert!(answer.stdout.contains("\"block\""), "{answer:?}");
+}
