@@ -99,6 +99,9 @@ pub struct HookEnvironment {
     pub messaging_socket: Option<String>,
     /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
+    /// Whether the client goes on while a hook waits: in a terminal, which `CLAUDE_CODE_ENTRYPOINT` calls `cli` and in
+    /// which `CLAUDE_CODE_SESSION_ATTENDED` is not 0. `claude -p` does not begin, and not end, before it has ended.
+    pub can_wait: bool,
 }
 
 impl HookEnvironment {
@@ -109,6 +112,8 @@ impl HookEnvironment {
             runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
+            can_wait: variable("CLAUDE_CODE_ENTRYPOINT").is_none_or(|entrypoint| entrypoint == "cli")
+                && variable("CLAUDE_CODE_SESSION_ATTENDED").is_none_or(|attended| attended != "0"),
         }
     }
 }

@@ -80,6 +80,10 @@ impl Turn {
 /// Does the work and returns the exit code; nothing where anything is not as expected.
 fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
     let environment = HookEnvironment::read();
+    if name == Name::Wait && !environment.can_wait {
+        io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
+        return None;
+    }
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
     let socket = if starts && name == Name::Wait { found_in_time(find) } else { find() };
     let Some(socket) = socket else {
