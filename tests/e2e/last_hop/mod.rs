@@ -1,5 +1,6 @@
 //! How a message gets into a real session, with the real client in a terminal and a scripted model.
 
+mod absent;
 mod busy;
 mod channel;
 mod contexts;

@@ -179,9 +179,14 @@ impl Interactive {
         socket.write_all(format!("{line}\n").as_bytes()).context("posting to a session")
     }
 
+    /// Returns its whole debug log.
+    pub fn debug_log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Returns the end of its debug log, without what it says about its own files.
     pub fn log(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.debug_log();
         let lines: Vec<_> = text.lines().filter(|line| !NOISE.iter().any(|noise| line.contains(noise))).collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }

@@ -1,0 +1,431 @@
+//! Where anything of c3po is missing or broken, a session goes on as if its hooks were not there: what its model is
+//! asked is the same, byte for byte.
+
+use std::fs::{self, Permissions};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::claude::{ClaudeCode, Options, plugin_copy};
+use harness::coordinator::free_address;
+use harness::eventually::eventually;
+use harness::fake_api::{Block, FakeApi, Script};
+use harness::process::program;
+use harness::skip::skipped;
+use serde_json::{Value, json};
+
+/// A session takes about 2 s alone.
+const TURN: Duration = Duration::from_secs(60);
+/// How long a hook may take here: 200 ms are promised, and a debug build under a recorder starts late on a busy machine.
+const IN_TIME: u64 = 400;
+/// What is asked of every session.
+const PROMPT: &str = "call it, then say that you did";
+const PROJECT: &str = "meshtastic";
+
+/// What is in the plugin of a session, beside the program and the manifest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Plugin {
+    /// Everything.
+    Whole,
+    /// Everything but hooks.
+    WithoutHooks,
+    /// Nothing but hooks.
+    HooksAlone,
+    /// There is no plugin.
+    None,
+    /// Everything, and another hook that does add to the context.
+    Talkative,
+}
+
+/// Whether a session is in a terminal.
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    Printing,
+    Terminal,
+}
+
+/// One hook as it was recorded.
+#[derive(Debug)]
+struct Hook {
+    name: String,
+    code: String,
+    milliseconds: u64,
+    said: u64,
+}
+
+type Prepare = dyn Fn(&Options) -> Result<Vec<Mount>>;
+
+/// What is wrong in a case.
+struct Trouble {
+    /// Where the coordinator is said to be.
+    coordinator: String,
+    /// What is done to the folders of a session before it starts.
+    prepare: Box<Prepare>,
+    /// What the model has the session's shell do.
+    command: String,
+    /// More of the environment.
+    environment: Vec<(&'static str, PathBuf)>,
+    /// More arguments.
+    arguments: Vec<&'static str>,
+}
+
+impl Trouble {
+    fn coordinator(url: impl Into<String>) -> Self {
+        let prepare = Box::new(|_: &Options| Ok(Vec::new()));
+        let command = "echo from-bash".to_owned();
+        Self { coordinator: url.into(), prepare, command, environment: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// With nobody who listens where the coordinator should be.
+    fn nobody() -> Result<Self> {
+        Ok(Self::coordinator(format!("http://{}", free_address()?)))
+    }
+
+    /// Returns whether a session with that plugin starts a proxy.
+    fn has_proxy(&self, kind: Plugin) -> bool {
+        !matches!(kind, Plugin::HooksAlone | Plugin::None) && self.arguments.is_empty()
+    }
+
+    fn prepare(self, prepare: impl Fn(&Options) -> Result<Vec<Mount>> + 'static) -> Self {
+        Self { prepare: Box::new(prepare), ..self }
+    }
+}
+
+/// A small disk. Dropping it takes it away.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// Puts a disk there that holds nothing, not even an empty file. Returns nothing where that is not allowed.
+    fn full(folder: &Path) -> Result<Option<Self>> {
+        fs::create_dir_all(folder)?;
+        let mut mount = Command::new("mount");
+        // One inode is the folder itself.
+        mount.args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1,mode=0700", "tmpfs"]).arg(folder);
+        let done = mount.output().is_ok_and(|output| output.status.success());
+        let mount = done.then(|| Self(folder.to_owned()));
+        ensure!(mount.is_none() || fs::write(folder.join("x"), "x").is_err(), "the disk is not full");
+        Ok(mount)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // A client that has not quite ended may still use it: it goes when that one goes.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Makes the plugin, with a recorder around its program.
+fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
+    let folder = plugin_copy(work)?;
+    let (recorder, record, ids) = (folder.join("bin/c3po"), work.join("hooks"), work.join("proxies"));
+    fs::remove_file(&recorder)?;
+    let real = program("c3po")?;
+    let (real, record, ids) = (real.display(), record.display(), ids.display());
+    // Hooks that wait are killed at the end: theirs would be no whole line.
+    fs::write(
+        &recorder,
+        format!(
+            "#!/bin/sh\n\
+            case \"$1 $2\" in\n\
+            'hook wait') exec '{real}' \"$@\";;\n\
+            'proxy ') echo $$ >>'{ids}'; exec '{real}' \"$@\";;\n\
+            esac\n\
+            out=$(mktemp) err=$(mktemp)\n\
+            began=$(date +%s%N)\n\
+            '{real}' \"$@\" >\"$out\" 2>\"$err\"\n\
+            code=$? ended=$(date +%s%N)\n\
+            said=$(cat \"$out\" \"$err\" | wc -c)\n\
+            echo \"$2 $code $(((ended - began) / 1000000)) $said\" >>'{record}'\n\
+            cat \"$out\"; cat \"$err\" >&2; rm \"$out\" \"$err\"\n\
+            exit $code\n"
+        ),
+    )?;
+    fs::set_permissions(&recorder, Permissions::from_mode(0o755))?;
+
+    let (hooks, servers) = (folder.join("hooks/hooks.json"), folder.join(".mcp.json"));
+    match kind {
+        Plugin::WithoutHooks => fs::remove_dir_all(folder.join("hooks"))?,
+        Plugin::HooksAlone => fs::remove_dir_all(folder.join("skills"))?,
+        Plugin::Talkative => {
+            let mut all: Value = serde_json::from_slice(&fs::read(&hooks)?)?;
+            let talks = json!({"hooks": [{"type": "command", "command": "echo", "args": ["x"]}]});
+            all["hooks"]["UserPromptSubmit"].as_array_mut().context("no hooks")?.push(talks);
+            fs::write(&hooks, all.to_string())?;
+        }
+        Plugin::Whole | Plugin::None => {}
+    }
+    if kind == Plugin::HooksAlone {
+        fs::remove_file(&servers)?;
+    } else {
+        // Whether tools are there at the first request must not depend on who is faster.
+        let mut all: Value = serde_json::from_slice(&fs::read(&servers)?)?;
+        all["mcpServers"]["c3po"]["alwaysLoad"] = true.into();
+        fs::write(&servers, all.to_string())?;
+    }
+    Ok(folder)
+}
+
+/// What became of one session.
+struct Seen {
+    /// What its model was asked.
+    asked: Vec<String>,
+    hooks: Vec<Hook>,
+    proxies: usize,
+}
+
+/// Runs one session in that folder, which is the same for all that are compared, and returns what was seen of it.
+async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
+    fs::create_dir(work)?;
+    let command = trouble.command.clone();
+    let calls = move |_: &_| vec![Block::call("Bash", json!({"command": command}))];
+    let model = FakeApi::start(Script::new().then_with(calls).otherwise([Block::text("I did")])).await?;
+    let mut options = Options::new(work, PROJECT, &model, &trouble.coordinator);
+    options = match kind {
+        Plugin::None => options.without_c3po(),
+        kind => options.plugin(&plugin(work, kind)?),
+    };
+    for (name, value) in &trouble.environment {
+        options = options.environment(*name, value.display().to_string());
+    }
+    options = options.arguments(trouble.arguments.iter().copied());
+    let lines = |name: &str| fs::read_to_string(work.join(name)).unwrap_or_default();
+    let mounts = (trouble.prepare)(&options)?;
+    match manner {
+        Manner::Printing => {
+            let finished = claude.print(&options, PROMPT)?.finish(TURN).await?;
+            ensure!(finished.output.trim() == "I did", "{}\n{}", finished.output, finished.log);
+        }
+        Manner::Terminal => {
+            let session = claude.interactive(&options).await?;
+            if trouble.has_proxy(kind) {
+                // Which tools are offered must not depend on who is faster. This it says when it has got them.
+                let connected = || session.debug_log().contains("Channel notifications");
+                eventually("its server", TURN, async || connected().then_some(())).await?;
+            }
+            session.type_line(PROMPT).await?;
+            session.wait_for_screen("the answer", TURN, |screen| screen.contains("I did")).await?;
+            session.wait_ready().await?;
+            if matches!(kind, Plugin::Whole | Plugin::HooksAlone | Plugin::Talkative) {
+                let stopped =
+                    eventually("the last hook", TURN, async || lines("hooks").contains("stop ").then_some(()));
+                stopped.await?;
+            }
+            let process = PathBuf::from(format!("/proc/{}", session.claude_pid()));
+            drop(session);
+            eventually("the end of the session", TURN, async || (!process.exists()).then_some(())).await?;
+        }
+    }
+    ensure!(model.others().is_empty(), "{:?}", model.others());
+    let hooks = lines("hooks").lines().map(hook).collect::<Result<_>>()?;
+    let proxies = lines("proxies").lines().count();
+    let asked = model.asked().iter().map(|asked| plain(asked.body())).collect::<Result<_>>()?;
+    drop(mounts);
+    let emptied = eventually("room for the next run", TURN, async || fs::remove_dir_all(work).ok());
+    emptied.await?;
+    Ok(Seen { asked, hooks, proxies })
+}
+
+fn hook(line: &str) -> Result<Hook> {
+    let parts: Vec<_> = line.split(' ').collect();
+    let &[name, code, milliseconds, said] = &parts[..] else { anyhow::bail!("no record: {line}") };
+    Ok(Hook { name: name.into(), code: code.into(), milliseconds: milliseconds.parse()?, said: said.parse()? })
+}
+
+/// Returns a request without what is new in every run: who asks, and the names that our model gives its calls.
+fn plain(body: &Value) -> Result<String> {
+    let mut body = body.clone();
+    body["metadata"] = Value::Null;
+    for message in body["messages"].as_array_mut().context("no messages")? {
+        for block in message["content"].as_array_mut().into_iter().flatten() {
+            for name in ["id", "tool_use_id"] {
+                if block[name].is_string() {
+                    block[name] = "toolu".into();
+                }
+            }
+        }
+    }
+    Ok(serde_json::to_string_pretty(&body)?)
+}
+
+/// Returns the first line in which two runs differ.
+fn difference(one: &Seen, other: &Seen) -> Option<String> {
+    let lines = |seen: &Seen| seen.asked.iter().flat_map(|asked| asked.lines()).map(str::to_owned).collect::<Vec<_>>();
+    let (one, other) = (lines(one), lines(other));
+    let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+    match differs {
+        Some((one, other)) => Some(format!("{one}\n{other}")),
+        None => (one.len() != other.len()).then(|| format!("{} and {} lines", one.len(), other.len())),
+    }
+}
+
+/// Checks that every hook ran, and was silent, quick and content.
+fn check_hooks(what: &str, seen: &Seen) {
+    for name in ["session-start", "user-prompt-submit", "post-tool-batch", "stop"] {
+        assert!(seen.hooks.iter().any(|hook| hook.name == name), "{what}: no {name} in {:?}", seen.hooks);
+    }
+    for hook in &seen.hooks {
+        assert!(hook.code == "0" && hook.said == 0 && hook.milliseconds < IN_TIME, "{what}: {hook:?}");
+    }
+}
+
+/// What the tests of this file have in common. The folder is a short one: it holds sockets.
+struct Bench {
+    claude: ClaudeCode,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Returns nothing where there is no Claude Code; that is said then.
+    fn set(test: &str) -> Result<Option<Self>> {
+        match ClaudeCode::find() {
+            Ok(claude) => Ok(Some(Self { claude, folder: tempfile::tempdir()? })),
+            Err(reason) => skipped(test, &format!("{reason:#}")).map(|()| None),
+        }
+    }
+
+    /// Runs a session in the folder in which all of this test run.
+    async fn run(&self, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
+        let seen = run(&self.claude, &self.folder.path().join("w"), trouble, kind, manner).await;
+        seen.with_context(|| format!("{kind:?} {manner:?}"))
+    }
+
+    /// Compares sessions with hooks and without, printing ones and ones in a terminal.
+    async fn compare(&self, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
+        for manner in [Manner::Printing, Manner::Terminal] {
+            self.compare_by(manner, what, trouble, pair).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares a session with hooks and one without.
+    async fn compare_by(&self, manner: Manner, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
+        let (with, without) = pair;
+        let one = self.run(trouble, with, manner).await.context(what.to_owned())?;
+        let other = self.run(trouble, without, manner).await.context(what.to_owned())?;
+        check_hooks(what, &one);
+        assert_eq!((other.hooks.len(), one.asked.len()), (0, 2), "{what}, {manner:?}");
+        assert_eq!(one.proxies, other.proxies, "{what}, {manner:?}");
+        assert_eq!(one.proxies > 0, trouble.has_proxy(with), "{what}, {manner:?}");
+        let difference = difference(&one, &other);
+        assert!(difference.is_none(), "{what}, {manner:?}: {}", difference.unwrap_or_default());
+        Ok(())
+    }
+}
+
+const HOOKS: (Plugin, Plugin) = (Plugin::Whole, Plugin::WithoutHooks);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_does_say_something_is_noticed() -> Result<()> {
+    let Some(bench) = Bench::set("a hook that is noticed")? else { return Ok(()) };
+    let trouble = Trouble::nobody()?;
+    for manner in [Manner::Printing, Manner::Terminal] {
+        let talks = bench.run(&trouble, Plugin::Talkative, manner).await?;
+        let silent = bench.run(&trouble, Plugin::WithoutHooks, manner).await?;
+        assert!(difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook")), "{manner:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
+    let Some(bench) = Bench::set("a session without a coordinator")? else { return Ok(()) };
+    bench.compare("nobody listens", &Trouble::nobody()?, HOOKS).await?;
+
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let trouble = Trouble::coordinator(format!("http://{}", silent.local_addr()?));
+    bench.compare("one that accepts and never answers", &trouble, HOOKS).await?;
+
+    let (full, _waiting) = full_listener()?;
+    let trouble = Trouble::coordinator(format!("http://{}", full.local_addr()?));
+    bench.compare("one that does not even accept", &trouble, HOOKS).await
+}
+
+/// Returns a listener to which nobody gets through, and the connections that are in the way.
+fn full_listener() -> Result<(tokio::net::TcpListener, Vec<TcpStream>)> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    let listener = socket.listen(1)?;
+    let (address, mut waiting) = (listener.local_addr()?, Vec::new());
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        ensure!(waiting.len() < 100, "everybody gets through");
+        waiting.push(stream);
+    }
+    Ok((listener, waiting))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
+    let Some(bench) = Bench::set("a session without a proxy")? else { return Ok(()) };
+    let alone = (Plugin::HooksAlone, Plugin::None);
+    bench.compare("a plugin without a server", &Trouble::nobody()?, alone).await?;
+    let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::nobody()? };
+    bench.compare("servers turned off", &trouble, HOOKS).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Result<()> {
+    let Some(bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
+    // Not a killed one: when its client notices that, and offers other tools, depends on who is faster.
+    let command = "kill -STOP $(cat ../proxies)".to_owned();
+    bench.compare("a stopped proxy", &Trouble { command, ..Trouble::nobody()? }, HOOKS).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -> Result<()> {
+    let Some(bench) = Bench::set("a session with a bad socket folder")? else { return Ok(()) };
+    let made = |change: fn(&Path) -> Result<()>| {
+        let prepare = move |options: &Options| {
+            let folder = options.runtime_folder().join("c3po");
+            fs::create_dir_all(options.runtime_folder())?;
+            change(&folder)?;
+            Ok(Vec::new())
+        };
+        Trouble::nobody().map(|trouble| trouble.prepare(prepare))
+    };
+    let file = made(|folder| Ok(fs::write(folder, "")?))?;
+    bench.compare_by(Manner::Printing, "a file", &file, HOOKS).await?;
+    let open = made(|folder| {
+        fs::create_dir(folder)?;
+        Ok(fs::set_permissions(folder, Permissions::from_mode(0o777))?)
+    })?;
+    bench.compare_by(Manner::Printing, "open to others", &open, HOOKS).await?;
+    let unreadable = made(|folder| {
+        fs::create_dir(folder)?;
+        Ok(fs::set_permissions(folder, Permissions::from_mode(0o000))?)
+    })?;
+    bench.compare_by(Manner::Printing, "unreadable", &unreadable, HOOKS).await?;
+    let link = made(|folder| Ok(symlink(folder.with_file_name("elsewhere"), folder)?))?;
+    bench.compare("a link", &link, HOOKS).await?;
+    if is_root() {
+        let foreign = made(|folder| {
+            fs::create_dir(folder)?;
+            fs::set_permissions(folder, Permissions::from_mode(0o700))?;
+            Ok(chown(folder, Some(12_345), None)?)
+        })?;
+        bench.compare_by(Manner::Printing, "another user's", &foreign, HOOKS).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether folders can be given away here.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_full_disk_a_session_is_as_without_hooks() -> Result<()> {
+    let Some(bench) = Bench::set("a session with a full disk")? else { return Ok(()) };
+    let probe = bench.folder.path().join("probe");
+    if Mount::full(&probe)?.is_none() {
+        return skipped("a session with a full disk", "no disk may be mounted here");
+    }
+    let full = bench.folder.path().join("w/run");
+    let places = [("XDG_STATE_HOME", full.join("state")), ("C3PO_LOG_FILE", full.join("log"))];
+    let trouble = Trouble { environment: places.into(), ..Trouble::nobody()? };
+    let trouble = trouble.prepare(|options| Ok(Mount::full(&options.runtime_folder())?.into_iter().collect()));
+    bench.compare("a full disk", &trouble, HOOKS).await
+}
