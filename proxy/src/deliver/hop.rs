@@ -27,6 +27,8 @@ use crate::local::protocol::{Answer, Event, Name};
 const WRITING: Duration = Duration::from_secs(5);
 /// How many offers may be under way: more hooks than that never run at once.
 const OFFERS_MAX: usize = 64;
+/// How many conversations that were left are remembered: hooks of older ones have long ended.
+const LEFT_MAX: usize = 16;
 
 /// A receipt to be sent.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub(super) struct Hop {
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
     session_id: Option<String>,
+    /// Conversations that this process was in before, oldest first.
+    left: VecDeque<String>,
     context: u64,
     waiting: Waiting,
     /// Messages that a tool's result holds, which is not written yet.
@@ -92,6 +96,7 @@ impl Hop {
             named: false,
             expects_hooks,
             session_id: None,
+            left: VecDeque::new(),
             context: 0,
             waiting: Waiting::default(),
             being_written: Vec::new(),
@@ -132,17 +137,27 @@ impl Hop {
                 continue;
             }
             let id = message.id.clone();
-            self.waiting.add(Note::from(message));
+            let mut note = Note::from(message);
+            note.repeated |= self.shown.held_earlier(&id);
+            self.waiting.add(note);
             if self.is_being_written(&id, now) {
                 self.waiting.claim(&[id], Claim::Tool);
             }
         }
     }
 
+    /// The session answered messages or took them out of its inbox: it need not be told of them any more.
+    pub(super) fn settled(&mut self, ids: &[MessageId]) {
+        self.waiting.remove(ids);
+    }
+
     /// A hook says what happens, and gets what it has to do.
     pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
         self.ways.hooks = true;
         self.pushes.learn(event);
+        if self.is_left(event) {
+            return Answer::default();
+        }
         self.follow_session(event);
         // One that comes in the middle of a turn may wait in the client, and be taken back there.
         let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
@@ -295,6 +310,18 @@ impl Hop {
         std::mem::take(&mut self.said)
     }
 
+    /// Returns whether the event is of a conversation that was left, as by `/clear`: its hooks may still run. Only a
+    /// beginning or a prompt leads back to it.
+    fn is_left(&mut self, event: &Event) -> bool {
+        let Some(named) = &event.session_id else { return false };
+        let Some(at) = self.left.iter().position(|left| left == named) else { return false };
+        if matches!(event.name, Name::SessionStart | Name::UserPromptSubmit) {
+            self.left.remove(at);
+            return false;
+        }
+        true
+    }
+
     /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
     fn follow_session(&mut self, event: &Event) {
         let other = match (&self.session_id, &event.session_id) {
@@ -305,7 +332,8 @@ impl Hop {
         let compacted = event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
         let ends = event.name == Name::SessionEnd;
         if let Some(named) = event.session_id.clone().filter(|_| !ends) {
-            self.session_id = Some(named);
+            self.left.extend(self.session_id.replace(named).filter(|_| other));
+            self.left.drain(..self.left.len().saturating_sub(LEFT_MAX));
         }
         if (other && !ends) || compacted {
             if !compacted {
@@ -318,7 +346,7 @@ impl Hop {
 
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
-        self.shown = Shown::default();
+        self.shown.next_context();
         self.offers.clear();
         self.being_written.clear();
         self.waiting.release_all_but(Claim::Prompt);
@@ -336,13 +364,15 @@ impl Hop {
     fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
         let is_elsewhere = |id: &MessageId| self.waiting.claim_of(id) != Some(None);
-        self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere))?;
+        let late = self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere));
+        // One that is in time, while the session has fetched all of it itself.
+        late.or_else(|| self.pushes.confirmed_by(prompt, |push| push.ids.iter().all(|id| self.shown.holds(id))))?;
         Some(Answer { stdout: refuse_prompt(), ..Answer::default() })
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool) -> Answer {
         if let Some(prompt) = &event.prompt {
-            if let Some(push) = self.pushes.confirmed_by(prompt) {
+            if let Some(push) = self.pushes.confirmed_by(prompt, |_| true) {
                 self.ways.worked(push.way);
                 self.comes_with_prompt(push.ids, push.way.via(), None);
             } else if let Some(late) = self.pushes.take_late(prompt, |_| true) {

@@ -128,6 +128,11 @@ impl LastHop {
         self.with(|inside| inside.hop.presented(ids, via, tool_use));
     }
 
+    /// The session answered messages, or took them out of its inbox.
+    pub fn settled(&self, ids: &[MessageId]) {
+        self.with(|inside| inside.hop.settled(ids));
+    }
+
     /// The session said itself what it does.
     pub fn said_status(&self, state: State) {
         self.with(|inside| inside.hop.said_status(state));

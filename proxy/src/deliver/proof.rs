@@ -18,6 +18,8 @@ const ENDED_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     ids: HashSet<MessageId>,
+    /// What an earlier context of this session was shown: the store may not have heard of it yet.
+    earlier: HashSet<MessageId>,
     /// The same, oldest first.
     order: VecDeque<MessageId>,
     unproven: VecDeque<Unproven>,
@@ -46,6 +48,21 @@ impl Shown {
     /// Returns whether the message is in the present context.
     pub(super) fn holds(&self, id: &MessageId) -> bool {
         self.ids.contains(id)
+    }
+
+    /// Returns whether an earlier context was shown the message.
+    pub(super) fn held_earlier(&self, id: &MessageId) -> bool {
+        self.earlier.contains(id)
+    }
+
+    /// Another context begins, which holds nothing of the one before.
+    pub(super) fn next_context(&mut self) {
+        let Self { ids, mut earlier, .. } = std::mem::take(self);
+        if earlier.len() > SHOWN_MAX {
+            earlier.clear();
+        }
+        earlier.extend(ids);
+        self.earlier = earlier;
     }
 
     /// Messages are in the context, and were seen.

@@ -137,9 +137,9 @@ impl Pushes {
         }
     }
 
-    /// Takes the push under way if the prompt is the one that it made.
-    pub(super) fn confirmed_by(&mut self, prompt: &str) -> Option<Push> {
-        self.under_way.take_if(|push| push.made(prompt))
+    /// Takes the push under way, if the prompt is the one that it made and it is wanted.
+    pub(super) fn confirmed_by(&mut self, prompt: &str, wanted: impl Fn(&Push) -> bool) -> Option<Push> {
+        self.under_way.take_if(|push| push.made(prompt) && wanted(push))
     }
 
     /// Takes a push that was given up, if the prompt is the one that it made after all and it is wanted.

@@ -400,3 +400,60 @@ fn a_burst_comes_in_order_and_urgent_first() {
         scene.said().into_iter().filter(|s| s.stage == Stage::InSession).flat_map(|s| s.ids).collect();
     assert_eq!(ids.len(), 20);
 }
+
+#[test]
+fn a_hook_of_a_conversation_that_was_left_changes_nothing_and_gets_nothing() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&starts("clear", "s2"));
+    let now = |name| Event { session_id: Some("s2".into()), ..event(name) };
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    assert!(holds(&scene.print(&now(Name::PostToolBatch)), 1));
+    scene.arrive(vec![message(3, json!({}))]);
+    let context = scene.hop.context();
+    assert_eq!(scene.hear(&event(Name::Stop)), Answer::default());
+    assert_eq!(scene.hop.context(), context);
+    scene.hear(&starts("resume", "s1"));
+    assert!(scene.hop.context() > context && holds(&scene.print(&event(Name::PostToolBatch)), 3));
+}
+
+#[test]
+fn what_a_context_was_shown_that_the_store_has_not_heard_of_is_marked_in_the_next() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
+    scene.hear(&starts("compact", "s1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    let again = scene.print(&event(Name::PostToolBatch));
+    assert!(holds(&again, 1) && again.as_ref().is_some_and(|text| text.contains("[repeated")), "{again:?}");
+}
+
+#[test]
+fn a_mark_outlives_a_message_that_is_delivered_again() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    scene.hear(&of_turn("p2", event(Name::PreToolUse)));
+    scene.arrive(vec![message(1, json!({}))]);
+    let again = scene.print(&of_turn("p2", event(Name::PostToolBatch)));
+    assert!(again.as_ref().is_some_and(|text| text.contains("[repeated")), "{again:?}");
+}
+
+#[test]
+fn what_was_answered_is_not_told_again() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    scene.hop.settled(&[id(1)]);
+    let text = scene.print(&event(Name::PostToolBatch));
+    assert!(holds(&text, 2) && !holds(&text, 1), "{text:?}");
+}
+
+#[test]
+fn a_push_that_comes_after_the_session_has_fetched_its_messages_is_kept_out() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.hop.presented(vec![id(1)], Via::GetMessages, Some("t1".into()));
+    let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+    assert!(answer.stdout.contains("\"block\""), "{answer:?}");
+    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::GetMessages)]);
+}

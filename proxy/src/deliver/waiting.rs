@@ -35,7 +35,8 @@ impl Waiting {
     /// Adds a message once.
     pub(super) fn add(&mut self, note: Note) {
         match self.held.iter_mut().find(|held| held.note.id == note.id) {
-            Some(held) => held.note.repeated = note.repeated,
+            // The store does not know what only this host knows.
+            Some(held) => held.note.repeated |= note.repeated,
             None => self.held.push(Held { note, claim: None }),
         }
         if self.held.len() > INBOX_MAX {

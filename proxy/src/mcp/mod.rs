@@ -144,8 +144,11 @@ impl ServerHandler for Server {
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
             () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
         };
-        if let (Call::SetStatus(said), Ok(_)) = (&call, &outcome) {
-            self.hop.said_status(said.status);
+        match (&call, &outcome) {
+            (Call::SetStatus(said), Ok(_)) => self.hop.said_status(said.status),
+            (Call::Reply(answer), Ok(_)) => self.hop.settled(std::slice::from_ref(&answer.message_id)),
+            (Call::AckMessages(acked), Ok(_)) => self.hop.settled(&acked.message_ids),
+            _ => {}
         }
         Ok(match outcome {
             Ok(reply) => answer::result(call.tool(), &reply, tool_use(&context)),
