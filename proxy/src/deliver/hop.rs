@@ -56,7 +56,7 @@ struct Offer {
 struct Entering {
     ids: Vec<MessageId>,
     via: Via,
-    /// The turn; `None` for what stays in the session whichever turn comes next: a push.
+    /// The turn; `None` where the client does not name turns.
     turn: Option<String>,
 }
 
@@ -374,9 +374,9 @@ impl Hop {
         if let Some(prompt) = &event.prompt {
             if let Some(push) = self.pushes.confirmed_by(prompt, |_| true) {
                 self.ways.worked(push.way);
-                self.comes_with_prompt(push.ids, push.way.via(), None);
+                self.comes_with_prompt(push.ids, push.way.via(), event.prompt_id.clone());
             } else if let Some(late) = self.pushes.take_late(prompt, |_| true) {
-                self.comes_with_prompt(late.ids, late.way.via(), None);
+                self.comes_with_prompt(late.ids, late.way.via(), event.prompt_id.clone());
             }
         }
         if begins { self.give(Via::UserPromptSubmit, event, |_| true) } else { Answer::default() }

@@ -457,3 +457,15 @@ fn a_push_that_comes_after_the_session_has_fetched_its_messages_is_kept_out() {
     assert!(answer.stdout.contains("\"block\""), "{answer:?}");
     assert_eq!(scene.said(), [said(1, Stage::InSession, Via::GetMessages)]);
 }
+
+#[test]
+fn a_push_whose_prompt_was_refused_is_in_no_session() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    assert_eq!(scene.prompt(&text), None);
+    scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && again.as_ref().is_some_and(|text| text.contains("[repeated")), "{again:?}");
+    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::Stop)]);
+}
