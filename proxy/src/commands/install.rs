@@ -94,6 +94,10 @@ impl<'a> Situation<'a> {
             why: format!("{error:#}"),
             advice: "Mend that file first: Claude Code does not take it either.".to_owned(),
         })?;
+        let before = match (Record::read(&config.state_dir).map_err(stopped)?, before) {
+            (Some(record), Some(now)) => Some(record.in_form_before(&now).map_err(stopped)?.unwrap_or(now)),
+            (_, before) => before,
+        };
         Ok(Self { config, claude, bundle: Bundle::in_data(&config.places.data_dir), this, settings, before })
     }
 
@@ -186,6 +190,7 @@ async fn register(situation: &Situation<'_>, arguments: &Arguments, steps: &mut 
         Some(before) => file.put_back(before).map_err(stopped)?,
         None => Kept::AllBut(Vec::new()),
     };
+    finish(&situation.config.state_dir).map_err(stopped)?;
     registered?;
     let outcome = if situation.was_there()? { Outcome::Unchanged } else { Outcome::Done };
     steps.tell("plugin", outcome, format!("{PLUGIN} is enabled, by {}", claude.typed(&[]).trim_end()))?;
@@ -228,10 +233,16 @@ fn remember(situation: &Situation<'_>, backup: Option<&Path>) -> Result<()> {
     let program = situation.bundle.program();
     let before = situation.before.as_deref().unwrap_or_default();
     let untouched = settings::without_ours(before)? == before && status_line::owner(before, &program)? != Owner::Us;
-    if untouched || Record::read(state)?.is_none() {
-        Record { backup: backup.map(Path::to_owned), status_line: None }.write(state)?;
+    let fresh = || Record { backup: backup.map(Path::to_owned), status_line: None, unfinished: true };
+    match Record::read(state)? {
+        Some(record) if !untouched || record.unfinished => Record { unfinished: true, ..record }.write(state),
+        _ => fresh().write(state),
     }
-    Ok(())
+}
+
+/// Notes that the settings have their form again.
+fn finish(state: &Path) -> Result<()> {
+    Record::read(state)?.map_or(Ok(()), |record| Record { unfinished: false, ..record }.write(state))
 }
 
 fn set_status_line(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {

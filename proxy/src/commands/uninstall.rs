@@ -40,12 +40,20 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     let file = Settings::in_folder(&config.places.claude_dir);
     let before = file.text().map_err(stopped)?;
     let record = Record::read(&config.state_dir).map_err(stopped)?;
+    let before = match (&record, before) {
+        (Some(record), Some(now)) => Some(record.in_form_before(&now).map_err(stopped)?.unwrap_or(now)),
+        (_, before) => before,
+    };
     let wanted = before.as_deref().map(|before| as_it_was(before, record.as_ref(), &bundle)).transpose();
     let wanted = wanted.map_err(stopped)?;
 
     let changed = before != wanted;
     let backup = if arguments.dry_run { None } else { file.back_up().map_err(stopped)? };
 
+    if let (Some(record), false) = (&record, arguments.dry_run) {
+        // From here on claude may have written the settings in its own form.
+        Record { unfinished: true, ..record.clone() }.write(&config.state_dir).map_err(stopped)?;
+    }
     match Client::find(arguments.claude.as_deref(), &config.places) {
         Some(claude) => unregister(&claude, &mut steps).await?,
         None => tell_missing(&mut steps)?,

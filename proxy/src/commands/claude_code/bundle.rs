@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// Every file of the marketplace but the program, by its path in it.
 const FILES: &[(&str, &str)] = &[
@@ -62,6 +62,10 @@ impl Bundle {
 
     /// Returns what differs from this version, whose program is `this`.
     pub(in crate::commands) fn changes(&self, this: &Path) -> Result<Vec<Change>> {
+        if self.folder.is_symlink() {
+            // Whatever is behind it is somebody's: all that is not ours would be removed there.
+            bail!("{} is a link; c3po keeps its files in a folder of its own", self.folder.display());
+        }
         let mut changes = Vec::new();
         for (path, text) in FILES {
             let found = fs::read(self.folder.join(path)).unwrap_or_default();
@@ -182,6 +186,17 @@ mod tests {
         found.sort_unstable();
         bundled.sort_unstable();
         assert_eq!(found, bundled);
+    }
+
+    #[test]
+    fn nothing_is_removed_behind_a_link() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let precious = other.path().join("precious");
+        fs::write(&precious, "").unwrap();
+        let bundle = Bundle::in_data(folder.path());
+        std::os::unix::fs::symlink(other.path(), bundle.folder()).unwrap();
+        let error = bundle.changes(&precious).unwrap_err().to_string();
+        assert!(error.contains("is a link") && precious.exists(), "{error}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::settings;
+
 /// What it remembers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,6 +19,9 @@ pub(in crate::commands) struct Record {
     /// The text of the status line that ours took the place of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) status_line: Option<String>,
+    /// Whether something is under way, or was broken off: the settings may be in the form in which claude writes them.
+    #[serde(default)]
+    pub(in crate::commands) unfinished: bool,
 }
 
 fn path(state_dir: &Path) -> PathBuf {
@@ -34,6 +39,13 @@ impl Record {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
+    }
+
+    /// Returns the settings as they are, in the form that they had before what was broken off, if anything was.
+    pub(in crate::commands) fn in_form_before(&self, now: &str) -> Result<Option<String>> {
+        let Some(backup) = self.backup.as_ref().filter(|_| self.unfinished) else { return Ok(None) };
+        let Ok(before) = fs::read_to_string(backup) else { return Ok(None) };
+        Ok(settings::in_form_of(&before, now)?.map(|(text, _)| text))
     }
 
     /// Writes it, for its owner alone.
@@ -63,7 +75,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         assert_eq!(Record::read(&state).unwrap(), None);
-        let record = Record { backup: Some(PathBuf::from("/b")), status_line: Some("{ }".to_owned()) };
+        let record =
+            Record { backup: Some(PathBuf::from("/b")), status_line: Some("{ }".to_owned()), unfinished: true };
         record.write(&state).unwrap();
         assert_eq!(Record::read(&state).unwrap(), Some(record));
         Record::remove(&state).unwrap();
