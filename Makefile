@@ -20,11 +20,11 @@ up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
 	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
 	@exec $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
 
-install: ## build the release of c3po and put it into PREFIX/bin, which is ~/.local/bin
-	@tests/setup/say 'building (this takes some minutes: the release is optimised as a whole)'
-	cargo build --locked --release --package c3po
+install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
+	@tests/setup/say 'building (seconds after `make up`, else some minutes)'
+	cargo build --locked --profile quick --workspace --bins --examples
 	install -d '$(PREFIX)/bin'
-	install -m 755 target/release/c3po '$(PREFIX)/bin/c3po'
+	install -m 755 $(QUICK)/c3po '$(PREFIX)/bin/c3po'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
 test: ## install what the tests need, then formatter, linter and every test
