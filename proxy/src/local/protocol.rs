@@ -60,9 +60,6 @@ pub struct Event {
     /// Of a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Of a session's end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
     /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -154,7 +151,6 @@ impl Event {
             session_id: None,
             agent_id: None,
             source: None,
-            reason: None,
             prompt: None,
             prompt_id: None,
             notification_type: None,
