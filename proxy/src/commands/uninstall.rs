@@ -10,7 +10,7 @@ use super::claude_code::record::Record;
 use super::claude_code::settings::{self, STATUS_LINE, Settings};
 use super::claude_code::status_line::{self, Owner};
 use super::claude_code::steps::{Outcome, Steps};
-use super::claude_code::{MARKETPLACE, PLUGIN};
+use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::print::Printer;
 use super::session::Failure;
 use crate::config::Config;
@@ -170,10 +170,6 @@ fn restore(file: &Settings, wanted: &str, record: Option<&Record>, bundle: &Bund
         file.remove_if_empty()?;
     }
     Ok(exactly)
-}
-
-fn stopped(error: anyhow::Error) -> Failure {
-    Failure::Stopped { why: format!("{error:#}"), advice: "Mend that and run this again.".to_owned() }
 }
 
 #[cfg(test)]
