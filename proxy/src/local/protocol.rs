@@ -10,6 +10,8 @@ use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
 use serde::{Deserialize, Serialize};
 
+use crate::link;
+
 /// The line by which a hook says that its output was flushed.
 pub const PRINTED: &str = "printed";
 
@@ -113,8 +115,8 @@ pub struct Status {
     pub version: String,
     /// Who the session is.
     pub agent_id: AgentId,
-    /// The link, in the word that users read.
-    pub link: String,
+    /// The link.
+    pub link: link::State,
     /// The coordinator, as people write it.
     pub coordinator: String,
     /// Why there is no link.
