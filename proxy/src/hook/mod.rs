@@ -1,7 +1,8 @@
 //! `c3po hook EVENT`: the short process by which a client says what happens in a session, and gets what to do.
 //!
 //! It asks the proxy of the same session and prints its answer. Whatever goes wrong, it prints nothing and ends with 0
-//! within 200 ms, so that the session goes on as if c3po were not there. No async runtime, no file, no network.
+//! within 200 ms, and 500 ms where the client does not read what is printed, so that the session goes on as if c3po were
+//! not there. No async runtime, no file, no network.
 
 mod input;
 

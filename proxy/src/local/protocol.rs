@@ -129,7 +129,7 @@ pub struct Status {
     /// How many agents are online, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_online: Option<usize>,
-    /// The ways into the session that were seen to work.
+    /// The ways into the session that are there; pushes only once one was confirmed.
     pub reach: Vec<Via>,
     /// The client's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
