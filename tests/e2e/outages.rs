@@ -10,7 +10,7 @@ use harness::link::Link;
 use harness::proxy::session;
 use harness::redis::Redis;
 use harness::served::Served;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// From the return of a coordinator to the end of what waited for it, on a machine that builds at the same time.
@@ -196,6 +196,42 @@ async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_aft
     assert_eq!((&message["id"], &message["repeated"]), (&sent["id"], &json!(true)));
     let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
     assert_eq!((&status["state"], &status["reach"]), (&json!("busy"), &json!(["stop"])));
+    Ok(())
+}
+
+/// Says a receipt under that number, which says it again, and returns what it is answered.
+async fn receipt(link: &mut Link, number: i64, id: &str, stage: &str) -> Result<Result<Value, Value>> {
+    let params = json!({"message_ids": [id], "stage": stage, "via": "hook"});
+    link.send_text(&json!({"jsonrpc": "2.0", "id": number, "method": "receipt", "params": params}).to_string()).await?;
+    link.end(number).await
+}
+
+#[tokio::test]
+async fn nothing_is_recorded_ahead_of_a_receipt_that_the_store_could_not_take() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address();
+    let (mut homeassistant, _) = Link::join(&address.to_string(), "homeassistant").await?;
+    let (mut meshtastic, _) = Link::join(&address.to_string(), "meshtastic").await?;
+    let news = json!({"target": "meshtastic", "message": "lights are on", "requires_response": false});
+    let sent = homeassistant.call("send_message", news).await?;
+    let id = sent["id"].as_str().context("a message without an id")?;
+    meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+
+    redis.kill()?;
+    let refused = |answer: Result<Value, Value>| answer.err().map(|error| error["data"]["code"].clone());
+    let away = Some(json!("STORE_UNAVAILABLE"));
+    assert_eq!(refused(receipt(&mut meshtastic, 1_001, id, "in_session").await?), away);
+    redis.restart().await?;
+    eventually("the store is back", SOON, async || homeassistant.call("list_agents", json!({})).await.ok()).await?;
+    // It was on its way when the first was refused: what it needs is not recorded.
+    assert_eq!(refused(receipt(&mut meshtastic, 1_002, id, "seen").await?), away);
+    for (number, stage) in [(1_001, "in_session"), (1_002, "seen")] {
+        assert_eq!(receipt(&mut meshtastic, number, id, stage).await?, Ok(json!({})), "{stage}");
+        let status = homeassistant.call("message_status", json!({"message_id": id})).await?;
+        assert_eq!(status["stage"], stage, "{status}");
+    }
     Ok(())
 }
 

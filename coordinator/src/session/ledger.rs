@@ -2,7 +2,7 @@
 //!
 //! A call starts when everything before it is recorded, and then runs beside what comes after it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use c3po_shared::catalogue::Call;
@@ -11,12 +11,15 @@ use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::wire::RequestId;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::request::{Caller, Office};
 use crate::store::{Advance, Amendment, StoreError};
 
 /// How many entries wait at most; a link with more is not read until some are done.
 const BOUND: usize = 2 * CALLS_IN_FLIGHT;
+/// How many refused receipts are remembered: as many as a proxy keeps without an answer.
+const MISSING_MAX: usize = 1_024;
 
 /// One thing to do.
 pub(super) enum Entry {
@@ -61,6 +64,8 @@ pub(super) struct Ledger {
     at_work: Option<BoxFuture<'static, Noted>>,
     /// What changed about the session and could not be recorded.
     owed: Option<Amendment>,
+    /// The receipts that were refused for a moment and did not come again, and since when.
+    missing: BTreeMap<i64, Instant>,
 }
 
 impl Ledger {
@@ -128,6 +133,26 @@ impl Ledger {
             _ => true,
         });
         withdrawn
+    }
+
+    /// Notes that a receipt was refused for a moment: its host says it again under the same number.
+    pub(super) fn misses(&mut self, receipt: &RequestId) {
+        if let RequestId::Number(number) = receipt {
+            self.missing.insert(*number, Instant::now());
+        }
+        while self.missing.len() > MISSING_MAX {
+            self.missing.pop_first();
+        }
+    }
+
+    /// A receipt came. Returns whether one that was said before it is missing, which may be the evidence that it needs.
+    ///
+    /// One that has not come again through several heartbeats was given up by its host, and holds up nothing.
+    pub(super) fn is_ahead(&mut self, receipt: &RequestId) -> bool {
+        let RequestId::Number(number) = receipt else { return false };
+        self.missing.remove(number);
+        self.missing.retain(|_, since| since.elapsed() < SILENCE_MAX);
+        self.missing.range(..number).next().is_some()
     }
 
     /// Starts the next entry unless one is at work. Returns a call whose turn has come.
@@ -228,6 +253,23 @@ mod tests {
         ledger.push(receipt(Some(RequestId::Number(2))));
         assert_eq!(ledger.withdraw_receipts(), [RequestId::Number(1), RequestId::Number(2)]);
         assert_eq!(ledger.queue.len(), 2, "nobody says again what has no id");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_receipt_waits_for_those_before_it_until_their_host_has_given_them_up() {
+        let (mut ledger, number) = (Ledger::default(), RequestId::Number);
+        ledger.misses(&number(4));
+        ledger.misses(&number(5));
+        assert!(!ledger.is_ahead(&number(3)) && ledger.is_ahead(&number(6)));
+        ledger.misses(&number(6));
+        assert!(!ledger.is_ahead(&number(4)), "it is the first that is missing");
+        assert!(ledger.is_ahead(&number(7)), "the fifth has not come yet");
+        assert!(!ledger.is_ahead(&number(5)) && !ledger.is_ahead(&number(6)));
+        ledger.misses(&number(8));
+        tokio::time::advance(SILENCE_MAX).await;
+        assert!(!ledger.is_ahead(&number(9)));
+        (10..=10 + 2 * MISSING_MAX as i64).for_each(|receipt| ledger.misses(&number(receipt)));
+        assert_eq!(ledger.missing.len(), MISSING_MAX);
     }
 
     #[test]

@@ -267,6 +267,7 @@ impl Session {
     ) -> Result<(), End> {
         let passes = matches!(error, StoreError::Unavailable(_));
         match id {
+            Some(id) if passes => self.postpone(&id, error.into()).await?,
             Some(id) => self.refuse(&id, error.into()).await?,
             None => tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}"),
         }
@@ -275,9 +276,15 @@ impl Session {
         }
         let behind = if passes { self.ledger.withdraw_receipts() } else { Vec::new() };
         for id in behind {
-            self.refuse(&id, Refusal::store_unavailable()).await?;
+            self.postpone(&id, Refusal::store_unavailable()).await?;
         }
         Ok(())
+    }
+
+    /// Refuses a receipt for the moment: its host says it again, and none behind it is recorded before that.
+    async fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) -> Result<(), End> {
+        self.ledger.misses(receipt);
+        self.refuse(receipt, refusal).await
     }
 
     async fn on_finished(&mut self, finished: Box<Finished>) -> Result<(), End> {

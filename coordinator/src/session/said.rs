@@ -51,6 +51,9 @@ impl Session {
                         None => Ok(()),
                     };
                 }
+                if let Some(id) = id.as_ref().filter(|id| self.ledger.is_ahead(id)) {
+                    return self.postpone(id, Refusal::store_unavailable()).await;
+                }
                 let ReceiptParams { message_ids: messages, stage, via, context } = receipt;
                 self.ledger.push(Entry::Receipt { id, messages, stage, via, context: Some(context) });
             }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::claude_code::PLUGIN;
 use super::claude_code::bundle::{Bundle, Change};
 use super::claude_code::client::{self, Client};
 use super::claude_code::host_file::{self, Plan, Wanted};
@@ -13,6 +12,7 @@ use super::claude_code::record::Record;
 use super::claude_code::settings::{self, Kept, OURS, STATUS_LINE, Settings};
 use super::claude_code::status_line::{self, Owner};
 use super::claude_code::steps::{Outcome, Steps};
+use super::claude_code::{PLUGIN, stopped};
 use super::print::Printer;
 use super::session::Failure;
 use crate::config::{self, Config};
@@ -328,8 +328,4 @@ fn write_host_file(config: &Config, plan: Option<Plan>, steps: &mut Steps<'_>) -
             steps.tell("coordinator", Outcome::Done, text)
         }
     }
-}
-
-fn stopped(error: anyhow::Error) -> Failure {
-    Failure::Stopped { why: format!("{error:#}"), advice: "Mend that and run this again.".to_owned() }
 }

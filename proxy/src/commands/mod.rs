@@ -40,8 +40,9 @@ Exit codes:
 /// What `c3po hook --help` says about itself.
 const HOOK: &str = "\
 It reads what the client writes about the event on standard input, asks the proxy of
-the same session, prints what the client is to do, and ends within 200 ms. Where no
-proxy answers it prints nothing and ends with 0: the session goes on as without c3po.
+the same session, prints what the client is to do, and ends within 200 ms, or 500 ms
+where the client does not read that. Where no proxy answers it prints nothing and ends
+with 0: the session goes on as without c3po.
 
 Events: session-start user-prompt-submit pre-tool-use post-tool-batch (or post-tool-use)
 permission-request notification stop stop-failure subagent-stop session-end wait";

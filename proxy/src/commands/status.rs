@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use super::print::{Printer, Tone, aligned};
 use super::session::{Failure, Session};
 use crate::config::Config;
+use crate::link::State;
 
 /// What the command prints as JSON.
 #[derive(Serialize)]
 struct Report {
-    link: &'static str,
+    link: State,
     coordinator: String,
     coordinator_version: String,
     round_trip_ms: f64,
@@ -32,7 +33,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
         Ok(report) if printer.json => printer.document(&report),
         Ok(report) => print(&report, printer),
         Err(Failure::NoCoordinator(refusal)) if printer.json => {
-            let mut document = json!({"link": "disconnected"});
+            let mut document = json!({"link": State::Disconnected});
             document["coordinator"] = refusal.details.get("coordinator").cloned().unwrap_or_default();
             document["error"] = json!(refusal);
             printer.document(&document)?;
@@ -51,7 +52,7 @@ async fn look(session: &Session) -> Result<Report, Failure> {
     let welcome = standing.welcome;
     let online = agents.agents.iter().filter(|agent| agent.status == Status::Online).map(|agent| agent.id.clone());
     Ok(Report {
-        link: standing.state.as_str(),
+        link: standing.state,
         coordinator: standing.coordinator,
         coordinator_version: welcome.as_ref().map(|welcome| welcome.coordinator_version.clone()).unwrap_or_default(),
         round_trip_ms: milliseconds(round_trip),
@@ -74,7 +75,7 @@ fn print(report: &Report, printer: &Printer) -> Result<(), Failure> {
     };
     let link = format!(
         "{} to {} (version {})",
-        printer.tinted(Tone::Good, report.link),
+        printer.tinted(Tone::Good, report.link.as_str()),
         report.coordinator,
         report.coordinator_version
     );

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::print::{Printer, Tone};
 use crate::config::HookEnvironment;
+use crate::link;
 use crate::local;
 use crate::local::protocol::{Event, Name, Status};
 
@@ -33,8 +34,8 @@ fn text(status: &Status, printer: &Printer) -> String {
         parts.push(printer.tinted(Tone::Alarm, &format!("{} unread", status.unread)));
     }
     parts.extend(status.agents_online.map(|online| format!("{online} online")));
-    let tone = if status.link == "connected" { Tone::Good } else { Tone::Alarm };
-    parts.push(printer.tinted(tone, &status.link));
+    let tone = if status.link == link::State::Connected { Tone::Good } else { Tone::Alarm };
+    parts.push(printer.tinted(tone, status.link.as_str()));
     parts.join(" · ")
 }
 
@@ -48,7 +49,7 @@ mod tests {
         let mut status = Status {
             version: "0.1.0".to_owned(),
             agent_id: "web".parse().unwrap(),
-            link: "connected".to_owned(),
+            link: link::State::Connected,
             coordinator: "http://nas:8420".to_owned(),
             last_error: None,
             state: State::Ready,
@@ -59,7 +60,7 @@ mod tests {
         };
         let plain = Printer::of_status_line(false, false);
         assert_eq!(text(&status, &plain), "c3po web · 2 unread · 3 online · connected");
-        status = Status { unread: 0, agents_online: None, link: "reconnecting".to_owned(), ..status };
+        status = Status { unread: 0, agents_online: None, link: link::State::Reconnecting, ..status };
         assert_eq!(text(&status, &plain), "c3po web · reconnecting");
         let coloured = Printer::of_status_line(false, true);
         assert_eq!(text(&status, &coloured), "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m");

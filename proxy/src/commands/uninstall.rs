@@ -10,7 +10,7 @@ use super::claude_code::record::Record;
 use super::claude_code::settings::{self, STATUS_LINE, Settings};
 use super::claude_code::status_line::{self, Owner};
 use super::claude_code::steps::{Outcome, Steps};
-use super::claude_code::{MARKETPLACE, PLUGIN};
+use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::print::Printer;
 use super::session::Failure;
 use crate::config::Config;
@@ -130,7 +130,7 @@ fn as_it_was(now: &str, record: Option<&Record>, bundle: &Bundle) -> Result<Stri
 /// Returns a text without our members, and with the status line that ours took the place of.
 fn stripped(now: &str, record: Option<&Record>, bundle: &Bundle) -> Result<String> {
     let text = if settings::has_ours(now)? { settings::without_ours(now)? } else { now.to_owned() };
-    if status_line::owner(&text, &bundle.program())? != Owner::Us {
+    if !matches!(status_line::owner(&text, &bundle.program())?, Owner::Us | Owner::Older) {
         return Ok(text);
     }
     match record.and_then(|record| record.status_line.as_deref()) {
@@ -180,6 +180,23 @@ fn restore(file: &Settings, wanted: &str, record: Option<&Record>, bundle: &Bund
     Ok(exactly)
 }
 
-fn stopped(error: anyhow::Error) -> Failure {
-    Failure::Stopped { why: format!("{error:#}"), advice: "Mend that and run this again.".to_owned() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_status_line_of_a_moved_c3po_is_taken_back_as_well() {
+        let bundle = Bundle::in_data(Path::new("/data"));
+        let line =
+            |command: &str| format!(r#"{{"a": 1, "statusLine": {{"type": "command", "command": "{command}"}}}}"#);
+        let check = |command: &str, record: Option<&Record>, expected: &str| {
+            assert_eq!(as_it_was(&line(command), record, &bundle).unwrap(), expected, "{command}");
+        };
+        check("/moved/c3po statusline", None, r#"{"a": 1}"#);
+        check("'/an older/bin/c3po' statusline", None, r#"{"a": 1}"#);
+        let theirs = Record { backup: None, status_line: Some(r#"{"command": "mine"}"#.to_owned()) };
+        check("/moved/c3po statusline", Some(&theirs), r#"{"a": 1, "statusLine": {"command": "mine"}}"#);
+        check("~/line.sh", None, &line("~/line.sh"));
+    }
 }

@@ -195,7 +195,7 @@ impl LastHop {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             agent_id: standing.agent,
-            link: standing.state.as_str().to_owned(),
+            link: standing.state,
             coordinator: standing.coordinator,
             last_error: standing.last_error,
             state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),

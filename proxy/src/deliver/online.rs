@@ -3,8 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Agents, Call};
-use serde_json::json;
+use c3po_shared::catalogue::{Agents, Call, ListAgents};
+use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::vocabulary::Status;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -12,8 +13,8 @@ use crate::link::{Link, State};
 
 /// How long a count is good for.
 const FRESH: Duration = Duration::from_secs(10);
-/// How many are counted; a status line needs no more.
-const COUNTED: usize = 1_000;
+/// How many pages are asked for, each of about 80 agents: a line that nobody may read is not worth more.
+const PAGES_MAX: usize = 10;
 
 /// The last count.
 #[derive(Debug, Default)]
@@ -49,9 +50,19 @@ impl Online {
     }
 }
 
+/// Asks page by page. Returns nothing where not all were counted.
 async fn count(link: &Link) -> Option<usize> {
-    let arguments = serde_json::value::to_raw_value(&json!({"status": "online", "limit": COUNTED})).ok()?;
-    let call = Call::parse("list_agents", &arguments).ok()?;
-    let reply = link.call(&call, arguments).await.ok()?;
-    serde_json::from_str::<Agents>(reply.get()).ok().map(|agents| agents.agents.len())
+    let (mut count, mut cursor) = (0, None);
+    for _ in 0..PAGES_MAX {
+        let asked = ListAgents { status: Some(Status::Online), limit: Some(PAGE_MAX), cursor, ..ListAgents::default() };
+        let arguments = serde_json::value::to_raw_value(&asked).ok()?;
+        let reply = link.call(&Call::ListAgents(asked), arguments).await.ok()?;
+        let page: Agents = serde_json::from_str(reply.get()).ok()?;
+        count += page.agents.len();
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Some(count);
+        }
+    }
+    None
 }

@@ -79,7 +79,8 @@ impl Ways {
         self.trial(way).works
     }
 
-    /// Returns the ways into the session that were seen to work.
+    /// Returns the ways into the session that are there: those of hooks once any hook was heard, a push once one by that
+    /// way was confirmed.
     pub(super) fn reach(&self) -> Vec<Via> {
         let mut reach = vec![Via::WaitForMessage, Via::GetMessages];
         if self.hooks {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn reach_is_what_was_seen_to_work() {
+    fn reach_is_what_is_there_and_of_pushes_what_was_confirmed() {
         let (mut ways, now) = (Ways::default(), Instant::now());
         assert_eq!(ways.reach(), [Via::WaitForMessage, Via::GetMessages]);
         ways.hooks = true;

@@ -1,7 +1,8 @@
 //! `c3po hook EVENT`: the short process by which a client says what happens in a session, and gets what to do.
 //!
 //! It asks the proxy of the same session and prints its answer. Whatever goes wrong, it prints nothing and ends with 0
-//! within 200 ms, so that the session goes on as if c3po were not there. No async runtime, no file, no network.
+//! within 200 ms, and 500 ms where the client does not read what is printed, so that the session goes on as if c3po were
+//! not there. No async runtime, no file, no network.
 
 mod input;
 
@@ -49,8 +50,8 @@ fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
     // What a panic says would stand in the session as a failed hook.
     std::panic::set_hook(Box::new(|_| {}));
     let (sender, code) = sync_channel(1);
-    let turn = Arc::new(Turn::default());
-    let of_worker = turn.clone();
+    let first = Arc::new(First::default());
+    let of_worker = first.clone();
     let work = move || {
         // Where nobody waits any more, the process has ended.
         let _ = sender.send(work(name, starts, &of_worker));
@@ -59,7 +60,7 @@ fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
     let code = match name {
         Name::Wait => code.recv().ok(),
         _ => match code.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
-            Err(RecvTimeoutError::Timeout) if !turn.take() => code.recv_timeout(PRINT_MAX).ok(),
+            Err(RecvTimeoutError::Timeout) if !first.take() => code.recv_timeout(PRINT_MAX).ok(),
             outcome => outcome.ok(),
         },
     };
@@ -68,9 +69,9 @@ fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
 
 /// Decides between the worker that is about to print and the main thread that is about to give up: one of them comes first.
 #[derive(Debug, Default)]
-struct Turn(AtomicBool);
+struct First(AtomicBool);
 
-impl Turn {
+impl First {
     /// Returns whether nobody took it before.
     fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
@@ -78,7 +79,7 @@ impl Turn {
 }
 
 /// Does the work and returns the exit code; nothing where anything is not as expected.
-fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
+fn work(name: Name, starts: bool, first: &First) -> Option<u8> {
     let environment = HookEnvironment::read();
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
     let (waits, headless) = (name == Name::Wait, environment.headless);
@@ -93,8 +94,8 @@ fn work(name: Name, starts: bool, turn: &Turn) -> Option<u8> {
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
     match socket {
-        Some(socket) => converse(&socket, &event, turn),
-        None => in_time(|| converse(&find()?, &event, turn)),
+        Some(socket) => converse(&socket, &event, first),
+        None => in_time(|| converse(&find()?, &event, first)),
     }
 }
 
@@ -110,7 +111,7 @@ fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
     }
 }
 
-fn converse(socket: &Path, event: &Event, turn: &Turn) -> Option<u8> {
+fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
     let mut conversation = Conversation::begin(socket, event).ok()?;
     let answer = if event.name == Name::Wait {
         let client = parent_id();
@@ -118,7 +119,7 @@ fn converse(socket: &Path, event: &Event, turn: &Turn) -> Option<u8> {
     } else {
         conversation.answer().ok()?
     };
-    if !turn.take() {
+    if !first.take() {
         return None;
     }
     print(&answer).ok()?;

@@ -11,7 +11,7 @@ pub struct Facts {
     pub state: Option<State>,
     /// The client's session.
     pub session_id: Option<String>,
-    /// The ways into the session that were seen to work.
+    /// The ways into the session that are there; pushes only once one was confirmed.
     pub reach: Vec<Via>,
     /// Which context of the session it is, from 0.
     pub context: u64,

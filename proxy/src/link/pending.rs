@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use c3po_shared::catalogue::{Call, TimedOut, Tool, WaitForMessage};
 use c3po_shared::ids::CallId;
-use c3po_shared::limits::{CALLS_IN_FLIGHT, WAIT_DEFAULT};
+use c3po_shared::limits::{CALLS_IN_FLIGHT, IDS_MAX, WAIT_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{CallParams, Cancel, Outgoing, ReceiptParams, RequestId, SessionChange};
 use serde::Serialize;
@@ -166,8 +166,17 @@ impl Pending {
         Ok((self.add(Body::Call(Box::new(call), sender)), receiver))
     }
 
-    /// Adds a receipt.
-    pub(super) fn add_receipt(&mut self, receipt: ReceiptParams) {
+    /// Adds a receipt; as several where it names more messages than one frame may.
+    pub(super) fn add_receipt(&mut self, mut receipt: ReceiptParams) {
+        while receipt.message_ids.len() > IDS_MAX {
+            let rest = receipt.message_ids.split_off(IDS_MAX);
+            let message_ids = std::mem::replace(&mut receipt.message_ids, rest);
+            self.add_one_receipt(ReceiptParams { message_ids, ..receipt });
+        }
+        self.add_one_receipt(receipt);
+    }
+
+    fn add_one_receipt(&mut self, receipt: ReceiptParams) {
         let receipts = self.entries.len() - self.calls;
         if receipts >= RECEIPTS_MAX {
             let is_receipt = |(_, entry): &(&i64, &Entry)| matches!(entry.body, Body::Receipt(_));
@@ -376,6 +385,20 @@ mod tests {
         assert_eq!(frames(&mut pending, now).len(), 1);
         assert_eq!(thread.try_recv().unwrap().unwrap_err().code, ErrorCode::Internal);
         assert!(wait.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_receipt_for_many_messages_is_said_in_parts_that_are_allowed() {
+        let (mut pending, now) = (Pending::default(), Instant::now());
+        let message_ids = vec!["a::b::00000001".parse().unwrap(); 2 * IDS_MAX + 1];
+        pending.add_receipt(ReceiptParams { message_ids, context: 2, ..receipt() });
+        let parts: Vec<ReceiptParams> = frames(&mut pending, now)
+            .into_iter()
+            .map(|frame| serde_json::from_value(frame["params"].clone()).unwrap())
+            .collect();
+        assert!(parts.iter().all(|part| part.check().is_ok() && part.context == 2));
+        let sizes: Vec<_> = parts.iter().map(|part| part.message_ids.len()).collect();
+        assert_eq!(sizes, [IDS_MAX, IDS_MAX, 1]);
     }
 
     #[test]

@@ -4,12 +4,14 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::{self, Welcome};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::rules;
 
 /// The states of a link, in the words that users read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
     /// Not begun, or ended.
     Disconnected,
@@ -140,4 +142,17 @@ impl Standing {
 fn as_written(target: &str) -> String {
     let place = target.strip_prefix("ws://").unwrap_or(target);
     format!("http://{}", place.strip_suffix(wire::PATH).unwrap_or(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_users_are_those_between_processes() {
+        let all = [State::Disconnected, State::Connecting, State::Connected, State::Reconnecting, State::Failed];
+        for state in all {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+    }
 }

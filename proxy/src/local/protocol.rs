@@ -10,6 +10,8 @@ use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
 use serde::{Deserialize, Serialize};
 
+use crate::link;
+
 /// The line by which a hook says that its output was flushed.
 pub const PRINTED: &str = "printed";
 
@@ -60,9 +62,6 @@ pub struct Event {
     /// Of a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Of a session's end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
     /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
@@ -116,8 +115,8 @@ pub struct Status {
     pub version: String,
     /// Who the session is.
     pub agent_id: AgentId,
-    /// The link, in the word that users read.
-    pub link: String,
+    /// The link.
+    pub link: link::State,
     /// The coordinator, as people write it.
     pub coordinator: String,
     /// Why there is no link.
@@ -130,7 +129,7 @@ pub struct Status {
     /// How many agents are online, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_online: Option<usize>,
-    /// The ways into the session that were seen to work.
+    /// The ways into the session that are there; pushes only once one was confirmed.
     pub reach: Vec<Via>,
     /// The client's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +153,6 @@ impl Event {
             session_id: None,
             agent_id: None,
             source: None,
-            reason: None,
             prompt: None,
             prompt_id: None,
             notification_type: None,

@@ -150,24 +150,24 @@ async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken)
         () = gone(&mut stream) => return,
         () = stop.cancelled(), if waits => return,
     };
-    let offer = Offer { desk, number: answer.offer };
-    if !matches!(timeout(WRITE_MAX, say(&mut stream, &answer)).await, Ok(Ok(()))) || offer.number.is_none() {
+    let promise = Promise { desk, number: answer.offer };
+    if !matches!(timeout(WRITE_MAX, say(&mut stream, &answer)).await, Ok(Ok(()))) || promise.number.is_none() {
         return;
     }
     if let Ok(Some(line)) = timeout(PRINT_MAX, line(&mut stream)).await
         && line == PRINTED.as_bytes()
     {
-        offer.printed();
+        promise.printed();
     }
 }
 
-/// An offer under way: it ends as printed or as not printed, whatever happens.
-struct Offer<'a, D: Desk> {
+/// Holds that an offer under way ends as printed or as not printed, whatever happens.
+struct Promise<'a, D: Desk> {
     desk: &'a D,
     number: Option<u64>,
 }
 
-impl<D: Desk> Offer<'_, D> {
+impl<D: Desk> Promise<'_, D> {
     fn printed(mut self) {
         if let Some(number) = self.number.take() {
             self.desk.printed(number);
@@ -175,7 +175,7 @@ impl<D: Desk> Offer<'_, D> {
     }
 }
 
-impl<D: Desk> Drop for Offer<'_, D> {
+impl<D: Desk> Drop for Promise<'_, D> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.desk.not_printed(number);

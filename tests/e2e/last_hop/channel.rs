@@ -72,7 +72,9 @@ async fn nothing_is_notified_where_nobody_turned_the_channel_on() -> Result<()> 
     hook(work.path(), "session-start", json!({"session_id": "s1", "source": "startup"})).await?;
     receiver.reply("ping", json!({})).await?;
     let sender = session(work.path(), "homeassistant", &coordinator.url()).await?;
-    sender.reply("send_message", json!({"target": "meshtastic", "message": "lights please"})).await?;
+    let sent = sender.reply("send_message", json!({"target": "meshtastic", "message": "lights please"})).await?;
+    let waited = json!({"message_id": sent["id"], "until": "on_host", "timeout": 20});
+    assert_eq!(sender.reply("wait_for_message", waited).await?["stage"], "on_host");
     assert!(receiver.notification(METHOD, Duration::from_secs(1)).await.is_err());
     Ok(())
 }

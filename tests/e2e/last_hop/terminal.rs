@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use harness::claude::{ClaudeCode, Options};
+use harness::claude::{ClaudeCode, Interactive, Options};
 use harness::coordinator::Coordinator;
 use harness::fake_api::{Block, FakeApi, Script};
 use harness::process::program;
 use harness::skip::skipped;
 use serde_json::json;
+use tempfile::TempDir;
 
 /// A turn takes about 0.2 s alone.
 const TURN: Duration = Duration::from_secs(60);
@@ -60,19 +61,34 @@ async fn what_is_typed_into_a_real_session_reaches_its_model_and_its_plugin() ->
     Ok(())
 }
 
+/// A session without c3po, whose client has an inbox.
+struct Bare {
+    session: Interactive,
+    model: FakeApi,
+    _work: TempDir,
+}
+
+impl Bare {
+    /// Starts one; nothing where there is no such client.
+    async fn start(test: &str) -> Result<Option<Self>> {
+        let claude = match ClaudeCode::find() {
+            Ok(claude) => claude,
+            Err(reason) => return skipped(test, &format!("{reason:#}")).map(|()| None),
+        };
+        if !claude.has_inbox().await? {
+            return Ok(None);
+        }
+        let work = tempfile::tempdir()?;
+        let model = FakeApi::start(Script::new()).await?;
+        let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
+        let session = claude.interactive(&options).await?;
+        Ok(Some(Self { session, model, _work: work }))
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> {
-    let claude = match ClaudeCode::find() {
-        Ok(claude) => claude,
-        Err(reason) => return skipped("a post to a real session", &format!("{reason:#}")),
-    };
-    if !claude.has_inbox().await? {
-        return Ok(());
-    }
-    let work = tempfile::tempdir()?;
-    let model = FakeApi::start(Script::new()).await?;
-    let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
-    let session = claude.interactive(&options).await?;
+    let Some(Bare { session, model, .. }) = Bare::start("a post to a real session").await? else { return Ok(()) };
     for text in ["the first post", "the second post"] {
         session.post(text).await?;
         let asked = model.wait_for(text, TURN, |asked| asked.holds(text)).await?;
@@ -84,17 +100,9 @@ async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inbox_that_was_taken_away_stays_away_and_the_session_works() -> Result<()> {
-    let claude = match ClaudeCode::find() {
-        Ok(claude) => claude,
-        Err(reason) => return skipped("a real session without an inbox", &format!("{reason:#}")),
-    };
-    if !claude.has_inbox().await? {
+    let Some(Bare { session, model, .. }) = Bare::start("a real session without an inbox").await? else {
         return Ok(());
-    }
-    let work = tempfile::tempdir()?;
-    let model = FakeApi::start(Script::new()).await?;
-    let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
-    let session = claude.interactive(&options).await?;
+    };
     session.remove_inbox().await?;
     session.type_line("do you hear me").await?;
     model.wait_for("what was typed", TURN, |asked| asked.holds("do you hear me")).await?;

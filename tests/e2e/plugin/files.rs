@@ -64,7 +64,7 @@ fn every_hook_runs_the_program_without_a_shell_and_only_waits_may_last() -> Resu
             }
         }
     }
-    assert_eq!(asked.len(), 10, "{asked:?}");
+    assert_eq!(asked.len(), 9, "{asked:?}");
     let before = hooks["hooks"]["PreToolUse"][0]["matcher"].as_str().context("a hook before every tool")?;
     let few = before.split('|').all(|tool| tool == "AskUserQuestion" || tool.starts_with(&format!("{TOOLS}__")));
     assert!(few, "only where something is to be known before a tool runs: {before}");

@@ -51,10 +51,10 @@ async fn a_new_context_gets_the_inbox_again_once_and_is_told_that_it_is_repeated
         meshtastic.notify("session", json!({"context": context})).await?;
         assert!(is_quiet(&mut meshtastic).await?, "context {context} is not new");
     }
-    meshtastic.receipt_in(1, &[&shown, &unshown], "in_session", "session_start").await?;
+    meshtastic.receipt_in(1, &[&shown, &unshown], "in_session", "user_prompt_submit").await?;
     meshtastic.notify("session", json!({"context": 2})).await?;
     assert_eq!(delivered(&mut meshtastic).await?, [(shown.clone(), true), (unshown, true)]);
-    meshtastic.receipt_in(2, &[&shown], "in_session", "session_start").await?;
+    meshtastic.receipt_in(2, &[&shown], "in_session", "user_prompt_submit").await?;
     let sessions: Vec<_> = steps(&mut homeassistant, &shown).await?.into_iter().map(|(_, session)| session).collect();
     assert_eq!(sessions, ["", "1", "1", "1.1", "1.2"]);
     Ok(())

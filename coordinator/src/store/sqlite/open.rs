@@ -185,7 +185,8 @@ fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Brings the schema up to date, in one transaction, before the write-ahead log is on: so the header tells the truth.
+/// Brings the schema up to date, in one transaction: from an empty file before the write-ahead log is on, so that the
+/// header tells the truth. A later climb may stand in the log alone, which [`check_content`] reads.
 fn climb(connection: &Connection) -> rusqlite::Result<()> {
     let found = version(connection)?;
     if found == VERSION {

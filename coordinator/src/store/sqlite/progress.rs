@@ -54,25 +54,25 @@ pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<()> {
     if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
         return Ok(());
     }
-    let place = Place::find(work, progress)?;
+    let reached = Reached::find(work, progress)?;
     for id in &progress.messages {
         if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient) {
-            move_on(work, progress, &place, message)?;
+            move_on(work, progress, &reached, message)?;
         }
     }
     Ok(())
 }
 
-/// Where messages got.
-struct Place {
+/// The session and context that messages reached.
+struct Reached {
     /// As histories name it.
     session: Option<String>,
     /// Whether the session has gone on to another context since.
     is_over: bool,
 }
 
-impl Place {
-    /// Returns the place that the evidence speaks of. A context that nobody spoke of before is entered by it.
+impl Reached {
+    /// Returns what the evidence speaks of. A context that nobody spoke of before is entered by it.
     fn find(work: &Work<'_>, progress: &Progress) -> Result<Self> {
         let Some(tenure) = &progress.tenure else { return Ok(Self { session: None, is_over: false }) };
         let present = present_context(work, &tenure.agent)?;
@@ -84,19 +84,19 @@ impl Place {
     }
 }
 
-fn move_on(work: &mut Work<'_>, progress: &Progress, place: &Place, mut message: Standing) -> Result<()> {
+fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<()> {
     if furthest(&message.history).is_final() {
         return Ok(());
     }
     if progress.stage == Stage::InSession && message.open {
-        let sql = if place.is_over {
+        let sql = if reached.is_over {
             "UPDATE messages SET repeated = 1 WHERE position = ? AND repeated = 0"
         } else {
             "UPDATE messages SET shown = 1 WHERE position = ? AND shown = 0"
         };
         work.connection.prepare_cached(sql)?.execute([message.position])?;
     }
-    let steps = next_steps(&message.history, progress, place.session.as_deref(), work.now);
+    let steps = next_steps(&message.history, progress, reached.session.as_deref(), work.now);
     if steps.is_empty() {
         return Ok(());
     }

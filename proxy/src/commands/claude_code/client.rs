@@ -31,9 +31,9 @@ pub(in crate::commands) struct Installed {
     pub(in crate::commands) enabled: bool,
 }
 
-/// What it answered.
+/// What it said to a call.
 #[derive(Debug)]
-pub(in crate::commands) struct Answer {
+pub(in crate::commands) struct Said {
     /// Whether it did what it was asked.
     pub(in crate::commands) done: bool,
     /// What it printed.
@@ -57,7 +57,7 @@ impl Client {
     }
 
     /// Calls it.
-    pub(in crate::commands) async fn call(&self, arguments: &[&str]) -> Result<Answer, Failure> {
+    pub(in crate::commands) async fn call(&self, arguments: &[&str]) -> Result<Said, Failure> {
         let mut command = Command::new(&self.program);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |why: String| Failure::Stopped {
@@ -70,7 +70,7 @@ impl Client {
         };
         let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let text = if output.status.success() { said.trim() } else { complained.trim() };
-        Ok(Answer { done: output.status.success(), text: text.to_owned() })
+        Ok(Said { done: output.status.success(), text: text.to_owned() })
     }
 
     /// Calls it for something that has to succeed.

@@ -9,7 +9,14 @@ pub(super) mod settings;
 pub(super) mod status_line;
 pub(super) mod steps;
 
+use super::session::Failure;
+
 /// The marketplace, as its manifest names it.
 pub(super) const MARKETPLACE: &str = "c3po";
 /// The plugin, as Claude Code names it.
 pub(super) const PLUGIN: &str = "c3po@c3po";
+
+/// Says why neither of the two commands could go on.
+pub(super) fn stopped(error: anyhow::Error) -> Failure {
+    Failure::Stopped { why: format!("{error:#}"), advice: "Mend that and run this again.".to_owned() }
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::report::Report;
 use crate::commands::session::Failure;
 use crate::config::Config;
+use crate::link::State;
 use crate::local::protocol::{Event, Name, Status};
 use crate::local::{self, Place};
 
@@ -51,7 +52,10 @@ fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Fai
     let reach = if reach.is_empty() { "nothing yet".to_owned() } else { reach.join(", ") };
     let mut found = format!(
         "{} (process {client}): {}, {}, {} unread; reached by {reach}",
-        status.agent_id, status.link, status.state, status.unread
+        status.agent_id,
+        status.link.as_str(),
+        status.state,
+        status.unread
     );
     if let Some(error) = &status.last_error {
         found += &format!("; last error: {error}");
@@ -64,9 +68,11 @@ fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Fai
             UPDATE,
         );
     }
-    match status.link.as_str() {
-        "connected" | "disconnected" => report.ok("session", found),
-        "failed" => report.fail("session", found, "Mend what the error names, then start the session again."),
-        _ => report.warn("session", found, "It goes on trying; see what is said about the coordinator below."),
+    match status.link {
+        State::Connected | State::Disconnected => report.ok("session", found),
+        State::Failed => report.fail("session", found, "Mend what the error names, then start the session again."),
+        State::Connecting | State::Reconnecting => {
+            report.warn("session", found, "It goes on trying; see what is said about the coordinator below.")
+        }
     }
 }

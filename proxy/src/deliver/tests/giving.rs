@@ -122,7 +122,7 @@ fn a_new_context_is_told_and_gets_everything_again() {
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
-    scene.hear(&Event { reason: Some("clear".into()), ..event(Name::SessionEnd) });
+    scene.hear(&event(Name::SessionEnd));
     assert_eq!(scene.hop.context(), 0);
     scene.hear(&starts("clear", "s2"));
     let facts = scene.hop.facts();
