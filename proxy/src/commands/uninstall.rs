@@ -195,7 +195,7 @@ mod tests {
         };
         check("/moved/c3po statusline", None, r#"{"a": 1}"#);
         check("'/an older/bin/c3po' statusline", None, r#"{"a": 1}"#);
-        let theirs = Record { status_line: Some(r#"{"command": "mine"}"#.to_owned()), ..Record::default() };
+        let theirs = Record { backup: None, status_line: Some(r#"{"command": "mine"}"#.to_owned()), unfinished: false };
         check("/moved/c3po statusline", Some(&theirs), r#"{"a": 1, "statusLine": {"command": "mine"}}"#);
         check("~/line.sh", None, &line("~/line.sh"));
     }
