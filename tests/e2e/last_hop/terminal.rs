@@ -65,7 +65,7 @@ async fn what_is_typed_into_a_real_session_reaches_its_model_and_its_plugin() ->
 struct Bare {
     session: Interactive,
     model: FakeApi,
-    _work: TempDir,
+    work: TempDir,
 }
 
 impl Bare {
@@ -82,13 +82,15 @@ impl Bare {
         let model = FakeApi::start(Script::new()).await?;
         let options = Options::new(work.path(), "homeassistant", &model, "http://127.0.0.1:9").without_c3po();
         let session = claude.interactive(&options).await?;
-        Ok(Some(Self { session, model, _work: work }))
+        Ok(Some(Self { session, model, work }))
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> {
-    let Some(Bare { session, model, .. }) = Bare::start("a post to a real session").await? else { return Ok(()) };
+    let Some(Bare { work: _work, model, session }) = Bare::start("a post to a real session").await? else {
+        return Ok(());
+    };
     for text in ["the first post", "the second post"] {
         session.post(text).await?;
         let asked = model.wait_for(text, TURN, |asked| asked.holds(text)).await?;
@@ -100,7 +102,7 @@ async fn a_text_posted_to_the_inbox_of_an_idle_session_wakes_it() -> Result<()> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inbox_that_was_taken_away_stays_away_and_the_session_works() -> Result<()> {
-    let Some(Bare { session, model, .. }) = Bare::start("a real session without an inbox").await? else {
+    let Some(Bare { work: _work, model, session }) = Bare::start("a real session without an inbox").await? else {
         return Ok(());
     };
     session.remove_inbox().await?;
