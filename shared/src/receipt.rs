@@ -59,8 +59,6 @@ words! {
         GetThread = "get_thread",
         /// A later tool call of the same session.
         ToolCall = "tool_call",
-        /// The context that a hook added at the start of a session.
-        SessionStart = "session_start",
         /// The context that a hook added to a prompt.
         UserPromptSubmit = "user_prompt_submit",
         /// The context that a hook added between two steps of a turn.

@@ -101,6 +101,8 @@ async fn answer(
         }
     }
     let Some(reply) = reply else { return Err(Failure::TimedOut) };
-    session.shown(vec![reply.id]);
+    session.shown(vec![reply.id.clone()]);
+    // It was printed to the one who asked for it: there is nothing more to do with it.
+    session.call_raw("ack_messages", &json!({"message_ids": [reply.id]})).await?;
     Ok(())
 }

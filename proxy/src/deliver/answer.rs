@@ -3,12 +3,23 @@
 use c3po_shared::receipt::Via;
 use serde_json::json;
 
+use crate::local::protocol::Name;
+
+/// Returns what receipts call the way by which that hook puts messages into a session.
+pub(super) fn via(hook: Name) -> Via {
+    match hook {
+        Name::UserPromptSubmit => Via::UserPromptSubmit,
+        Name::Stop => Via::Stop,
+        _ => Via::PostToolBatch,
+    }
+}
+
 /// Returns what adds a text to the context of a session; at the end of a turn it keeps the turn from ending.
-pub(super) fn context(event: Via, text: &str) -> String {
-    let event = match event {
-        Via::SessionStart => "SessionStart",
-        Via::UserPromptSubmit => "UserPromptSubmit",
-        Via::Stop => "Stop",
+pub(super) fn context(hook: Name, text: &str) -> String {
+    let event = match hook {
+        Name::SessionStart => "SessionStart",
+        Name::UserPromptSubmit => "UserPromptSubmit",
+        Name::Stop => "Stop",
         _ => "PostToolBatch",
     };
     json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()

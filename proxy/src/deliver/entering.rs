@@ -57,6 +57,19 @@ impl Entering {
         }
     }
 
+    /// Takes the messages of these that came with a prompt, each group by its way.
+    pub(super) fn take_known(&mut self, known: &[MessageId]) -> Vec<(Vec<MessageId>, Via)> {
+        let mut taken = Vec::new();
+        for one in &mut self.prompted {
+            let ids: Vec<_> = one.ids.extract_if(.., |id| known.contains(id)).collect();
+            if !ids.is_empty() {
+                taken.push((ids, one.via));
+            }
+        }
+        self.prompted.retain(|one| !one.ids.is_empty());
+        taken
+    }
+
     /// Takes everything.
     pub(super) fn take(&mut self) -> Vec<Prompted> {
         std::mem::take(&mut self.prompted)

@@ -46,7 +46,7 @@ pub(super) struct Hop {
     agent: AgentId,
     generation: u64,
     /// Whether the session was told that it has another name than the wished one.
-    named: bool,
+    knows_name: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
     /// When a tool was called first without any hook before it.
@@ -72,7 +72,7 @@ impl Hop {
             agent: wished.clone(),
             wished,
             generation: 0,
-            named: false,
+            knows_name: false,
             expects_hooks,
             called: None,
             session_id: None,
@@ -152,9 +152,9 @@ impl Hop {
         }
         self.pushes.on(event, now);
         match event.name {
-            Name::SessionStart => self.give(Via::SessionStart, event, |_| false),
+            Name::SessionStart => self.give(event, |_| false),
             Name::UserPromptSubmit => self.on_prompt(event, begins, now),
-            Name::PostToolBatch => self.give(Via::PostToolBatch, event, |_| true),
+            Name::PostToolBatch => self.give(event, |_| true),
             Name::Stop => self.on_stop(event),
             Name::StopFailure => {
                 self.on_failure(now);
@@ -172,7 +172,7 @@ impl Hop {
     /// The hook has flushed that offer: it is in the session, or comes with a prompt that is about to be.
     pub(super) fn printed(&mut self, number: u64, now: Instant) {
         let Some(offer) = self.offers.take(number) else { return };
-        self.named |= offer.names;
+        self.knows_name |= offer.names;
         if offer.via == Via::UserPromptSubmit {
             self.waiting.claim(&offer.ids, Claim::Prompt);
             self.entering.add(offer.ids, offer.via, offer.turn, now);
@@ -220,6 +220,18 @@ impl Hop {
         self.waiting.remove(&ids);
         self.shown.by_tool(&ids, tool_use);
         self.say(ids, Stage::InSession, via);
+    }
+
+    /// The model names these messages in a call: it has read them, by whichever way they were put before it.
+    pub(super) fn named(&mut self, ids: &[MessageId]) {
+        for (entered, via) in self.entering.take_known(ids) {
+            self.waiting.remove(&entered);
+            self.shown.and_seen(&entered);
+            self.say(entered.clone(), Stage::InSession, via);
+            self.say(entered, Stage::Seen, Via::ToolCall);
+        }
+        let seen = self.shown.proven_by_knowing(ids);
+        self.say(seen, Stage::Seen, Via::ToolCall);
     }
 
     /// The session dealt with these messages: it needs them no more.
@@ -343,7 +355,7 @@ impl Hop {
 
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
-        self.named = false;
+        self.knows_name = false;
         self.shown.forget();
         self.offers.clear();
         self.writing.clear();
@@ -377,7 +389,7 @@ impl Hop {
                 self.entering.add_pushed(push.ids, push.way, event.prompt_id.clone(), now);
             }
         }
-        if begins { self.give(Via::UserPromptSubmit, event, |_| true) } else { Answer::default() }
+        if begins { self.give(event, |_| true) } else { Answer::default() }
     }
 
     /// The model did something in that turn: what came with its prompt is in the session, and seen.
@@ -408,7 +420,7 @@ impl Hop {
         let away = self.turn.is_away();
         if self.turn.can_be_kept() {
             // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
-            let kept = self.give(Via::Stop, event, |note| presses(note, away));
+            let kept = self.give(event, |note| presses(note, away));
             if kept.offer.is_some() {
                 return kept;
             }
@@ -418,15 +430,16 @@ impl Hop {
     }
 
     /// Adds what is wanted of the messages that wait to the session's context, if there is anything.
-    fn give(&mut self, via: Via, event: &Event, wanted: impl Fn(&Note) -> bool) -> Answer {
-        let Some((text, offer)) = self.offer(via, event, wanted) else { return Answer::default() };
-        Answer { stdout: answer::context(via, &text), offer: Some(offer), ..Answer::default() }
+    fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool) -> Answer {
+        let Some((text, offer)) = self.offer(event, wanted) else { return Answer::default() };
+        Answer { stdout: answer::context(event.name, &text), offer: Some(offer), ..Answer::default() }
     }
 
     /// Returns a text for a hook, and the number under which the hook says that it printed it.
-    fn offer(&mut self, via: Via, event: &Event, wanted: impl Fn(&Note) -> bool) -> Option<(String, u64)> {
+    fn offer(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool) -> Option<(String, u64)> {
         let notes = self.waiting.free(wanted);
-        let named = (self.agent != self.wished && !self.named && self.generation > 0 && via != Via::Stop)
+        let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
+        let named = (tells_name && self.agent != self.wished)
             .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
         if notes.is_empty() && named.is_none() {
             return None;
@@ -439,7 +452,7 @@ impl Hop {
         };
         let number = self.offers.next_number();
         self.waiting.claim(&ids, Claim::Offer(number));
-        if let Some(oldest) = self.offers.add(ids, via, event.prompt_id.clone(), named.is_some()) {
+        if let Some(oldest) = self.offers.add(ids, answer::via(event.name), event.prompt_id.clone(), named.is_some()) {
             self.waiting.repeat(&oldest.ids);
         }
         Some((named.unwrap_or_default() + &text, number))

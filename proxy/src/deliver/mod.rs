@@ -135,6 +135,11 @@ impl LastHop {
         self.with(|inside| inside.hop.presented(ids, via, tool_use));
     }
 
+    /// A call names these messages: the model has read them.
+    pub fn named(&self, ids: &[MessageId]) {
+        self.with(|inside| inside.hop.named(ids));
+    }
+
     /// The session answered or acknowledged these messages.
     pub fn settled(&self, ids: &[MessageId]) {
         self.with(|inside| inside.hop.settled(ids));

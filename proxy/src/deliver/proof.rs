@@ -120,6 +120,16 @@ impl Shown {
         self.take(|_| true)
     }
 
+    /// Returns which of these are proven to have been seen because the model knows their ids.
+    pub(super) fn proven_by_knowing(&mut self, known: &[MessageId]) -> Vec<MessageId> {
+        let mut seen = Vec::new();
+        for unproven in &mut self.unproven {
+            seen.extend(unproven.ids.extract_if(.., |id| known.contains(id)));
+        }
+        self.unproven.retain(|unproven| !unproven.ids.is_empty());
+        seen
+    }
+
     fn take(&mut self, which: impl Fn(&Awaits) -> bool) -> Vec<MessageId> {
         let mut taken = Vec::new();
         self.unproven.retain_mut(|unproven| {

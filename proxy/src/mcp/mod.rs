@@ -139,6 +139,11 @@ impl ServerHandler for Server {
             wait.timeout.get_or_insert(self.settings.timeout);
         }
         self.hop.tool_called();
+        match &call {
+            Call::Reply(reply) => self.hop.named(std::slice::from_ref(&reply.message_id)),
+            Call::AckMessages(acked) => self.hop.named(&acked.message_ids),
+            _ => {}
+        }
         let outcome = tokio::select! {
             outcome = self.pass_on(&call, &arguments, &context) => outcome,
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),

@@ -14,6 +14,7 @@ use harness::fake_api::{FakeApi, Script};
 use harness::http;
 use harness::mcp::McpClient;
 use harness::proxy::session;
+use harness::redis::Redis;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -43,6 +44,8 @@ struct Sessions {
     sender: McpClient,
     /// Kept running while the sessions are.
     _coordinator: Coordinator,
+    /// And its store, which writes to disk every second.
+    _redis: Redis,
 }
 
 /// Measures both ways, or says why not.
@@ -63,8 +66,8 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
 
 /// Starts a session without c3po, one with the plugin, and one that sends.
 async fn start(claude: &ClaudeCode, work: &Path) -> Result<Sessions> {
-    let database = format!("sqlite:{}", work.join("last-hop.db").display());
-    let mut coordinator = Coordinator::absent(work, &database)?.quietly();
+    let redis = Redis::start().await?;
+    let mut coordinator = Coordinator::absent(work, &redis.url())?.quietly();
     coordinator.restart().await?;
     let (plain_model, plugged_model) = (FakeApi::start(Script::new()).await?, FakeApi::start(Script::new()).await?);
     let plugin = plugin_copy(work)?;
@@ -79,7 +82,7 @@ async fn start(claude: &ClaudeCode, work: &Path) -> Result<Sessions> {
         agents.body.contains(RECIPIENT).then_some(())
     };
     eventually("the session with the plugin is known", ARRIVAL, known).await?;
-    Ok(Sessions { plain, plain_model, plugged, plugged_model, sender, _coordinator: coordinator })
+    Ok(Sessions { plain, plain_model, plugged, plugged_model, sender, _coordinator: coordinator, _redis: redis })
 }
 
 /// Takes turns, so that what else the machine does falls on all of them.

@@ -181,3 +181,26 @@ fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
     let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
     assert!(answer.stdout.contains("\"block\""), "{answer:?}");
 }
+
+#[test]
+fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    let text = scene.posted();
+    scene.prompt(&text);
+    scene.hop.named(&[id(1)]);
+    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::InboxSocket), said(1, Stage::Seen, Via::ToolCall)]);
+    scene.hear(&event(Name::PostToolBatch));
+    assert_eq!(scene.said(), [said(2, Stage::InSession, Via::InboxSocket), said(2, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.print(&event(Name::PostToolBatch));
+    scene.said();
+    scene.hop.named(&[id(1)]);
+    assert_eq!(scene.said(), [said(1, Stage::Seen, Via::ToolCall)]);
+}
