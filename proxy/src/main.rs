@@ -9,13 +9,19 @@ use c3po::config::Config;
 use c3po::hook;
 
 fn main() -> ExitCode {
-    // Before everything else: a hook has two milliseconds, and reads neither the whole command line nor the configuration.
-    let mut arguments = std::env::args_os().skip(1).map(|argument| argument.into_string().unwrap_or_default());
-    if arguments.next().is_some_and(|first| first == "hook")
-        && let Some(code) = hook::run(arguments.next().as_deref(), arguments.next().as_deref())
-    {
-        return code;
+    let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.into_string().unwrap_or_default()).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        // Before everything else: a hook has two milliseconds, and reads neither the whole command line nor the
+        // configuration.
+        ["hook", rest @ ..] => {
+            if let Some(code) = hook::run(rest.first().copied(), rest.get(1).copied()) {
+                return code;
+            }
+        }
+        // Every session has one: it does not keep in memory what reading a command line takes.
+        ["proxy"] => return commands::run_proxy(Config::read()),
+        _ => {}
     }
-    let cli = Cli::parse();
-    commands::run(cli, Config::read())
+    commands::run(Cli::parse(), Config::read())
 }

@@ -61,6 +61,31 @@ async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) 
 }
 
 #[tokio::test]
+async fn a_call_in_a_long_outage_has_the_link_dialled_again_at_once() -> Result<()> {
+    /// By then a link without calls is dialled every eight seconds at the most.
+    const LONG: Duration = Duration::from_secs(8);
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?;
+    let session = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let began = Instant::now();
+    eventually("a long outage", SOON, async || {
+        let pong = session.call("ping", json!({})).await.ok()?;
+        (pong.is_error && began.elapsed() > LONG).then_some(())
+    })
+    .await?;
+    coordinator.restart().await?;
+    let back = Instant::now();
+    eventually("the link", SOON, async || {
+        let pong = session.call("ping", json!({})).await.ok()?;
+        (!pong.is_error).then_some(())
+    })
+    .await?;
+    assert!(back.elapsed() < Duration::from_secs(3), "{:?}", back.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_killed_coordinator_is_hardly_noticed_with_sqlite() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;

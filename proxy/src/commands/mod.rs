@@ -125,15 +125,42 @@ enum Command {
 
 /// Runs a command and returns how it ended.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
-    match &cli.command {
-        Command::Hook { event, beginning } => return run_hook(event.as_deref(), beginning.as_deref()),
+    match cli.command {
+        Command::Hook { event, beginning } => run_hook(event.as_deref(), beginning.as_deref()),
         Command::Statusline => {
             statusline::run(&Printer::of_status_line(cli.manner.json, config.colour));
-            return ExitCode::SUCCESS;
+            ExitCode::SUCCESS
         }
-        _ => {}
+        Command::Proxy => run_proxy(config),
+        command => {
+            logs::start(&config);
+            config.agent = cli.manner.name;
+            let printer = Printer::of_terminal(cli.manner.json, config.colour);
+            in_runtime(async {
+                match Box::pin(for_a_person(command, config, &printer)).await {
+                    Ok(()) => ExitCode::SUCCESS,
+                    Err(failure) => failure.tell(&printer),
+                }
+            })
+        }
     }
+}
+
+/// Runs the proxy beside a session until the session ends.
+pub fn run_proxy(config: Config) -> ExitCode {
     logs::start(&config);
+    in_runtime(async {
+        match proxy::run(config).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("c3po: {error:#}");
+                ExitCode::FAILURE
+            }
+        }
+    })
+}
+
+fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -141,23 +168,7 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let code = match cli.command {
-        Command::Proxy => match runtime.block_on(proxy::run(config)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("c3po: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
-        command => {
-            config.agent = cli.manner.name;
-            let printer = Printer::of_terminal(cli.manner.json, config.colour);
-            match runtime.block_on(for_a_person(command, config, &printer)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(failure) => failure.tell(&printer),
-            }
-        }
-    };
+    let code = runtime.block_on(work);
     // A thread that reads a terminal cannot be stopped, and nothing else is left to wait for.
     runtime.shutdown_background();
     code

@@ -87,6 +87,8 @@ struct Shared {
     pending: Mutex<Pending>,
     /// Something waits to be written.
     to_write: Notify,
+    /// A call found no link.
+    wanted: Notify,
     standing: watch::Sender<Standing>,
     facts: Mutex<Facts>,
     /// Set when the client said that it is initialised; the session may still be only a look.
@@ -126,6 +128,7 @@ impl Link {
             client: Mutex::default(),
             pending: Mutex::default(),
             to_write: Notify::new(),
+            wanted: Notify::new(),
             standing: watch::Sender::new(standing),
             facts: Mutex::new(Facts { session_id, reach: kind.reach(), ..Facts::default() }),
             initialized: SetOnce::new(),
@@ -205,6 +208,8 @@ impl Link {
         let shared = &self.shared;
         let mut standing = shared.standing.subscribe();
         if let Some(refusal) = standing.borrow().refused_at_once(Instant::now()) {
+            // It is too late for this one, and not for the next.
+            shared.wanted.notify_one();
             return Err(refusal);
         }
         let wait = outgoing.wait().cloned();

@@ -12,6 +12,9 @@ use super::connection::{Connection, DialError};
 use super::serve::{End, serve};
 use super::{Facts, GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
+/// How long two attempts lie apart at the least, however many calls want the link.
+const REDIAL_MIN: Duration = Duration::from_secs(1);
+
 /// Keeps the link up until it is stopped. Calls that wait are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
     let shared = &*link.shared;
@@ -91,9 +94,21 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         }
         let delay = backoff.next().unwrap_or(Duration::from_secs(30));
         tracing::debug!("dialling again in {delay:?}");
-        if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
+        if stop.run_until_cancelled(pause(shared, delay)).await.is_none() {
             return;
         }
+    }
+}
+
+/// Lets time pass before the next attempt: less of it where a call found no link.
+async fn pause(shared: &Shared, delay: Duration) {
+    let wanted = async {
+        tokio::time::sleep(REDIAL_MIN).await;
+        shared.wanted.notified().await;
+    };
+    tokio::select! {
+        () = tokio::time::sleep(delay) => {}
+        () = wanted => tracing::debug!("a call wants the link"),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a session was shown and has not settled is put before its next context once more, and no more than once.
 
-use anyhow::{Context, Result};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use c3po_shared::limits::SILENCE_MAX;
 use harness::claude::Interactive;
 use harness::eventually::eventually;
 use harness::fake_api::Script;
@@ -19,6 +22,14 @@ async fn with_a_question(test: &str) -> Result<Option<(Scene, Interactive, Strin
     scene.reaches(&id, "seen").await?;
     scene.is(RECIPIENT, "ready").await?;
     Ok(Some((scene, session, id)))
+}
+
+/// Waits until nobody is online under the name of a session that was killed just now.
+async fn is_no_ghost(scene: &Scene) -> Result<()> {
+    let killed = Instant::now();
+    scene.is_offline(RECIPIENT).await?;
+    ensure!(killed.elapsed() < SILENCE_MAX, "a ghost for {:?}", killed.elapsed());
+    Ok(())
 }
 
 /// Waits until the session was shown the question again, in a turn of a person's or by a push, and no more than that.
@@ -95,7 +106,7 @@ async fn a_continued_session_is_shown_once_more_what_it_has_not_settled() -> Res
 async fn a_killed_session_leaves_no_ghost_and_its_name_and_mail_to_the_next() -> Result<()> {
     let Some((scene, session, id)) = with_a_question("a killed session").await? else { return Ok(()) };
     session.kill("KILL").await?;
-    scene.is_offline(RECIPIENT).await?;
+    is_no_ghost(&scene).await?;
     let second = scene.ask(SECOND).await?;
     assert_eq!(scene.history(&second).await?, ["stored"]);
 
@@ -115,7 +126,7 @@ async fn a_session_whose_proxy_was_killed_works_on_and_the_next_one_gets_its_mai
     let proxy = session.proxy_pid()?.to_string();
     let killed = Command::new("kill").args(["-s", "KILL", &proxy]).status().await?;
     assert!(killed.success());
-    scene.is_offline(RECIPIENT).await?;
+    is_no_ghost(&scene).await?;
     let second = scene.ask(SECOND).await?;
     let asked = scene.type_and_see(&session, "are you still there?").await?;
     assert_eq!(asked.count_of(SECOND), 0);
