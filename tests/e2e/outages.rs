@@ -196,14 +196,20 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     Ok(())
 }
 
+/// Two hosts spoken by hand, their coordinator, and its Redis.
+async fn two_links_on_redis(work: &TempDir) -> Result<(Redis, Coordinator, Link, Link)> {
+    let redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address().to_string();
+    let (homeassistant, _) = Link::join(&address, "homeassistant").await?;
+    let (meshtastic, _) = Link::join(&address, "meshtastic").await?;
+    Ok((redis, coordinator, homeassistant, meshtastic))
+}
+
 #[tokio::test]
 async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_afterwards() -> Result<()> {
     let work = TempDir::new()?;
-    let mut redis = Redis::start().await?;
-    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
-    let address = coordinator.address();
-    let (mut homeassistant, _) = Link::join(&address.to_string(), "homeassistant").await?;
-    let (mut meshtastic, _) = Link::join(&address.to_string(), "meshtastic").await?;
+    let (mut redis, _coordinator, mut homeassistant, mut meshtastic) = two_links_on_redis(&work).await?;
     let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "before"})).await?;
     meshtastic.hear(|frame| frame["method"] == "deliver").await?;
     let id = sent["id"].as_str().context("a message without an id")?;
@@ -234,11 +240,7 @@ async fn receipt(link: &mut Link, number: i64, id: &str, stage: &str) -> Result<
 #[tokio::test]
 async fn nothing_is_recorded_ahead_of_a_receipt_that_the_store_could_not_take() -> Result<()> {
     let work = TempDir::new()?;
-    let mut redis = Redis::start().await?;
-    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
-    let address = coordinator.address();
-    let (mut homeassistant, _) = Link::join(&address.to_string(), "homeassistant").await?;
-    let (mut meshtastic, _) = Link::join(&address.to_string(), "meshtastic").await?;
+    let (mut redis, _coordinator, mut homeassistant, mut meshtastic) = two_links_on_redis(&work).await?;
     let news = json!({"target": "meshtastic", "message": "lights are on", "requires_response": false});
     let sent = homeassistant.call("send_message", news).await?;
     let id = sent["id"].as_str().context("a message without an id")?;

@@ -9,14 +9,14 @@ use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::Priority;
+use c3po_shared::vocabulary::{Priority, State};
 use tokio::time::Instant;
 
 use super::entering::{Entering, Prompted};
 use super::note::Note;
 use super::offers::Offers;
 use super::proof::{Shown, is_step};
-use super::push::{InboxSocket, Push, Pushes, Todo};
+use super::push::{CONFIRM, CONFIRM_BUSY, InboxSocket, Push, Pushes, Todo};
 use super::turn::Turn;
 use super::waiting::{Claim, Waiting};
 use super::ways::{Way, Ways};
@@ -224,11 +224,8 @@ impl Hop {
 
     /// The model names these messages in a call: it has read them, by whichever way they were put before it.
     pub(super) fn named(&mut self, ids: &[MessageId]) {
-        for (entered, via) in self.entering.take_known(ids) {
-            self.waiting.remove(&entered);
-            self.shown.and_seen(&entered);
-            self.say(entered.clone(), Stage::InSession, via);
-            self.say(entered, Stage::Seen, Via::ToolCall);
+        for (known, via) in self.entering.take_known(ids) {
+            self.has_entered(known, via, Via::ToolCall);
         }
         let seen = self.shown.proven_by_knowing(ids);
         self.say(seen, Stage::Seen, Via::ToolCall);
@@ -242,7 +239,7 @@ impl Hop {
     }
 
     /// The session said itself what it does.
-    pub(super) fn said_status(&mut self, state: c3po_shared::vocabulary::State) {
+    pub(super) fn said_status(&mut self, state: State) {
         self.turn.said(state);
     }
 
@@ -272,8 +269,9 @@ impl Hop {
         let shown = render::text(&self.agent, &pressing, self.waiting.len());
         let ids: Vec<_> = pressing[..shown.held].iter().map(|note| note.id.clone()).collect();
         self.waiting.claim(&ids, Claim::Push);
-        let push = Push::new(way, ids, self.pushes.told_apart(shown.text));
-        self.pushes.begin(push, self.turn.is_idle(), now)
+        let time = if self.turn.is_idle() { CONFIRM } else { CONFIRM_BUSY };
+        let push = Push::new(way, ids, self.pushes.told_apart(shown.text), now + time);
+        self.pushes.begin(push)
     }
 
     /// A push could not even be made.
@@ -396,14 +394,19 @@ impl Hop {
     fn enter(&mut self, turn: Option<&str>) {
         let (entered, led_nowhere) = self.entering.decided_by(turn);
         for Prompted { ids, via, .. } in entered {
-            self.waiting.remove(&ids);
-            self.shown.and_seen(&ids);
-            self.say(ids.clone(), Stage::InSession, via);
-            self.say(ids, Stage::Seen, Via::Hook);
+            self.has_entered(ids, via, Via::Hook);
         }
         for prompted in led_nowhere {
             self.waiting.repeat(&prompted.ids);
         }
+    }
+
+    /// What came with a prompt by that way is in the session, and seen by that proof.
+    fn has_entered(&mut self, ids: Vec<MessageId>, via: Via, proof: Via) {
+        self.waiting.remove(&ids);
+        self.shown.and_seen(&ids);
+        self.say(ids.clone(), Stage::InSession, via);
+        self.say(ids, Stage::Seen, proof);
     }
 
     /// The model's service failed: nobody may be there to begin the turn again, so what made it is pushed again later.

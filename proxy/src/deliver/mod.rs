@@ -29,6 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::Via;
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::Deliver;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -41,7 +42,7 @@ use crate::local::protocol::{Answer, Event, Name, Status};
 use hop::Hop;
 pub use inbox::Inbox;
 use online::Online;
-use push::InboxSocket;
+use push::{InboxSocket, Todo};
 pub use run::run;
 
 /// A handle on the last hop of one session. Cheap to clone.
@@ -92,6 +93,18 @@ impl Arrivals {
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inside {
+    /// Returns what is to be done now, with the hook that is to do it where that is what waits beside the session.
+    fn next(&mut self) -> (Todo, Option<Waiter>) {
+        let todo = self.hop.next(Instant::now(), Timestamp::now());
+        let waiter = if matches!(todo, Todo::Wake(_)) { self.waiter.take() } else { None };
+        if waiter.is_some() {
+            self.hop.waiter_is(false);
+        }
+        (todo, waiter)
     }
 }
 
@@ -162,10 +175,10 @@ impl LastHop {
         for said in inside.hop.take_said() {
             self.link.receipt(said.ids, said.stage, said.via, inside.hop.context());
         }
-        let mut facts = inside.hop.facts();
-        // What the session said itself is known to the link.
-        facts.state = facts.state.or(self.link.facts().state);
-        facts.session_id = facts.session_id.or(self.link.facts().session_id);
+        let (mut facts, told) = (inside.hop.facts(), self.link.facts());
+        // Before the first hook the link knows better.
+        facts.state = facts.state.or(told.state);
+        facts.session_id = facts.session_id.or(told.session_id);
         self.link.session_is(facts);
         if !inside.hop.needs_waiter() {
             // Its hook ends without a word.
@@ -187,7 +200,7 @@ impl LastHop {
             number
         });
         self.arrivals.news.notify_one();
-        let _place = Place { arrivals: &self.arrivals, number };
+        let _seat = Seat { arrivals: &self.arrivals, number };
         woken.await.unwrap_or_default()
     }
 
@@ -212,13 +225,13 @@ impl LastHop {
     }
 }
 
-/// Gives a waiter's place up when its hook is gone.
-struct Place<'a> {
+/// Gives a waiter's seat up when its hook is gone.
+struct Seat<'a> {
     arrivals: &'a Arrivals,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut inside = self.arrivals.inside();
         if inside.waiter.as_ref().is_some_and(|waiter| waiter.number == self.number) {

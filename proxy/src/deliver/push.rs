@@ -10,9 +10,9 @@ use super::ways::Way;
 use crate::local::protocol::{Event, Name};
 
 /// How soon an idle session shows that a push has come: it takes less than a tenth of a second there.
-const CONFIRM: Duration = Duration::from_secs(5);
+pub(super) const CONFIRM: Duration = Duration::from_secs(5);
 /// How long a session that works may take until it looks at what was pushed.
-const CONFIRM_BUSY: Duration = Duration::from_secs(600);
+pub(super) const CONFIRM_BUSY: Duration = Duration::from_secs(600);
 /// How many pushes that were given up are remembered: each may still come.
 const GIVEN_UP_MAX: usize = 32;
 
@@ -37,12 +37,12 @@ pub(super) struct Push {
     pub(super) ids: Vec<MessageId>,
     pub(super) text: String,
     /// Until when the session has to show it.
-    until: Option<Instant>,
+    until: Instant,
 }
 
 impl Push {
-    pub(super) fn new(way: Way, ids: Vec<MessageId>, text: String) -> Self {
-        Self { way, ids, text, until: None }
+    pub(super) fn new(way: Way, ids: Vec<MessageId>, text: String, until: Instant) -> Self {
+        Self { way, ids, text, until }
     }
 
     /// Returns whether the prompt is the one that this push made: each way wraps a text in its own manner.
@@ -109,7 +109,7 @@ impl Pushes {
 
     /// Returns until when the push under way has time; `None` where none is.
     pub(super) fn under_way(&self) -> Option<Instant> {
-        self.under_way.as_ref().and_then(|push| push.until)
+        self.under_way.as_ref().map(|push| push.until)
     }
 
     /// Returns the text so that it differs from all that were given up: clients drop one that they were just told.
@@ -120,16 +120,15 @@ impl Pushes {
         text
     }
 
-    /// Begins a push. An idle session shows it at once, one that works when it comes to it.
-    pub(super) fn begin(&mut self, push: Push, idle: bool, now: Instant) -> Todo {
+    /// Begins a push. Returns what makes it.
+    pub(super) fn begin(&mut self, push: Push) -> Todo {
         let text = push.text.clone();
         let todo = match (push.way, &self.inbox) {
             (Way::Inbox, Some(socket)) => Todo::Post(socket.clone(), text),
             (Way::Rewake, _) => Todo::Wake(text),
             (Way::Channel | Way::Inbox, _) => Todo::Notify(text),
         };
-        let until = Some(now + if idle { CONFIRM } else { CONFIRM_BUSY });
-        self.under_way = Some(Push { until, ..push });
+        self.under_way = Some(push);
         todo
     }
 
@@ -137,8 +136,8 @@ impl Pushes {
     pub(super) fn on(&mut self, event: &Event, now: Instant) {
         let Some(push) = &mut self.under_way else { return };
         match event.name {
-            Name::UserPromptSubmit => push.until = Some(now + CONFIRM_BUSY),
-            Name::PostToolBatch | Name::Stop | Name::StopFailure => push.until = Some(now + CONFIRM),
+            Name::UserPromptSubmit => push.until = now + CONFIRM_BUSY,
+            Name::PostToolBatch | Name::Stop | Name::StopFailure => push.until = now + CONFIRM,
             _ => {}
         }
     }
@@ -161,7 +160,7 @@ impl Pushes {
 
     /// Gives up the push under way if its time is over. Returns by which way it went.
     pub(super) fn overdue(&mut self, now: Instant) -> Option<Way> {
-        let push = self.under_way.take_if(|push| push.until.is_some_and(|until| until <= now))?;
+        let push = self.under_way.take_if(|push| push.until <= now)?;
         let way = push.way;
         self.give_up(push);
         Some(way)
@@ -195,7 +194,8 @@ mod tests {
 
     fn push(way: Way, number: u32, body: &str) -> Push {
         let note = note(number, body);
-        Push::new(way, vec![note.id.clone()], render::text(&agent("homeassistant"), &[&note], 1).text)
+        let text = render::text(&agent("homeassistant"), &[&note], 1).text;
+        Push::new(way, vec![note.id.clone()], text, Instant::now())
     }
 
     fn wake(text: &str) -> String {

@@ -3,15 +3,14 @@
 use std::io;
 use std::time::Duration;
 
-use c3po_shared::time::Timestamp;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::LastHop;
 use super::push::{InboxSocket, Todo};
 use super::ways::Way;
+use super::{Inside, LastHop, Waiter};
 use crate::local::protocol::Answer;
 
 /// How long a post to the session's inbox socket may take.
@@ -33,38 +32,34 @@ async fn push(hop: &LastHop) {
     loop {
         // Registered before the look, so that nothing in between is missed.
         let news = hop.arrivals.news.notified();
-        let (todo, way) = hop.with(|inside| match inside.hop.next(Instant::now(), Timestamp::now()) {
-            Todo::Wake(text) => match inside.waiter.take() {
-                Some(waiter) => {
-                    let answer = Answer { stderr: text, exit: WAKES, ..Answer::default() };
-                    inside.hop.waiter_is(false);
-                    (None, waiter.wake.send(answer).is_err().then_some(Way::Rewake))
-                }
-                None => (None, Some(Way::Rewake)),
-            },
-            todo => (Some(todo), None),
-        });
+        let (todo, waiter) = hop.with(Inside::next);
         let failed = match todo {
-            Some(Todo::Look(None)) => {
+            Todo::Look(None) => {
                 news.await;
                 continue;
             }
-            Some(Todo::Look(Some(at))) => {
+            Todo::Look(Some(at)) => {
                 // Whichever comes first: both mean another look.
                 let _ = tokio::time::timeout_at(at, news).await;
                 continue;
             }
-            Some(Todo::Post(socket, text)) => post(&socket, &text).await.err().map(|error| {
+            Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {
                 tracing::debug!("the session's inbox socket does not take messages: {error}");
                 Way::Inbox
             }),
-            Some(Todo::Notify(text)) => hop.arrivals.notifications.try_send(text).is_err().then_some(Way::Channel),
-            Some(Todo::Wake(_)) | None => way,
+            Todo::Wake(text) => (!wake(waiter, text)).then_some(Way::Rewake),
+            Todo::Notify(text) => hop.arrivals.notifications.try_send(text).is_err().then_some(Way::Channel),
         };
         if let Some(way) = failed {
             hop.with(|inside| inside.hop.not_pushed(way, Instant::now()));
         }
     }
+}
+
+/// Has the hook that waits wake its session. Returns whether it was still there.
+fn wake(waiter: Option<Waiter>, text: String) -> bool {
+    let answer = Answer { stderr: text, exit: WAKES, ..Answer::default() };
+    waiter.is_some_and(|waiter| waiter.wake.send(answer).is_ok())
 }
 
 /// Writes a message to the inbox socket of a session, as its own client does.
