@@ -24,24 +24,36 @@ pub struct Redis {
     port: u16,
     child: Child,
     folder: TempDir,
+    settings: Vec<String>,
 }
 
 impl Redis {
-    /// Starts a server and waits until it answers.
+    /// Starts a server that writes to disk every second, and waits until it answers.
     ///
     /// # Panics
     ///
     /// Where there is no redis-server in the `PATH`.
     pub async fn start() -> Result<Self> {
-        let folder = tempfile::tempdir().context("making a folder for Redis")?;
-        let (port, child) = Self::spawn_on_a_free_port(&folder).await?;
-        Ok(Self { port, child, folder })
+        Self::start_with(&[]).await
     }
 
-    async fn spawn_on_a_free_port(folder: &TempDir) -> Result<(u16, Child)> {
+    /// Starts a server with further settings as on its command line, such as `["--appendfsync", "always"]`; later
+    /// ones go before earlier ones. They hold through every restart.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with(settings: &[&str]) -> Result<Self> {
+        let folder = tempfile::tempdir().context("making a folder for Redis")?;
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let (port, child) = Self::spawn_on_a_free_port(&folder, &settings).await?;
+        Ok(Self { port, child, folder, settings })
+    }
+
+    async fn spawn_on_a_free_port(folder: &TempDir, settings: &[String]) -> Result<(u16, Child)> {
         for _ in 0..ATTEMPTS {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-            let mut child = spawn(port, folder)?;
+            let mut child = spawn(port, folder, settings)?;
             if answers(port, &mut child).await? {
                 return Ok((port, child));
             }
@@ -64,7 +76,7 @@ impl Redis {
     /// Kills it and starts it again on the same port, with what its file holds.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
-        self.child = spawn(self.port, &self.folder)?;
+        self.child = spawn(self.port, &self.folder, &self.settings)?;
         ensure!(answers(self.port, &mut self.child).await?, "redis-server did not start again: {}", log(&self.folder));
         Ok(())
     }
@@ -93,7 +105,7 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir) -> Result<Child> {
+fn spawn(port: u16, folder: &TempDir, settings: &[String]) -> Result<Child> {
     let path = folder.path();
     let spawned = Command::new("redis-server")
         .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""])
@@ -102,6 +114,7 @@ fn spawn(port: u16, folder: &TempDir) -> Result<Child> {
         .arg(path)
         .arg("--logfile")
         .arg(path.join("redis.log"))
+        .args(settings)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
