@@ -6,10 +6,14 @@
 //!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
 //! - [`redis`]: a real redis-server
+//! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
+//!   that repeats itself
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
+pub mod checker;
 pub mod claude;
 pub mod coordinator;
+pub mod dice;
 pub mod eventually;
 pub mod fake_api;
 pub mod http;
@@ -21,4 +25,5 @@ pub mod proxy;
 pub mod redis;
 pub mod served;
 pub mod skip;
+pub mod storm;
 pub mod terminal;
