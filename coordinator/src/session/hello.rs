@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX};
+use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -100,6 +100,7 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
         context: hello.context,
         state: hello.state,
+        succeeds: hello.succeeds.into_iter().take(SUCCEEDS_MAX).collect(),
         lease: SILENCE_MAX,
     };
     let tenure = settle_name(office, &newcomer).await?;

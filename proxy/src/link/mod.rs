@@ -10,6 +10,7 @@ mod pending;
 mod queue;
 mod rules;
 mod run;
+mod seats;
 mod serve;
 mod standing;
 
@@ -31,6 +32,7 @@ pub use facts::Facts;
 use journal::Journal;
 use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
+use seats::Seats;
 pub use standing::{Standing, State};
 
 /// How long after the client's `initialized` a session counts as real even without a call.
@@ -96,6 +98,7 @@ struct Shared {
     /// Set when the session is real: from now on the link dials.
     real: SetOnce<()>,
     journal: Journal,
+    seats: Seats,
     /// Something was put into the journal.
     kept: Notify,
     deliveries: Arc<dyn Deliveries>,
@@ -119,6 +122,7 @@ impl Link {
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
         let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
+        let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let shared = Shared {
             config,
@@ -134,6 +138,7 @@ impl Link {
             initialized: SetOnce::new(),
             real: SetOnce::new(),
             journal,
+            seats,
             kept: Notify::new(),
             deliveries,
         };

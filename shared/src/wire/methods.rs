@@ -59,6 +59,9 @@ pub struct Hello {
     /// What the session does, where the host knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+    /// Processes that had the wished name on this host and are dead: their holds need not run out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub succeeds: Vec<Uuid>,
 }
 
 /// Returns whether a context is the session's first.
