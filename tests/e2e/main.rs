@@ -5,6 +5,7 @@ mod claude;
 mod doctor;
 mod documents;
 mod first_reference;
+mod journal;
 mod last_hop;
 mod opencode;
 mod outages;

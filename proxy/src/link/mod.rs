@@ -6,6 +6,7 @@
 mod connection;
 mod facts;
 mod journal;
+mod leftovers;
 mod pending;
 mod queue;
 mod rules;
@@ -66,6 +67,8 @@ enum Kind {
         /// Whether messages are to be delivered as they come.
         follows: bool,
     },
+    /// That of a living session, which sends what a dead one left on this host.
+    Leftover,
 }
 
 impl Kind {
@@ -74,7 +77,7 @@ impl Kind {
         match self {
             Self::Session => vec![Via::WaitForMessage, Via::GetMessages],
             Self::Person { follows: true } => vec![Via::Terminal],
-            Self::Person { follows: false } => Vec::new(),
+            Self::Person { follows: false } | Self::Leftover => Vec::new(),
         }
     }
 }
@@ -101,6 +104,8 @@ struct Shared {
     seats: Seats,
     /// Something was put into the journal.
     kept: Notify,
+    /// Something was taken out of it.
+    taken: Notify,
     deliveries: Arc<dyn Deliveries>,
 }
 
@@ -140,6 +145,7 @@ impl Link {
             journal,
             seats,
             kept: Notify::new(),
+            taken: Notify::new(),
             deliveries,
         };
         Self { shared: Arc::new(shared) }
@@ -174,6 +180,10 @@ impl Link {
     pub async fn call(&self, call: &Call, arguments: Box<RawValue>) -> Answer {
         self.begin();
         let outgoing = OutgoingCall::new(CallId::fresh(), call, arguments, Instant::now());
+        let agent = self.shared.standing.borrow().agent.clone();
+        if keeps_order(call) && !self.shared.journal.is_empty(&agent) {
+            queue::wait_behind(&self.shared, &agent).await;
+        }
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
@@ -286,6 +296,11 @@ impl Shared {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether a call puts something into others' inboxes, in an order that stays.
+fn keeps_order(call: &Call) -> bool {
+    matches!(call, Call::SendMessage(_) | Call::Reply(_) | Call::Broadcast(_))
 }
 
 fn wants_queue(call: &Call) -> bool {

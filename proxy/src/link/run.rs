@@ -41,7 +41,7 @@ pub async fn run(link: Link, stop: CancellationToken) {
 async fn kept_is_sent(link: &Link) {
     match link.shared.kind {
         Kind::Session => queue::drain(link).await,
-        Kind::Person { .. } => std::future::pending().await,
+        Kind::Person { .. } | Kind::Leftover => std::future::pending().await,
     }
 }
 
@@ -69,7 +69,7 @@ struct Course {
 impl Course {
     /// Takes the seat of a name, and gives up that of any other. Without one, a hold of a dead process runs out by itself.
     async fn sit(&mut self, shared: &Shared, name: &AgentId) {
-        if shared.kind != Kind::Session || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
+        if matches!(shared.kind, Kind::Person { .. }) || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
             return;
         }
         let (older, seats, name, instance) = (self.seat.take(), shared.seats.clone(), name.clone(), shared.instance);
@@ -175,6 +175,9 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
     let urls = &shared.config.urls;
     let name = course.name.clone();
     course.sit(shared, &name).await;
+    if shared.kind == Kind::Leftover && course.seat.is_none() {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("a living process of this host is {name}")));
+    }
     for _ in 0..urls.len() {
         let target = &urls[course.next_url % urls.len()];
         match dial_one(shared, target, course).await {
@@ -214,6 +217,7 @@ async fn dial_one(shared: &Shared, target: &str, course: &Course) -> Result<(Con
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         last_delivered: shared.deliveries.position(&course.name),
         person: shared.kind != Kind::Session,
+        leftover: shared.kind == Kind::Leftover,
         reach: facts.reach,
         context: facts.context,
         state: facts.state,

@@ -50,6 +50,10 @@ pub struct Hello {
     /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
+    /// Sends what a dead session of that name left on its host. Like a person's command, but that the name may be
+    /// forgotten by now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leftover: bool,
     /// The ways by which this host can get a message into its session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reach: Vec<Via>,
