@@ -18,11 +18,11 @@ impl Dice {
     #[must_use]
     pub fn of(seed: u64, which: u64) -> Self {
         let mut dice = Self::new(seed ^ which.wrapping_mul(0xA076_1D64_78BD_642F));
-        Self::new(dice.next())
+        Self::new(dice.throw())
     }
 
     /// Returns any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn throw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -33,7 +33,7 @@ impl Dice {
     /// Returns a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX);
-        usize::try_from(self.next() % end).unwrap_or_default()
+        usize::try_from(self.throw() % end).unwrap_or_default()
     }
 
     /// Returns true in so many of a hundred cases.
@@ -43,7 +43,7 @@ impl Dice {
 
     /// Returns a time between two, in milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.next() % (to - from).max(1))
+        Duration::from_millis(from + self.throw() % (to - from).max(1))
     }
 
     /// Puts things into another order.

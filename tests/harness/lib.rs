@@ -6,10 +6,12 @@
 //!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
 //! - [`redis`]: a real redis-server
+//! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
 //!   that repeats itself
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
+pub mod breaker;
 pub mod checker;
 pub mod claude;
 pub mod coordinator;

@@ -96,7 +96,8 @@ pub(super) async fn drain(link: &Link) {
 
 /// Sends what dead sessions left, now and then.
 async fn look_after_leftovers(link: &Link, agent: &AgentId) {
-    leftovers::send(&link.shared, agent).await;
+    // On the heap, for it is a whole link that mostly is not there.
+    Box::pin(leftovers::send(&link.shared, agent)).await;
     tokio::time::sleep(LEFTOVERS_EVERY).await;
 }
 

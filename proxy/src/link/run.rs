@@ -100,6 +100,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None };
     let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
+        let mut first_delay = None;
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
             Some(Err(refusal)) => {
@@ -114,15 +115,19 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
-                if began.elapsed() >= rules::STABLE {
+                let stable = began.elapsed() >= rules::STABLE;
+                if stable {
                     backoff = rules::backoff();
                 }
+                // One that goes down has said so, and is stable for all that is known.
+                let stable = stable || matches!(end, End::Draining);
+                first_delay = rules::first_delay(shared.config.urls.len(), stable, shared.instance.as_u128());
                 if !goes_on(shared, &mut course, end) {
                     return;
                 }
             }
         }
-        let delay = backoff.next().unwrap_or(Duration::from_secs(30));
+        let delay = first_delay.or_else(|| backoff.next()).unwrap_or(Duration::from_secs(30));
         tracing::debug!("dialling again in {delay:?}");
         if stop.run_until_cancelled(pause(shared, delay)).await.is_none() {
             return;
@@ -149,6 +154,8 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
     match end {
         End::Stopped => return false,
         End::Lost(why) => {
+            // Another one first: to dial one that does not even refuse takes seconds.
+            course.next_url += 1;
             tracing::info!("the link is down: {why}");
             lost(why);
         }
