@@ -1,6 +1,7 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
 mod api_reference;
+mod chaos;
 mod claude;
 mod coordinators;
 mod doctor;
@@ -8,6 +9,8 @@ mod documents;
 mod first_reference;
 mod journal;
 mod last_hop;
+mod links;
+mod links_to_redis;
 mod opencode;
 mod outages;
 mod plugin;

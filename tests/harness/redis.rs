@@ -1,7 +1,7 @@
 //! A real redis-server of a test's own: its own folder, a free port, ended with the test.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -64,6 +64,11 @@ impl Redis {
     /// Returns the address by which clients reach it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Ends it at once, as a power cut would.
