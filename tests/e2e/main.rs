@@ -7,6 +7,7 @@ mod coordinators;
 mod doctor;
 mod documents;
 mod first_reference;
+mod full_disk;
 mod journal;
 mod last_hop;
 mod links;

@@ -12,6 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::open::Place;
 use crate::store::{Result, StoreError, Wake};
 
 /// How long an operation may take, its time in the queue included.
@@ -87,18 +88,21 @@ impl std::fmt::Debug for dyn Job {
 }
 
 impl Worker {
-    /// Starts the thread that writes. It keeps `hold` for as long as it lives.
-    pub(super) fn writer<H: Send + 'static>(
+    /// Starts the thread that writes. It keeps `place` for as long as it lives.
+    pub(super) fn writer(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
-        hold: H,
+        place: Place,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
-                write(&connection, group, &wakes);
+                match place.check() {
+                    Ok(()) => write(&connection, group, &wakes),
+                    Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
+                }
             }
             drop(connection);
-            drop(hold);
+            drop(place);
         })
     }
 
