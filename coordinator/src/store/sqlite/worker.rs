@@ -12,7 +12,6 @@ use rusqlite::Connection;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::open::Place;
 use crate::store::{Result, StoreError, Wake};
 
 /// How long an operation may take, its time in the queue included.
@@ -88,21 +87,21 @@ impl std::fmt::Debug for dyn Job {
 }
 
 impl Worker {
-    /// Starts the thread that writes. It keeps `place` for as long as it lives.
+    /// Starts the thread that writes, as long as `check` has nothing against it. It keeps that for as long as it lives.
     pub(super) fn writer(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
-        place: Place,
+        check: impl Fn() -> Result<()> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
-                match place.check() {
+                match check() {
                     Ok(()) => write(&connection, group, &wakes),
                     Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
                 }
             }
             drop(connection);
-            drop(place);
+            drop(check);
         })
     }
 
@@ -306,7 +305,11 @@ mod tests {
     #[tokio::test]
     async fn closing_finishes_what_is_queued() {
         let (hold, mut held) = oneshot::channel::<()>();
-        let writer = Worker::writer(database(), broadcast::channel(1).0, hold).expect("a thread");
+        let writer = Worker::writer(database(), broadcast::channel(1).0, move || {
+            let _held = &hold;
+            Ok(())
+        })
+        .expect("a thread");
         let (gate, closed) = std::sync::mpsc::channel::<()>();
         let mut first = Box::pin(writer.run(move |_| Ok(closed.recv().is_err())));
         // Polled once, an operation is in the queue; the first one keeps the thread busy.
