@@ -1,7 +1,8 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config`
+//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config -> address`
 
+mod address;
 mod auth;
 pub mod config;
 mod limit;

@@ -5,10 +5,11 @@
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
-//! - [`redis`]: a real redis-server
+//! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
 pub mod claude;
+pub mod cluster;
 pub mod coordinator;
 pub mod eventually;
 pub mod fake_api;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use tokio::time::{Instant, sleep, timeout};
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long one question to it may take before it is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// How long a command may take.
+const TELL_LIMIT: Duration = Duration::from_secs(10);
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
 
@@ -64,6 +67,30 @@ impl Redis {
     /// Returns the address by which clients reach it.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Returns its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns its process and the folder of its files.
+    pub(crate) fn remains(&self) -> (u32, &Path) {
+        (self.child.id(), self.folder.path())
+    }
+
+    /// Runs one command and returns the beginning of its answer, as it was written.
+    ///
+    /// Errors: it could not be asked, or it refused.
+    pub async fn tell(&self, words: &[&str]) -> Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let text: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        stream.write_all(format!("*{}\r\n{text}", words.len()).as_bytes()).await?;
+        let mut answer = [0; 4_096];
+        let length = timeout(TELL_LIMIT, stream.read(&mut answer)).await.context("it does not answer")??;
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        ensure!(!answer.starts_with('-'), "{words:?}: {answer}");
+        Ok(answer)
     }
 
     /// Ends it at once, as a power cut would.
@@ -158,20 +185,12 @@ fn log(folder: &TempDir) -> String {
 mod tests {
     use super::*;
 
-    async fn tell(redis: &Redis, command: &str) -> Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port)).await?;
-        stream.write_all(format!("{command}\r\n").as_bytes()).await?;
-        let mut answer = [0; 64];
-        let length = timeout(ANSWER_LIMIT, stream.read(&mut answer)).await??;
-        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
-    }
-
     #[tokio::test]
     async fn what_it_was_told_survives_its_kill() -> Result<()> {
         let mut redis = Redis::start().await?;
-        tell(&redis, "SET said yes").await?;
+        redis.tell(&["SET", "said", "yes"]).await?;
         redis.restart().await?;
-        assert_eq!(tell(&redis, "GET said").await?, "$3\r\nyes\r\n");
+        assert_eq!(redis.tell(&["GET", "said"]).await?, "$3\r\nyes\r\n");
         Ok(())
     }
 
@@ -179,9 +198,9 @@ mod tests {
     async fn a_paused_server_answers_nothing_until_it_is_resumed() -> Result<()> {
         let redis = Redis::start().await?;
         redis.pause()?;
-        assert!(tell(&redis, "PING").await.is_err());
+        assert!(timeout(ANSWER_LIMIT, redis.tell(&["PING"])).await.is_err());
         redis.resume()?;
-        assert_eq!(tell(&redis, "PING").await?, "+PONG\r\n");
+        assert_eq!(redis.tell(&["PING"]).await?, "+PONG\r\n");
         Ok(())
     }
 }

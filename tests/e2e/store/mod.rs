@@ -112,6 +112,7 @@ mod settling;
 mod tenures;
 mod waking;
 
+mod cluster;
 mod redis;
 mod sqlite;
 

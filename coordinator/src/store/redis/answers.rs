@@ -8,6 +8,7 @@ use std::time::Duration;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 
 use super::records::{self, corrupt};
+use super::scripts::Call;
 use super::{RedisStore, keys, messages, millis, scripts};
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError, Wake};
 
@@ -60,7 +61,7 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
 }
 
 async fn note(store: &RedisStore, replier: &AgentId) -> Result<()> {
-    store.connection.invoke(scripts::OUTBOXES_NOTE.key(keys::OUTBOXES).arg(replier.as_str())).await
+    store.connection.invoke(Call::new(&scripts::OUTBOXES_NOTE, keys::OUTBOXES).arg(replier.as_str())).await
 }
 
 /// Runs the first step of an answer.
@@ -177,6 +178,6 @@ async fn complete(store: &RedisStore, facts: &[String]) {
 async fn forget(store: &RedisStore, replier: &AgentId) -> Result<()> {
     store
         .connection
-        .invoke(scripts::OUTBOXES_FORGET.key(keys::OUTBOXES).arg(replier.as_str()).arg(NOTE_LIFE.as_secs()))
+        .invoke(Call::new(&scripts::OUTBOXES_FORGET, keys::OUTBOXES).arg(replier.as_str()).arg(NOTE_LIFE.as_secs()))
         .await
 }

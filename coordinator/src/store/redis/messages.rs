@@ -107,7 +107,7 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
 }
 
 /// Names the session that speaks, two empty texts for none.
-pub(super) fn fence(script: &mut redis::ScriptInvocation<'_>, tenure: Option<&Tenure>) {
+pub(super) fn fence(script: &mut scripts::Call, tenure: Option<&Tenure>) {
     match tenure {
         Some(tenure) => script.arg(tenure.generation).arg(tenure.instance.to_string()),
         None => script.arg("").arg(""),

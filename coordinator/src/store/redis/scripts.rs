@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use redis::{Script, ScriptInvocation};
+use redis::{Cmd, Script, ToRedisArgs};
 
 use super::keys;
 use c3po_shared::ids::AgentId;
@@ -43,7 +43,45 @@ pub(super) static OUTBOXES_NOTE: LazyLock<Script> =
 pub(super) static OUTBOXES_FORGET: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("scripts/outboxes_forget.lua")));
 
-/// Begins the call of a script about that agent. The key names the node; no script has the keys of two agents.
-pub(super) fn about(script: &'static Script, agent: &AgentId) -> ScriptInvocation<'static> {
-    script.key(keys::agent(agent))
+/// The call of a script: a command with one key, which names the node. No script has the keys of two agents.
+#[derive(Debug)]
+pub(super) struct Call {
+    script: &'static Script,
+    key: String,
+    command: Cmd,
+}
+
+impl Call {
+    /// Begins the call of a script about that key.
+    pub(super) fn new(script: &'static Script, key: impl Into<String>) -> Self {
+        let (key, mut command) = (key.into(), redis::cmd("EVALSHA"));
+        command.arg(script.get_hash()).arg(1).arg(&key);
+        Self { script, key, command }
+    }
+
+    /// Adds an argument.
+    pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Returns the script, for a server that does not have it.
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    /// Returns the key.
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    /// Returns the command.
+    pub(super) fn command(&self) -> &Cmd {
+        &self.command
+    }
+}
+
+/// Begins the call of a script about that agent.
+pub(super) fn about(script: &'static Script, agent: &AgentId) -> Call {
+    Call::new(script, keys::agent(agent))
 }
