@@ -5,9 +5,11 @@
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
-//! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys
+//! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys;
+//!   [`watched`]: some that sentinels watch; [`certificates`]: what TLS between them needs
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
+pub mod certificates;
 pub mod claude;
 pub mod cluster;
 pub mod coordinator;
@@ -23,3 +25,4 @@ pub mod redis;
 pub mod served;
 pub mod skip;
 pub mod terminal;
+pub mod watched;

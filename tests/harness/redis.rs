@@ -1,5 +1,6 @@
 //! A real redis-server of a test's own: its own folder, a free port, ended with the test.
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
@@ -12,6 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::certificates::Certificates;
+
 /// How long a server may take until it answers, on a machine that builds meanwhile.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long one question to it may take before it is asked again.
@@ -21,13 +24,18 @@ const TELL_LIMIT: Duration = Duration::from_secs(10);
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
 
+/// What makes a server write to disk every second and throw nothing away.
+const DURABLE: [&str; 8] =
+    ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"];
+
 /// A redis-server that keeps what it is told in an append-only file.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
     child: Child,
     folder: TempDir,
-    settings: Vec<String>,
+    /// Its command line, but for where it listens and where its files are.
+    arguments: Vec<String>,
 }
 
 impl Redis {
@@ -47,21 +55,43 @@ impl Redis {
     ///
     /// Where there is no redis-server in the `PATH`.
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
+        let arguments = [&DURABLE, settings].concat();
         let folder = tempfile::tempdir().context("making a folder for Redis")?;
-        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let (port, child) = Self::spawn_on_a_free_port(&folder, &settings).await?;
-        Ok(Self { port, child, folder, settings })
+        Self::start_in(folder, arguments.iter().map(|&argument| argument.to_owned()).collect()).await
     }
 
-    async fn spawn_on_a_free_port(folder: &TempDir, settings: &[String]) -> Result<(u16, Child)> {
+    /// Starts a server that speaks TLS on a second port, and returns the address of that.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
+        let (port, settings) = (free_port()?.to_string(), certificates.settings());
+        let settings: Vec<&str> = settings.iter().map(String::as_str).chain(["--tls-port", &port]).collect();
+        Ok((Self::start_with(&settings).await?, format!("rediss://127.0.0.1:{port}")))
+    }
+
+    /// Starts a sentinel whose file has these lines.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_sentinel(lines: &str) -> Result<Self> {
+        let folder = tempfile::tempdir().context("making a folder for a sentinel")?;
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, lines).context("writing the file of a sentinel")?;
+        Self::start_in(folder, vec![file.display().to_string(), "--sentinel".into()]).await
+    }
+
+    async fn start_in(folder: TempDir, arguments: Vec<String>) -> Result<Self> {
         for _ in 0..ATTEMPTS {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-            let mut child = spawn(port, folder, settings)?;
+            let port = free_port()?;
+            let mut child = spawn(port, &folder, &arguments)?;
             if answers(port, &mut child).await? {
-                return Ok((port, child));
+                return Ok(Self { port, child, folder, arguments });
             }
         }
-        bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(folder))
+        bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(&folder))
     }
 
     /// Returns the address by which clients reach it.
@@ -103,7 +133,7 @@ impl Redis {
     /// Kills it and starts it again on the same port, with what its file holds.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
-        self.child = spawn(self.port, &self.folder, &self.settings)?;
+        self.child = spawn(self.port, &self.folder, &self.arguments)?;
         ensure!(answers(self.port, &mut self.child).await?, "redis-server did not start again: {}", log(&self.folder));
         Ok(())
     }
@@ -132,16 +162,20 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir, settings: &[String]) -> Result<Child> {
+/// Returns a port that nobody listens on. Somebody may take it before it is used.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Result<Child> {
     let path = folder.path();
     let spawned = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""])
-        .args(["--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"])
+        .args(arguments)
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .arg("--dir")
         .arg(path)
         .arg("--logfile")
         .arg(path.join("redis.log"))
-        .args(settings)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -178,7 +212,7 @@ async fn ping(port: u16) -> io::Result<bool> {
 }
 
 fn log(folder: &TempDir) -> String {
-    std::fs::read_to_string(folder.path().join("redis.log")).unwrap_or_default()
+    fs::read_to_string(folder.path().join("redis.log")).unwrap_or_default()
 }
 
 #[cfg(test)]

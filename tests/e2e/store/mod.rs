@@ -114,6 +114,8 @@ mod waking;
 
 mod cluster;
 mod redis;
+mod sentinel;
 mod sqlite;
+mod tls;
 
 use fixture::Fixture;

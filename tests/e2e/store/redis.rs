@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::config::RedisAddress;
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use c3po_coordinator::store::{AnswerOutcome, Claim, Send, SendOutcome, Store, StoreError, Wake};
 use c3po_shared::message::Message;
@@ -20,7 +21,7 @@ use super::Fixture;
 use super::fixture::{SOON, brief, claim, id, message, news, reply, send, woken};
 
 /// After how long an operation must have been answered, whatever Redis does.
-const ANSWERED: Duration = Duration::from_secs(2);
+pub(super) const ANSWERED: Duration = Duration::from_secs(2);
 
 /// A store, a second one as another coordinator would have it, and their Redis.
 struct Shared {
@@ -37,16 +38,26 @@ async fn shared() -> Result<Shared> {
     Ok(Shared { redis, fixture, other })
 }
 
+/// Reads an address.
+pub(super) fn address(url: &str) -> RedisAddress {
+    url.parse().expect("the tests write addresses properly")
+}
+
 /// Opens the store that this address names.
 pub(super) async fn open(url: &str) -> Result<RedisStore, OpenError> {
-    RedisStore::open(&url.parse().expect("the tests write addresses properly")).await
+    RedisStore::open(&address(url)).await
 }
 
 /// Makes a fixture on that Redis, which lives as long as `place`.
 pub(super) async fn fixture_on(url: String, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+    fixture_at(address(&url), place).await
+}
+
+/// Makes a fixture at that address, whose servers live as long as `place`.
+pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-        let url = url.clone();
-        Box::pin(async move { Ok(Arc::new(open(&url).await?) as Arc<dyn Store>) })
+        let address = address.clone();
+        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address).await?) as Arc<dyn Store>) })
     };
     Fixture::new(place, Box::new(open)).await
 }
