@@ -235,6 +235,17 @@ impl Refusal {
         let error = "the coordinator cannot reach its store, and does not know whether this was done";
         Self::new(ErrorCode::StoreUnavailable, error).detail("applied", "unknown")
     }
+
+    /// The coordinator's store takes nothing more.
+    pub fn store_full() -> Self {
+        let error = "the coordinator's store is full; nothing was done";
+        Self::new(ErrorCode::StoreUnavailable, error)
+            .suggest(
+                "Try again later. Whoever runs the coordinator has to give its store more room: maxmemory of Redis, or \
+                 the disk. Reading and acknowledging go on meanwhile.",
+            )
+            .detail("applied", "no")
+    }
 }
 
 impl From<IdError> for Refusal {

@@ -64,6 +64,10 @@ impl From<StoreError> for Refusal {
                 tracing::warn!("the store is unavailable: {why}");
                 Self::store_unavailable()
             }
+            StoreError::Full(why) => {
+                tracing::warn!("the store is full: {why}");
+                Self::store_full()
+            }
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))
                     .suggest("Call again: c3po reconnects under a name of its own.")

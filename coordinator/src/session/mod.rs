@@ -265,7 +265,7 @@ impl Session {
         change: Option<Amendment>,
         error: StoreError,
     ) -> Result<(), End> {
-        let passes = matches!(error, StoreError::Unavailable(_));
+        let passes = error.passes();
         match id {
             Some(id) if passes => self.postpone(&id, error.into()).await?,
             Some(id) => self.refuse(&id, error.into()).await?,

@@ -35,12 +35,22 @@ pub enum StoreError {
     /// It cannot be reached, or did not answer in time. Nothing is known about what it did.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// It has no room for this. Nothing was done.
+    #[error("the store is full: {0}")]
+    Full(String),
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
     /// What it holds cannot be read.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
+}
+
+impl StoreError {
+    /// Returns whether the same may succeed a little later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Full(_))
+    }
 }
 
 /// What a store returns.

@@ -103,6 +103,7 @@ macro_rules! test_each {
 mod answering;
 mod contexts;
 mod fixture;
+mod full;
 mod lasting;
 mod reading;
 mod receipts;

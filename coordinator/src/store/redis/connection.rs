@@ -129,9 +129,7 @@ pub(super) async fn check(connection: &Connection) -> Result<()> {
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     match (error.kind(), error.code()) {
         (ErrorKind::UnexpectedReturnType, _) | (_, Some("WRONGTYPE")) => StoreError::Corrupt(error.to_string()),
-        (_, Some("OOM")) => StoreError::Unavailable(
-            "Redis is full, all of its maxmemory is used: raise it, or have agents acknowledge their messages".into(),
-        ),
+        (_, Some("OOM")) => StoreError::Full("Redis has used all of its maxmemory".into()),
         _ => StoreError::Unavailable(error.to_string()),
     }
 }

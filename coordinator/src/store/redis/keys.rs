@@ -1,6 +1,6 @@
 //! The names of the keys that are made outside of the scripts.
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, CallId, MessageId};
 
 /// Which layout of keys this is; raised when an older c3po could not read a newer one's.
 pub(super) const SCHEMA: u64 = 1;
@@ -12,6 +12,16 @@ pub(super) const AGENTS: &str = "c3po:agents";
 pub(super) const OUTBOXES: &str = "c3po:outboxes";
 /// The channel on which coordinators wake each other's listeners.
 pub(super) const WAKE_CHANNEL: &str = "c3po:wake";
+
+/// Returns the key of a message. It is at its recipient.
+pub(super) fn message(id: &MessageId) -> String {
+    format!("c3po:{{{}}}:m:{id}", id.to())
+}
+
+/// Returns the key under which a call to that recipient is known.
+pub(super) fn call(recipient: &AgentId, call: &CallId) -> String {
+    format!("c3po:{{{recipient}}}:call:{call}")
+}
 
 /// Returns the key of an agent's record. Its hash tag is that of all keys of the agent.
 pub(super) fn agent(id: &AgentId) -> String {

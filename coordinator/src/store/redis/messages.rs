@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Value};
 
 use super::records::{self, corrupt};
-use super::{RedisStore, millis, scripts};
+use super::{RedisStore, keys, millis, scripts};
 use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// For how long a repeated call is known as one: as long as what it sent is kept. A host may be off for days.
@@ -19,30 +19,32 @@ const CALL_LIFE: Duration = ARCHIVE_LIFE;
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
-    let (word, fact): (String, Option<Value>) = {
-        let answer: Vec<Value> = store
-            .connection
-            .invoke(
-                scripts::about(&scripts::SEND, &message.to_agent)
-                    .arg(message.id.as_str())
-                    .arg(send.call.to_string())
-                    .arg(send.bound)
-                    .arg(records::write(message)?)
-                    .arg(message.kind.as_str())
-                    .arg(message.thread_id.as_str())
-                    .arg(message.from_agent.as_str())
-                    .arg(message.timestamp.millis())
-                    .arg(message.expires_at.millis())
-                    .arg(u8::from(message.requires_response))
-                    .arg(store.wakes.origin())
-                    .arg(millis(CALL_LIFE))
-                    .arg(millis(ARCHIVE_LIFE))
-                    .arg(u8::from(send.spares_away)),
-            )
-            .await?;
-        let mut answer = answer.into_iter();
-        (read(answer.next())?, answer.next())
-    };
+    let answer: Result<Vec<Value>> = store
+        .connection
+        .invoke(
+            scripts::about(&scripts::SEND, &message.to_agent)
+                .arg(message.id.as_str())
+                .arg(send.call.to_string())
+                .arg(send.bound)
+                .arg(records::write(message)?)
+                .arg(message.kind.as_str())
+                .arg(message.thread_id.as_str())
+                .arg(message.from_agent.as_str())
+                .arg(message.timestamp.millis())
+                .arg(message.expires_at.millis())
+                .arg(u8::from(message.requires_response))
+                .arg(store.wakes.origin())
+                .arg(millis(CALL_LIFE))
+                .arg(millis(ARCHIVE_LIFE))
+                .arg(u8::from(send.spares_away)),
+        )
+        .await;
+    if let Err(StoreError::Full(why)) = answer {
+        // Redis did not even look whether this call has sent before.
+        return sent_before(store, send).await?.ok_or(StoreError::Full(why));
+    }
+    let mut answer = answer?.into_iter();
+    let (word, fact): (String, Option<Value>) = (read(answer.next())?, answer.next());
     match word.as_str() {
         "stored" => {
             let unshown: u64 = read(fact)?;
@@ -59,6 +61,17 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         "taken" => Ok(SendOutcome::IdTaken),
         other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
     }
+}
+
+/// Returns what the same call has sent to the same recipient before, if it has.
+async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
+    let key = keys::call(&send.message.to_agent, &send.call);
+    let id: Option<String> = store.connection.run(redis::cmd("GET").arg(key)).await?;
+    let Some(id) = id else { return Ok(None) };
+    let key = keys::message(&records::parse(&id)?);
+    let envelope: Option<String> = store.connection.run(redis::cmd("HGET").arg(key).arg("env")).await?;
+    let envelope = envelope.map(|text| records::envelope(&text)).transpose()?;
+    Ok(envelope.map(|message| SendOutcome::Repeated(Box::new(message))))
 }
 
 fn read<T: FromRedisValue>(value: Option<Value>) -> Result<T> {

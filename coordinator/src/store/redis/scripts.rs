@@ -7,22 +7,52 @@ use redis::{Cmd, Script, ToRedisArgs};
 use super::keys;
 use c3po_shared::ids::AgentId;
 
+/// What a script begins with that runs also when Redis is full: it reads, settles or notes a little. Without the word
+/// Redis would refuse it as a whole, and a full store could neither be read nor emptied.
+macro_rules! small {
+    () => {
+        "#!lua flags=allow-oom\n"
+    };
+}
+
+/// What a script begins with that puts a message into the store. When Redis is full it is refused before it begins, so
+/// that it never ends half-way.
+macro_rules! large {
+    () => {
+        "#!lua\n"
+    };
+}
+
 /// Names scripts about one agent; each begins with what all of them share.
 macro_rules! about_an_agent {
-    ($($name:ident = $file:literal),+ $(,)?) => {
+    ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!(include_str!("scripts/slot.lua"), include_str!($file))));)+
+            LazyLock::new(|| Script::new(concat!($size!(), include_str!("scripts/slot.lua"), include_str!($file))));)+
+    };
+}
+
+/// Names scripts about a list of agents.
+macro_rules! about_a_list {
+    ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($size!(), include_str!($file))));)+
     };
 }
 
 about_an_agent! {
+    large:
+    SEND = "scripts/send.lua",
+    ANSWER_CLAIM = "scripts/answer_claim.lua",
+}
+
+about_an_agent! {
+    small:
     CLAIM = "scripts/claim.lua",
     RENEW = "scripts/renew.lua",
     RELEASE = "scripts/release.lua",
     UNREGISTER = "scripts/unregister.lua",
     INTRODUCE = "scripts/introduce.lua",
     AMEND = "scripts/amend.lua",
-    SEND = "scripts/send.lua",
     PAGE = "scripts/page.lua",
     PENDING = "scripts/pending.lua",
     ACKNOWLEDGE = "scripts/acknowledge.lua",
@@ -30,18 +60,17 @@ about_an_agent! {
     MESSAGE = "scripts/message.lua",
     THREAD = "scripts/thread.lua",
     EXPIRE = "scripts/expire.lua",
-    ANSWER_CLAIM = "scripts/answer_claim.lua",
     ANSWER_FINISH = "scripts/answer_finish.lua",
     ANSWER_RELEASE = "scripts/answer_release.lua",
     ANSWER_RESUME = "scripts/answer_resume.lua",
 }
 
-/// Notes that an agent may have an unfinished answer.
-pub(super) static OUTBOXES_NOTE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/outboxes_note.lua")));
-/// Forgets that note.
-pub(super) static OUTBOXES_FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/outboxes_forget.lua")));
+about_a_list! {
+    small:
+    AGENTS_NOTE = "scripts/agents_note.lua",
+    OUTBOXES_NOTE = "scripts/outboxes_note.lua",
+    OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
+}
 
 /// The call of a script: a command with one key, which names the node. No script has the keys of two agents.
 #[derive(Debug)]
