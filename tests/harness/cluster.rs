@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
 
+use crate::certificates::Certificates;
 use crate::eventually::eventually;
 use crate::redis::Redis;
 
@@ -95,11 +96,27 @@ impl Cluster {
     /// Where there is no redis-server in the `PATH`.
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let settings = [&SETTINGS, settings].concat();
-        let masters = try_join_all(SLOTS.iter().map(|_| Redis::start_with(&settings))).await?;
+        Self::join(try_join_all(SLOTS.iter().map(|_| Redis::start_with(&settings))).await?).await
+    }
+
+    /// Starts a cluster that speaks TLS on second ports, and returns the address of those.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
+        let settings = [&SETTINGS[..], &["--tls-cluster", "yes"]].concat();
+        let started = SLOTS.iter().map(|_| Redis::start_with_tls_and(certificates, &settings));
+        let (masters, urls): (Vec<_>, Vec<_>) = try_join_all(started).await?.into_iter().unzip();
+        let url = urls.first().context("there are three")?.replace("rediss", "rediss+cluster");
+        Ok((Self::join(masters).await?, url))
+    }
+
+    async fn join(masters: Vec<Redis>) -> Result<Self> {
         let first = masters.first().context("there are three")?;
         for (master, (from, to)) in masters.iter().zip(SLOTS) {
             master.tell(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()]).await?;
-            first.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()]).await?;
+            first.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.client_port().to_string()]).await?;
         }
         let cluster = Self { masters };
         cluster.ready().await?;
@@ -137,7 +154,12 @@ impl Cluster {
 
     /// Returns which of the masters has that key.
     pub async fn master_of(&self, key: &str) -> Result<usize> {
-        let told = self.masters[0].tell(&["CLUSTER", "KEYSLOT", key]).await?;
+        self.place(&self.masters[0], key).await
+    }
+
+    /// Returns the same, asking that one of them.
+    pub async fn place(&self, asked: &Redis, key: &str) -> Result<usize> {
+        let told = asked.tell(&["CLUSTER", "KEYSLOT", key]).await?;
         let slot: u16 = told.trim().trim_start_matches(':').parse().with_context(|| told.clone())?;
         SLOTS.iter().position(|(from, to)| (*from..=*to).contains(&slot)).context("every slot has a master")
     }

@@ -32,6 +32,7 @@ const DURABLE: [&str; 8] =
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
+    tls_port: Option<u16>,
     child: Child,
     folder: TempDir,
     /// Its command line, but for where it listens and where its files are.
@@ -66,9 +67,21 @@ impl Redis {
     ///
     /// Where there is no redis-server in the `PATH`.
     pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
-        let (port, settings) = (free_port()?.to_string(), certificates.settings());
-        let settings: Vec<&str> = settings.iter().map(String::as_str).chain(["--tls-port", &port]).collect();
-        Ok((Self::start_with(&settings).await?, format!("rediss://127.0.0.1:{port}")))
+        Self::start_with_tls_and(certificates, &[]).await
+    }
+
+    /// Starts such a server with further settings.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls_and(certificates: &Certificates, settings: &[&str]) -> Result<(Self, String)> {
+        let (port, of_tls) = (free_port()?, certificates.settings());
+        let text = port.to_string();
+        let settings = of_tls.iter().map(String::as_str).chain(["--tls-port", &text]).chain(settings.iter().copied());
+        let mut redis = Self::start_with(&settings.collect::<Vec<_>>()).await?;
+        redis.tls_port = Some(port);
+        Ok((redis, format!("rediss://127.0.0.1:{port}")))
     }
 
     /// Starts a sentinel whose file has these lines.
@@ -88,7 +101,7 @@ impl Redis {
             let port = free_port()?;
             let mut child = spawn(port, &folder, &arguments)?;
             if answers(port, &mut child).await? {
-                return Ok(Self { port, child, folder, arguments });
+                return Ok(Self { port, tls_port: None, child, folder, arguments });
             }
         }
         bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(&folder))
@@ -104,6 +117,11 @@ impl Redis {
         self.port
     }
 
+    /// Returns the port that its clients and others of its cluster use: with TLS, where it speaks that.
+    pub(crate) fn client_port(&self) -> u16 {
+        self.tls_port.unwrap_or(self.port)
+    }
+
     /// Returns its process and the folder of its files.
     pub(crate) fn remains(&self) -> (u32, &Path) {
         (self.child.id(), self.folder.path())
@@ -113,14 +131,24 @@ impl Redis {
     ///
     /// Errors: it could not be asked, or it refused.
     pub async fn tell(&self, words: &[&str]) -> Result<String> {
+        self.tell_all(&[words]).await
+    }
+
+    /// Runs commands one after another on one connection, and returns the beginning of the last answer.
+    ///
+    /// Errors: it could not be asked, or it refused one of them.
+    pub async fn tell_all(&self, commands: &[&[&str]]) -> Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
-        let text: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-        stream.write_all(format!("*{}\r\n{text}", words.len()).as_bytes()).await?;
-        let mut answer = [0; 4_096];
-        let length = timeout(TELL_LIMIT, stream.read(&mut answer)).await.context("it does not answer")??;
-        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        ensure!(!answer.starts_with('-'), "{words:?}: {answer}");
-        Ok(answer)
+        let mut last = String::new();
+        for words in commands {
+            let text: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+            stream.write_all(format!("*{}\r\n{text}", words.len()).as_bytes()).await?;
+            let mut answer = [0; 4_096];
+            let length = timeout(TELL_LIMIT, stream.read(&mut answer)).await.context("it does not answer")??;
+            last = String::from_utf8_lossy(&answer[..length]).into_owned();
+            ensure!(!last.starts_with('-'), "{words:?}: {last}");
+        }
+        Ok(last)
     }
 
     /// Ends it at once, as a power cut would.
@@ -163,7 +191,7 @@ impl Drop for Redis {
 }
 
 /// Returns a port that nobody listens on. Somebody may take it before it is used.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 
+use crate::certificates::Certificates;
 use crate::eventually::eventually;
-use crate::redis::Redis;
+use crate::redis::{Redis, free_port};
 
 /// The name under which the sentinels know the master.
 pub const MASTER: &str = "mymaster";
@@ -42,6 +43,25 @@ impl Watched {
         let watched = Self { servers, sentinels };
         watched.ready().await?;
         Ok(watched)
+    }
+
+    /// Starts a master and a sentinel that speak TLS on second ports, and returns the address of that of the sentinel.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
+        let (master, _) = Redis::start_with_tls_and(certificates, &["--tls-replication", "yes"]).await?;
+        let (master_port, port) = (master.client_port(), free_port()?);
+        let settings = certificates.settings();
+        let settings = settings.chunks(2).map(|pair| format!("{} {}\n", pair[0].trim_start_matches('-'), pair[1]));
+        let lines = format!(
+            "sentinel monitor {MASTER} 127.0.0.1 {master_port} 1\n{RULES}{}tls-port {port}\ntls-replication yes\n",
+            settings.collect::<String>()
+        );
+        let watched = Self { servers: vec![master], sentinels: vec![Redis::start_sentinel(&lines).await?] };
+        watched.ready().await?;
+        Ok((watched, format!("rediss+sentinel://127.0.0.1:{port}/{MASTER}")))
     }
 
     /// Returns the address by which c3po reaches the master.

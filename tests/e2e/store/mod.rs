@@ -118,5 +118,6 @@ mod redis;
 mod sentinel;
 mod sqlite;
 mod tls;
+mod users;
 
 use fixture::Fixture;

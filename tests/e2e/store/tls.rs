@@ -4,7 +4,9 @@ use anyhow::Result;
 use c3po_coordinator::config::RedisAddress;
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use harness::certificates::Certificates;
+use harness::cluster::Cluster;
 use harness::redis::Redis;
+use harness::watched::Watched;
 
 use super::Fixture;
 use super::redis::{address, fixture_at};
@@ -20,6 +22,32 @@ every_promise!(start);
 /// Returns the address with the authority that is to be trusted.
 fn trusting(certificates: &Certificates, url: &str) -> RedisAddress {
     RedisAddress { authority: Some(certificates.authority()), ..address(url) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_reached_over_tls() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (cluster, url) = Cluster::start_with_tls(&certificates).await?;
+    let fixture = fixture_at(trusting(&certificates, &url), ()).await?;
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "hidden?").await?;
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.inbox("a").await?, ["yes"]);
+    let plain = fixture_at(address(&cluster.url()), ()).await?;
+    assert_eq!(plain.inbox("a").await?, ["yes"], "it is one cluster, by whichever of its ports");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_master_is_reached_over_tls() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (watched, url) = Watched::start_with_tls(&certificates).await?;
+    let fixture = fixture_at(trusting(&certificates, &url), watched).await?;
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "hidden?").await?;
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.inbox("a").await?, ["yes"]);
+    Ok(())
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, Value};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::node::{Node, Way, too_slow};
 use super::reach::Reach;
@@ -19,6 +19,9 @@ use crate::config::Server;
 
 /// How often one command may be sent elsewhere. A slot moves once while somebody looks, hardly ever twice.
 const REDIRECTIONS: usize = 4;
+/// How long, and how often, a command is tried again whose slot is being moved.
+const MOVING_LIMIT: Duration = Duration::from_secs(1);
+const MOVING_PAUSE: Duration = Duration::from_millis(20);
 /// How long the search for the present map may take.
 const LOOK_DEADLINE: Duration = Duration::from_millis(500);
 /// For how long a map is good enough, however much fails.
@@ -61,16 +64,26 @@ impl Cluster {
             self.look_again(&map).await;
             return Err((ErrorKind::Client, "no server of the cluster has the slot of this key").into());
         };
-        for _ in 0..REDIRECTIONS {
+        let (mut asking, mut left) = (false, REDIRECTIONS);
+        let moving = Instant::now() + MOVING_LIMIT;
+        while left > 0 {
             let node = self.node(&map, &server)?;
             let answer = match script {
+                _ if asking => node.call_asking(command, script).await,
                 Some(script) => node.call(command, script).await,
                 None => node.run(command).await,
             };
             let Err(error) = answer else { return answer };
             match slots::redirect(&error, &server) {
-                Some(Redirect::Ask(there)) => return self.node(&map, &there)?.call_asking(command, script).await,
+                // The slot is being moved. Whoever has it at the end takes the call, and nobody takes half of it.
+                _ if is_moving(&error) && Instant::now() < moving => sleep(MOVING_PAUSE).await,
+                Some(Redirect::Ask(there)) => {
+                    (server, asking) = (there, true);
+                    left -= 1;
+                }
                 Some(Redirect::Moved(there)) => {
+                    asking = false;
+                    left -= 1;
                     self.look_again(&map).await;
                     map = self.known().await?;
                     server = there;
@@ -188,6 +201,10 @@ impl Cluster {
     fn map(&self) -> Arc<Map> {
         Arc::clone(&self.map.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn is_moving(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 async fn ask(server: &Server, node: &Node) -> RedisResult<Slots> {

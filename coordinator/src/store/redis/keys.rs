@@ -23,6 +23,11 @@ pub(super) fn call(recipient: &AgentId, call: &CallId) -> String {
     format!("c3po:{{{recipient}}}:call:{call}")
 }
 
+/// Returns a key of the agent that is never there.
+pub(super) fn nothing(id: &AgentId) -> String {
+    format!("c3po:{{{id}}}:-")
+}
+
 /// Returns the key of an agent's record. Its hash tag is that of all keys of the agent.
 pub(super) fn agent(id: &AgentId) -> String {
     format!("c3po:{{{id}}}:agent")

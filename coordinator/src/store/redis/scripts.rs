@@ -81,10 +81,14 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Begins the call of a script about that key.
-    pub(super) fn new(script: &'static Script, key: impl Into<String>) -> Self {
-        let (key, mut command) = (key.into(), redis::cmd("EVALSHA"));
-        command.arg(script.get_hash()).arg(1).arg(&key);
+    /// Begins the call of a script about that key alone.
+    pub(super) fn new(script: &'static Script, key: &str) -> Self {
+        Self::about(script, key.to_owned(), &[])
+    }
+
+    fn about(script: &'static Script, key: String, further: &[String]) -> Self {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(1 + further.len()).arg(&key).arg(further);
         Self { script, key, command }
     }
 
@@ -111,6 +115,10 @@ impl Call {
 }
 
 /// Begins the call of a script about that agent.
+///
+/// The second key is never there, and no script reads it. While a cluster moves the slot of an agent to another server
+/// some of its keys are here and some there, and a script that came upon one that is elsewhere would end half-way.
+/// A call that names several keys of which one is missing is what Redis refuses as a whole, until the slot has moved.
 pub(super) fn about(script: &'static Script, agent: &AgentId) -> Call {
-    Call::new(script, keys::agent(agent))
+    Call::about(script, keys::agent(agent), &[keys::nothing(agent)])
 }

@@ -1,5 +1,5 @@
 -- What every script about one agent begins with: its keys, the store's clock, and what leaves an inbox by itself.
--- KEYS[1] is c3po:{agent}:agent. Every other key is derived from it, has the same hash tag, and so is on the same node.
+-- KEYS[1] is c3po:{agent}:agent, KEYS[2] is never there. Every other key is derived from it, has the same hash tag, and so is on the same node.
 local agent = KEYS[1]
 local slot = string.sub(agent, 1, -6)
 local inbox, unshown, expiry, outbox = slot .. 'inbox', slot .. 'unshown', slot .. 'expiry', slot .. 'outbox'
