@@ -12,3 +12,4 @@ mod plugin;
 mod store;
 mod tidy;
 mod tools;
+mod topologies;

@@ -25,6 +25,7 @@ pub struct Coordinator {
     folder: PathBuf,
     quiet: bool,
     unlimited: bool,
+    authority: Option<PathBuf>,
 }
 
 impl Coordinator {
@@ -50,7 +51,8 @@ impl Coordinator {
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
         let (folder, store) = (folder.to_owned(), store.to_owned());
-        Ok(Self { process: None, address: free_address()?, store, folder, quiet: false, unlimited: false })
+        let address = free_address()?;
+        Ok(Self { process: None, address, store, folder, quiet: false, unlimited: false, authority: None })
     }
 
     /// Keeps the log to itself at the end, for a program that is no test.
@@ -64,6 +66,13 @@ impl Coordinator {
     #[must_use]
     pub fn unlimited(mut self) -> Self {
         self.unlimited = true;
+        self
+    }
+
+    /// Has it trust that certificate authority of its Redis.
+    #[must_use]
+    pub fn trusting(mut self, authority: &Path) -> Self {
+        self.authority = Some(authority.to_owned());
         self
     }
 
@@ -91,6 +100,9 @@ impl Coordinator {
         let mut server = command(program("c3po-coordinator")?, &self.folder);
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
+        if let Some(authority) = &self.authority {
+            server.env("C3PO_REDIS_CA", authority);
+        }
         if self.unlimited {
             server.env("C3PO_RATE_LIMIT", "0");
         }

@@ -79,6 +79,11 @@ impl Watched {
                 let told = sentinel.tell(&["SENTINEL", "MASTER", MASTER]).await.ok()?;
                 (told.contains(&replicas) && told.contains(&others)).then_some(())?;
             }
+            // Two links each: to the master for questions and for what it publishes.
+            for sentinel in &self.sentinels {
+                let told = sentinel.tell(&["SENTINEL", "MASTER", MASTER]).await.ok()?;
+                told.contains("\nflags\r\n$6\r\nmaster\r\n").then_some(())?;
+            }
             for replica in &self.servers[1..] {
                 replica.tell(&["INFO", "replication"]).await.ok()?.contains("master_link_status:up").then_some(())?;
             }

@@ -1,6 +1,6 @@
 //! The Redis store as a user who may do no more than the README says: the same promises, with every topology.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use c3po_coordinator::store::Store;
 use harness::cluster::Cluster;
 
@@ -11,17 +11,19 @@ use super::Fixture;
 use super::fixture::woken;
 use super::redis::{fixture_on, open};
 
-/// What the user c3po may do, as in the README.
-const RULES: &str = "-@all +@hash +@set +@sortedset +@string +del +exists +pexpireat +evalsha +script|load +publish \
-                     +subscribe +ping +time -@dangerous +info +config|get";
-/// What it needs beside that.
+const README: &str = include_str!("../../../README.md");
+/// What begins the words that the README needs only with sentinels, and only in a cluster.
 const WITH_SENTINELS: &str = "+role";
-const IN_CLUSTERS: &str = "+cluster|slots +asking";
+const IN_CLUSTERS: &str = "+cluster|slots";
 
-/// Makes the user c3po, and returns the address with its login.
-async fn introduce(redis: &Redis, rules: &[&str]) -> Result<()> {
-    let first = ["ACL", "SETUSER", "c3po", "on", ">open-sesame", "~c3po:*", "resetchannels", "&c3po:*"];
-    let words: Vec<&str> = first.into_iter().chain(rules.iter().flat_map(|rules| rules.split(' '))).collect();
+/// Makes the user c3po by the words of the README, but for those that begin with one of `without`.
+async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
+    let (_, block) = README.split_once("\nACL SETUSER c3po ").context("the README says how to make the user")?;
+    let (block, _) = block.split_once("\n```").context("the end of the command")?;
+    let lines = block.lines().filter(|line| !without.iter().any(|word| line.trim().starts_with(word)));
+    let words =
+        lines.flat_map(str::split_whitespace).map(|word| if word == ">PASSWORD" { ">open-sesame" } else { word });
+    let words: Vec<&str> = ["ACL", "SETUSER", "c3po"].into_iter().chain(words).collect();
     redis.tell(&words).await.map(drop)
 }
 
@@ -32,7 +34,7 @@ fn as_user(url: &str) -> String {
 
 async fn start() -> Result<Fixture> {
     let redis = Redis::start().await?;
-    introduce(&redis, &[RULES]).await?;
+    introduce(&redis, &[WITH_SENTINELS, IN_CLUSTERS]).await?;
     fixture_on(as_user(&redis.url()), redis).await
 }
 
@@ -57,7 +59,7 @@ async fn converse(url: &str) -> Result<()> {
 async fn a_user_of_a_cluster_needs_no_more_than_the_rules_say() -> Result<()> {
     let cluster = Cluster::borrow().await?;
     for master in &cluster.masters {
-        introduce(master, &[RULES, IN_CLUSTERS]).await?;
+        introduce(master, &[WITH_SENTINELS]).await?;
     }
     converse(&as_user(&cluster.url())).await
 }
@@ -65,7 +67,7 @@ async fn a_user_of_a_cluster_needs_no_more_than_the_rules_say() -> Result<()> {
 #[tokio::test]
 async fn a_user_of_a_watched_master_needs_no_more_than_the_rules_say_and_sentinels_may_know_it_or_not() -> Result<()> {
     let watched = Watched::start(0, 1).await?;
-    introduce(&watched.servers[0], &[RULES, WITH_SENTINELS]).await?;
+    introduce(&watched.servers[0], &[IN_CLUSTERS]).await?;
     converse(&as_user(&watched.url())).await?;
     watched.servers[0].tell(&["FLUSHALL"]).await?;
     let sentinel = &watched.sentinels[0];
@@ -80,7 +82,7 @@ async fn a_user_of_a_watched_master_needs_no_more_than_the_rules_say_and_sentine
 #[tokio::test]
 async fn the_user_reaches_no_keys_but_ours() -> Result<()> {
     let redis = Redis::start().await?;
-    introduce(&redis, &[RULES]).await?;
+    introduce(&redis, &[WITH_SENTINELS, IN_CLUSTERS]).await?;
     let login = ["AUTH", "c3po", "open-sesame"];
     for command in
         [&["GET", "theirs"][..], &["PUBLISH", "theirs", "x"], &["KEYS", "*"], &["FLUSHALL"], &["ACL", "LIST"]]

@@ -40,6 +40,14 @@ pub enum OpenError {
         /// What happened instead.
         reason: String,
     },
+    /// It is older than what the scripts are written for.
+    #[error("the Redis at {address} has version {version}, and c3po needs 7.0 or newer; update it")]
+    TooOld {
+        /// Where.
+        address: String,
+        /// Its version.
+        version: String,
+    },
     /// It may throw away what it accepted.
     #[error(
         "the Redis at {address} has maxmemory-policy {policy}, which lets it throw away accepted messages when memory \
@@ -82,6 +90,7 @@ pub(super) async fn check(connection: &Connection) -> Result<(), OpenError> {
 }
 
 async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
+    check_version(node).await?;
     check_policy(node).await?;
     report_durability(node).await;
     if in_cluster && setting(node, "cluster-require-full-coverage", "").await.as_deref() == Some("yes") {
@@ -92,6 +101,22 @@ async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
         );
     }
     Ok(())
+}
+
+async fn check_version(node: &Node) -> Result<(), OpenError> {
+    let info: RedisResult<String> = node.run(redis::cmd("INFO").arg("server")).await;
+    // Who may not ask finds out by the first script, which an older one cannot read.
+    match info.ok().and_then(|info| older_than_7(&info)) {
+        Some(version) => Err(OpenError::TooOld { address: node.name().to_owned(), version }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the version where it is older than 7.0. Valkey says there with which Redis it is compatible.
+fn older_than_7(info: &str) -> Option<String> {
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    (major < 7).then(|| version.to_owned())
 }
 
 async fn check_policy(node: &Node) -> Result<(), OpenError> {
@@ -168,5 +193,21 @@ fn unreachable(address: &str, error: &dyn Display) -> OpenError {
     match reason.contains("invalid peer certificate") {
         true => OpenError::Untrusted { address, reason },
         false => OpenError::Unreachable { address, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::older_than_7;
+
+    #[test]
+    fn a_redis_before_7_is_too_old() {
+        let check = |info: &str, expected: Option<&str>| assert_eq!(older_than_7(info).as_deref(), expected, "{info}");
+        check("# Server\r\nredis_version:6.2.14\r\nredis_mode:cluster\r\n", Some("6.2.14"));
+        check("redis_version:7.0.15\r\n", None);
+        check("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n", None);
+        check("redis_version:10.0.0\r\n", None);
+        check("redis_version:unstable\r\n", None);
+        check("", None);
     }
 }
