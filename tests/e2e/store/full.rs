@@ -61,7 +61,7 @@ async fn at_the_edge_of_its_memory_redis_takes_a_message_whole_or_not_at_all() -
     let mut ids: Vec<_> = stored.iter().map(|call| call.message.id.to_string()).collect();
     ids.sort();
     assert!(!ids.is_empty());
-    for list in ["inbox", "unshown", "expiry"] {
+    for list in ["unshown", "expiry"] {
         assert_eq!(members(&redis, list).await?, ids, "{list}");
     }
     for call in &stored {
@@ -130,9 +130,9 @@ async fn an_answer_that_was_begun_before_redis_was_full_is_completed_when_there_
     let question = fixture.say("a", "b", "question").await?;
     let answer = send(reply(&question, "begun"));
     // An inbox of another type fails the second step.
-    redis.tell(&["SET", "c3po:{a}:inbox", "broken"]).await?;
+    redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
     fixture.store.answer(&answer).await.expect_err("it is broken");
-    redis.tell(&["DEL", "c3po:{a}:inbox"]).await?;
+    redis.tell(&["DEL", "c3po:{a}:unshown"]).await?;
     redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
 
     allow(&redis, 1).await?;

@@ -177,11 +177,21 @@ async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
-    redis.tell(&["SET", "c3po:schema", "2"]).await?;
+    redis.tell(&["SET", "c3po:schema", "3"]).await?;
     let refused = open(&redis.url()).await.expect_err("it is newer");
-    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "2"), "{refused}");
-    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n2\r\n");
+    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "3"), "{refused}");
+    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n3\r\n");
     assert_eq!(redis.tell(&["DBSIZE"]).await?, ":1\r\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_layout_is_refused_and_left_alone() -> Result<()> {
+    let redis = Redis::start().await?;
+    redis.tell(&["SET", "c3po:schema", "1"]).await?;
+    let refused = open(&redis.url()).await.expect_err("it is older");
+    assert!(matches!(&refused, OpenError::OlderSchema { found, .. } if found == "1"), "{refused}");
+    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n1\r\n");
     Ok(())
 }
 
@@ -202,10 +212,10 @@ async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
     let question = shared.fixture.say("a", "b", "who wins?").await?;
     let answer = send(reply(&question, "I do"));
     // An inbox of another type fails the script of the second step, as a crash before it would.
-    shared.redis.tell(&["SET", "c3po:{a}:inbox", "broken"]).await?;
+    shared.redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
     let failed = shared.fixture.store.answer(&answer).await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
-    shared.redis.tell(&["DEL", "c3po:{a}:inbox"]).await?;
+    shared.redis.tell(&["DEL", "c3po:{a}:unshown"]).await?;
 
     let late = shared.other.answer(&send(reply(&question, "no, I"))).await?;
     assert_eq!(late, AnswerOutcome::AlreadyAnswered(answer.message.id.clone()));

@@ -1,3 +1,3 @@
 -- Takes out of one inbox what is past its time, and returns how many answers of the agent are unfinished.
-expire_due()
+expire()
 return redis.call('ZCARD', outbox)
