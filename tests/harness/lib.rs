@@ -4,12 +4,14 @@
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
-//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
+//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand;
+//!   [`crowd`]: thousands of such ends; [`vitals`]: what a process uses and holds
 //! - [`redis`]: a real redis-server
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
 pub mod claude;
 pub mod coordinator;
+pub mod crowd;
 pub mod eventually;
 pub mod fake_api;
 pub mod http;
@@ -22,3 +24,4 @@ pub mod redis;
 pub mod served;
 pub mod skip;
 pub mod terminal;
+pub mod vitals;

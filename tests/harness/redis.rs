@@ -66,6 +66,11 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Returns the id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it at once, as a power cut would.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing redis-server")?;
