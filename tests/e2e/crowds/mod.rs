@@ -1,0 +1,3 @@
+//! Many agents on one coordinator, and some that behave badly: the others notice nothing.
+
+mod places;
