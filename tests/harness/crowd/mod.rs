@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,10 +33,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often the number of those who wait is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Many agents of one coordinator.
+/// Many agents of one coordinator, or of several that share a store.
 #[derive(Debug)]
 pub struct Crowd {
-    address: SocketAddr,
+    addresses: Arc<[SocketAddr]>,
+    link_life: Option<Duration>,
     tally: Arc<Tally>,
     waiting: Arc<AtomicUsize>,
     handshakes: Arc<Semaphore>,
@@ -47,14 +48,27 @@ pub struct Crowd {
 impl Crowd {
     /// A crowd of nobody yet.
     pub fn new(address: SocketAddr) -> Self {
+        Self::of_several([address])
+    }
+
+    /// A crowd that spreads over several coordinators. Who loses a link takes the next one.
+    pub fn of_several(addresses: impl Into<Arc<[SocketAddr]>>) -> Self {
         Self {
-            address,
+            addresses: addresses.into(),
+            link_life: None,
             tally: Arc::default(),
             waiting: Arc::default(),
             handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// Has each of those who wait lose its link now and then, about so long after it got it.
+    #[must_use]
+    pub fn with_link_life(mut self, link_life: Duration) -> Self {
+        self.link_life = Some(link_life);
+        self
     }
 
     /// Returns what was seen so far.
@@ -70,16 +84,18 @@ impl Crowd {
     /// Has that many agents connect, all at once, and wait for mail: `name-0`, `name-1`, … Who loses the link comes back.
     pub fn gather(&self, name: &str, count: usize) {
         for number in 0..count {
-            let (who, stop) = (Who::new(format!("{name}-{number}")), self.stop.clone());
-            let lived = live(
-                self.address,
-                who,
-                Arc::clone(&self.tally),
-                Arc::clone(&self.waiting),
-                Arc::clone(&self.handshakes),
-            );
+            let life = Life {
+                who: Who::new(format!("{name}-{number}")),
+                number,
+                addresses: Arc::clone(&self.addresses),
+                link_life: self.link_life,
+                tally: Arc::clone(&self.tally),
+                waiting: Arc::clone(&self.waiting),
+                handshakes: Arc::clone(&self.handshakes),
+            };
+            let stop = self.stop.clone();
             self.tasks.spawn(async move {
-                stop.run_until_cancelled(lived).await;
+                stop.run_until_cancelled(life.live()).await;
             });
         }
     }
@@ -105,7 +121,8 @@ impl Crowd {
     pub async fn join(&self, name: &str, count: usize) -> Result<Vec<Agent>> {
         let mut agents = Vec::with_capacity(count);
         for number in 0..count {
-            agents.push(Agent::join(self.address, &Who::new(format!("{name}-{number}"))).await?);
+            let address = self.addresses[number % self.addresses.len()];
+            agents.push(Agent::join(address, &Who::new(format!("{name}-{number}"))).await?);
         }
         Ok(agents)
     }
@@ -118,22 +135,48 @@ impl Crowd {
     }
 }
 
-/// One agent's life: connects, waits for mail, and connects again when the link is gone.
-async fn live(address: SocketAddr, who: Who, tally: Arc<Tally>, waiting: Arc<AtomicUsize>, handshakes: Arc<Semaphore>) {
-    loop {
-        let joined = match handshakes.acquire().await {
-            Ok(_turn) => settle(address, &who).await,
-            Err(_) => return,
-        };
-        let trouble = match joined {
-            Ok(mut agent) => {
-                let _present = Present::enter(&waiting);
-                agent.wait_for_mail(&tally).await.map_or_else(|trouble| trouble, |never| match never {})
-            }
-            Err(trouble) => trouble,
-        };
-        tally.trouble(&trouble);
-        sleep(PAUSE).await;
+/// One agent's life.
+struct Life {
+    who: Who,
+    number: usize,
+    addresses: Arc<[SocketAddr]>,
+    link_life: Option<Duration>,
+    tally: Arc<Tally>,
+    waiting: Arc<AtomicUsize>,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Life {
+    /// Connects, waits for mail, and connects again when the link is gone.
+    async fn live(self) {
+        let mut attempt = self.number;
+        loop {
+            let Ok(turn) = self.handshakes.acquire().await else { return };
+            let joined = settle(self.addresses[attempt % self.addresses.len()], &self.who).await;
+            drop(turn);
+            attempt += 1;
+            let trouble = match joined {
+                Ok(agent) => match self.wait(agent, attempt).await {
+                    Some(trouble) => trouble,
+                    None => continue,
+                },
+                Err(trouble) => trouble,
+            };
+            self.tally.trouble(&trouble);
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Waits for mail until the link is gone. Returns why, or `None` if this end let it go.
+    async fn wait(&self, mut agent: Agent, attempt: usize) -> Option<Trouble> {
+        let _present = Present::enter(&self.waiting);
+        let waiting =
+            async { agent.wait_for_mail(&self.tally).await.map_or_else(|trouble| trouble, |never| match never {}) };
+        match self.link_life {
+            // Between half of it and one and a half, so that they do not leave together.
+            Some(life) => timeout(life.mul_f64(0.5 + (attempt * 37 % 100) as f64 / 100.0), waiting).await.ok(),
+            None => Some(waiting.await),
+        }
     }
 }
 
