@@ -69,8 +69,8 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     loop {
         let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
         match wake {
-            Ok(Wake::Inbox(agent, sole)) => office.presence.wake(&agent, News::Inbox(sole)),
-            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, News::Receipt),
+            Ok(Wake::Inbox(agent, arrival)) => office.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
+            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, &News::Receipt),
             Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => office.presence.wake_everyone(),
             Err(RecvError::Closed) => return,
         }

@@ -73,6 +73,17 @@ impl Ledger {
         self.queue.push_back(entry);
     }
 
+    /// Lines up that these messages are on the host, in one step with those that wait there for the same.
+    pub(super) fn delivered(&mut self, messages: Vec<MessageId>) {
+        let (stage, via) = (Stage::OnHost, Via::Deliver);
+        match self.queue.back_mut() {
+            Some(Entry::Receipt { id: None, messages: before, stage: Stage::OnHost, via: Via::Deliver, .. }) => {
+                before.extend(messages);
+            }
+            _ => self.push(Entry::Receipt { id: None, messages, stage, via, context: None }),
+        }
+    }
+
     /// Lines up a change of the session, with what is owed of those before it.
     pub(super) fn change(&mut self, mut change: Amendment) {
         if let Some(owed) = self.owed.take() {

@@ -181,8 +181,8 @@ impl Session {
             }
             Event::Renewed(renewed) => self.on_renewed(renewed),
             Event::News(News::Receipt) => Ok(()),
-            Event::News(News::Inbox(_)) => {
-                self.delivery.ring(self.waits());
+            Event::News(News::Inbox(arrivals)) => {
+                self.delivery.came(arrivals, self.waits());
                 Ok(())
             }
             Event::Replaced => Err(End::TakenOver),
@@ -311,7 +311,7 @@ impl Session {
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
-        self.office.presence.wake(&self.caller.agent, News::Inbox(None));
+        self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// The session goes on as another agent; calls under way end as the one that made them.

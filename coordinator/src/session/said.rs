@@ -3,7 +3,6 @@
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
-use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -30,8 +29,7 @@ impl Session {
             },
             Ok(Frame::Response { id, outcome }) => {
                 if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
-                    let (stage, via) = (Stage::OnHost, Via::Deliver);
-                    self.ledger.push(Entry::Receipt { id: None, messages: delivered, stage, via, context: None });
+                    self.ledger.delivered(delivered);
                 }
                 Ok(())
             }
@@ -99,7 +97,7 @@ impl Session {
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
             self.delivery.given_back();
-            self.office.presence.wake(&self.caller.agent, News::Inbox(None));
+            self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
         }
     }
 

@@ -170,7 +170,7 @@ pub struct Amendment {
 /// A message to be put into its recipient's inbox.
 #[derive(Debug, Clone)]
 pub struct Send {
-    /// The envelope, complete.
+    /// The envelope, complete. Its id is that of the call ([`MessageId::of_call`]).
     pub message: Message,
     /// The call that sends it: the same call reaches the same recipient once.
     pub call: CallId,
@@ -276,14 +276,24 @@ pub struct Advance<'a> {
     pub via: Via,
 }
 
+/// A message that this process has just committed, for those who need not read the store for it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its place in the inbox.
+    pub position: u64,
+    /// The place of the one before it, whatever became of that; `None` where the store does not say.
+    pub follows: Option<u64>,
+    /// Whether it was the only one that the recipient's present session was not shown.
+    pub sole: bool,
+    /// The envelope.
+    pub message: Message,
+}
+
 /// A hint that somebody should read the store again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have come into that agent's inbox.
-    ///
-    /// With the message itself where this process committed it as the only one that the recipient's present session
-    /// was not shown: whoever found nothing before may take it without reading again.
-    Inbox(AgentId, Option<Arc<Message>>),
+    /// Something may have come into that agent's inbox; with what came, where this process committed it.
+    Inbox(AgentId, Option<Arc<Arrival>>),
     /// A message that the agent sent may have got further.
     Receipt(AgentId),
     /// Hints may have been lost: everybody should.
@@ -301,11 +311,11 @@ impl Tenure {
 }
 
 impl Wake {
-    /// The wake for a message that was just committed, `sole` where nothing else is unshown.
-    fn for_message(message: &Message, sole: bool) -> Self {
+    /// The wake for a message that was just committed. One with a long text is to be read.
+    fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let carried = (sole && text <= CARRIED_MAX).then(|| Arc::new(message.clone()));
-        Self::Inbox(message.to_agent.clone(), carried)
+        let arrival = || Arc::new(Arrival { position, follows, sole, message: message.clone() });
+        Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
     }
 }
 

@@ -178,11 +178,21 @@ async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
-    tell(&redis, &["SET", "c3po:schema", "2"]).await?;
+    tell(&redis, &["SET", "c3po:schema", "3"]).await?;
     let refused = RedisStore::open(&redis.url()).await.expect_err("it is newer");
-    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "2"), "{refused}");
-    assert_eq!(tell(&redis, &["GET", "c3po:schema"]).await?, "$1\r\n2\r\n");
+    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "3"), "{refused}");
+    assert_eq!(tell(&redis, &["GET", "c3po:schema"]).await?, "$1\r\n3\r\n");
     assert_eq!(tell(&redis, &["DBSIZE"]).await?, ":1\r\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_layout_is_refused_and_left_alone() -> Result<()> {
+    let redis = Redis::start().await?;
+    tell(&redis, &["SET", "c3po:schema", "1"]).await?;
+    let refused = RedisStore::open(&redis.url()).await.expect_err("it is older");
+    assert!(matches!(&refused, OpenError::OlderSchema { found, .. } if found == "1"), "{refused}");
+    assert_eq!(tell(&redis, &["GET", "c3po:schema"]).await?, "$1\r\n1\r\n");
     Ok(())
 }
 

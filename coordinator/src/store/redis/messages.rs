@@ -1,7 +1,5 @@
 //! One message on its way: sent, advanced, acknowledged, read again.
 
-use std::time::Duration;
-
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::message::Message;
@@ -13,40 +11,34 @@ use super::records::{self, corrupt};
 use super::{RedisStore, millis, scripts};
 use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
-/// For how long a repeated call is known as one: as long as what it sent is kept. A host may be off for days.
-const CALL_LIFE: Duration = ARCHIVE_LIFE;
-
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
-    let (word, fact): (String, Option<Value>) = {
-        let answer: Vec<Value> = store
-            .connection
-            .invoke(
-                scripts::about(&scripts::SEND, &message.to_agent)
-                    .arg(message.id.as_str())
-                    .arg(send.call.to_string())
-                    .arg(send.bound)
-                    .arg(records::write(message)?)
-                    .arg(message.kind.as_str())
-                    .arg(message.thread_id.as_str())
-                    .arg(message.from_agent.as_str())
-                    .arg(message.timestamp.millis())
-                    .arg(message.expires_at.millis())
-                    .arg(u8::from(message.requires_response))
-                    .arg(store.wakes.origin())
-                    .arg(millis(CALL_LIFE))
-                    .arg(millis(ARCHIVE_LIFE))
-                    .arg(u8::from(send.spares_away)),
-            )
-            .await?;
-        let mut answer = answer.into_iter();
-        (read(answer.next())?, answer.next())
-    };
+    let answer: Vec<Value> = store
+        .connection
+        .invoke(
+            scripts::about(&scripts::SEND, &message.to_agent)
+                .arg(message.id.as_str())
+                .arg(send.call.to_string())
+                .arg(send.bound)
+                .arg(records::write(message)?)
+                .arg(message.kind.as_str())
+                .arg(message.thread_id.as_str())
+                .arg(message.from_agent.as_str())
+                .arg(message.timestamp.millis())
+                .arg(message.expires_at.millis())
+                .arg(u8::from(message.requires_response))
+                .arg(store.wakes.origin())
+                .arg(millis(ARCHIVE_LIFE))
+                .arg(u8::from(send.spares_away)),
+        )
+        .await?;
+    let mut answer = answer.into_iter();
+    let (word, fact): (String, _) = (read(answer.next())?, answer.next());
     match word.as_str() {
         "stored" => {
-            let unshown: u64 = read(fact)?;
-            store.wakes.wake(Wake::for_message(message, unshown == 1));
+            let (position, unshown): (u64, u64) = (read(fact)?, read(answer.next())?);
+            store.wakes.wake(Wake::arrived(position, Some(position - 1), unshown == 1, message));
             Ok(SendOutcome::Stored)
         }
         "repeated" => {

@@ -31,6 +31,17 @@ pub enum OpenError {
         /// What its policy is.
         policy: String,
     },
+    /// A c3po from before the first release has written there.
+    #[error(
+        "the Redis at {address} holds data of layout {found}, from before the first release, and this c3po reads only \
+         {SCHEMA}; name another database, such as redis://HOST:PORT/1, or empty this one with `redis-cli FLUSHDB`"
+    )]
+    OlderSchema {
+        /// Where.
+        address: String,
+        /// Which layout was found.
+        found: String,
+    },
     /// A newer c3po has written there.
     #[error("the Redis at {address} holds data of layout {found}, and this c3po reads up to {SCHEMA}; update c3po")]
     NewerSchema {
@@ -109,7 +120,8 @@ async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
     let () = connection.run(&note).await.map_err(unreachable)?;
     let found: String = connection.run(redis::cmd("GET").arg(SCHEMA_KEY)).await.map_err(unreachable)?;
     match found.parse::<u64>() {
-        Ok(layout) if layout <= SCHEMA => Ok(()),
+        Ok(SCHEMA) => Ok(()),
+        Ok(layout) if layout < SCHEMA => Err(OpenError::OlderSchema { address, found }),
         _ => Err(OpenError::NewerSchema { address, found }),
     }
 }

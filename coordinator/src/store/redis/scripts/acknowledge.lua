@@ -3,11 +3,12 @@
 if ARGV[1] ~= '' and outdated(ARGV[1], ARGV[2]) then
   return { 'outdated' }
 end
-expire_due()
+expire()
 local settled = { 'done' }
 for i = 3, #ARGV do
-  if redis.call('EXISTS', message_key(ARGV[i])) == 1 then
-    settle(ARGV[i])
+  local facts = redis.call('HMGET', message_key(ARGV[i]), 'id', 'kept_until')
+  if facts[1] == ARGV[i] then
+    settle(ARGV[i], facts[2])
     settled[#settled + 1] = '1'
   else
     settled[#settled + 1] = '0'

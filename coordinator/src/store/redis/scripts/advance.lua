@@ -3,15 +3,16 @@
 -- origin of the wake, ids
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
 local generation, context, stage, via = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
-if generation ~= '' and outdated(generation, ARGV[2]) then
+local held = redis.call('HMGET', agent, 'generation', 'instance', 'context', 'due')
+if generation ~= '' and (held[1] ~= generation or held[2] ~= ARGV[2]) then
   return { 'outdated' }
 end
-expire_due()
+expire_due(held[4])
 
 -- As histories name it; and whether the session has gone on to another context since.
 local session, is_over = '-', false
 if generation ~= '' then
-  local present = present_context()
+  local present = tonumber(held[3] or '0')
   local which = context ~= '' and tonumber(context) or present
   if which > present then
     enter_context(context)
@@ -47,8 +48,9 @@ end
 local senders = {}
 for i = 7, #ARGV do
   local id = ARGV[i]
-  local facts = redis.call('HMGET', message_key(id), 'history', 'from', 'wants')
-  local furthest, on_host, shown, here = read(facts[1] or 'unknown 0 - - -')
+  local facts = redis.call('HMGET', message_key(id), 'history', 'from', 'wants', 'id', 'kept_until')
+  local history = facts[4] == id and facts[1]
+  local furthest, on_host, shown, here = read(history or 'unknown 0 - - -')
   if furthest and stage == 'in_session' then
     if not is_over then
       redis.call('ZREM', unshown, id)
@@ -58,11 +60,11 @@ for i = 7, #ARGV do
   end
   if furthest and proves(furthest, shown, here) then
     if stage == 'in_session' and not on_host then
-      note(id, 'on_host', now, via, session, '-')
+      history = note_behind(history, id, 'on_host', now, via, session, '-')
     end
-    note(id, stage, now, via, session, '-')
+    note_behind(history, id, stage, now, via, session, '-')
     if stage == 'seen' and facts[3] == '0' then
-      settle(id)
+      settle(id, facts[5])
     end
     senders[facts[2]] = true
   end

@@ -11,5 +11,6 @@ redis.call('ZREM', outbox, question)
 redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'claim_attempt')
 if redis.call('ZSCORE', inbox, question) then
   redis.call('ZADD', expiry, facts[2], question)
+  due_from(facts[2], redis.call('HGET', agent, 'due'))
 end
 return 1

@@ -2,17 +2,19 @@
 -- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at
 local from, after, limit, wanted, thread = slot .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local most = tonumber(ARGV[6])
-expire_due()
+expire()
 
 -- {id, position, id, position, ...}, and whether there is more behind them.
 local function candidates()
   local index = slot .. 't:' .. thread
-  if thread == '' or redis.call('ZCARD', index) > most then
+  if thread == '' or redis.call('ZCARD', index) >= most then
     local found = redis.call('ZRANGEBYSCORE', from, '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, most)
     return found, #found == most * 2
   end
-  local places = {}
-  for _, id in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+  local places, ids = {}, redis.call('ZRANGE', index, 0, -1)
+  -- The first message of a thread has its id and is not in the index.
+  ids[#ids + 1] = thread
+  for _, id in ipairs(ids) do
     local position = redis.call('ZSCORE', from, id)
     if position and tonumber(position) > after then
       places[#places + 1] = { id, position }

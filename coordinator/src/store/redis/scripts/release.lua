@@ -3,7 +3,7 @@
 if outdated(ARGV[1], ARGV[2]) then
   return 'outdated'
 end
-expire_due()
+expire()
 redis.call('HSET', agent, 'held_until', '0', 'last_seen', digits(now))
 if redis.call('HGET', agent, 'suffixed') == '1' and redis.call('EXISTS', inbox) == 0 then
   forget(ARGV[3])

@@ -3,7 +3,7 @@
 if redis.call('EXISTS', agent) == 0 then
   return 'unknown'
 end
-expire_due()
+expire()
 redis.call('HSET', agent, 'held_until', '0')
 if redis.call('EXISTS', inbox) == 0 then
   forget(ARGV[1])
