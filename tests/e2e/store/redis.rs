@@ -216,10 +216,10 @@ async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
     let question = shared.fixture.say("a", "b", "who wins?").await?;
     let answer = send(reply(&question, "I do"));
     // An inbox of another type fails the script of the second step, as a crash before it would.
-    tell(&shared.redis, &["SET", "c3po:{a}:inbox", "broken"]).await?;
+    tell(&shared.redis, &["SET", "c3po:{a}:unshown", "broken"]).await?;
     let failed = shared.fixture.store.answer(&answer).await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
-    tell(&shared.redis, &["DEL", "c3po:{a}:inbox"]).await?;
+    tell(&shared.redis, &["DEL", "c3po:{a}:unshown"]).await?;
 
     let late = shared.other.answer(&send(reply(&question, "no, I"))).await?;
     assert_eq!(late, AnswerOutcome::AlreadyAnswered(answer.message.id.clone()));

@@ -8,12 +8,13 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Value};
 
 use super::records::{self, corrupt};
-use super::{RedisStore, millis, scripts};
+use super::{RedisStore, scripts};
 use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
+    let settled_until = message.timestamp + ARCHIVE_LIFE;
     let answer: Vec<Value> = store
         .connection
         .invoke(
@@ -22,14 +23,12 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
                 .arg(send.call.to_string())
                 .arg(send.bound)
                 .arg(records::write(message)?)
-                .arg(message.kind.as_str())
-                .arg(message.thread_id.as_str())
-                .arg(message.from_agent.as_str())
-                .arg(message.timestamp.millis())
+                .arg(records::facts(message, send.call, settled_until))
                 .arg(message.expires_at.millis())
-                .arg(u8::from(message.requires_response))
+                .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
+                .arg(if message.thread_id == message.id { "" } else { message.thread_id.as_str() })
+                .arg(message.timestamp.millis())
                 .arg(store.wakes.origin())
-                .arg(millis(ARCHIVE_LIFE))
                 .arg(u8::from(send.spares_away)),
         )
         .await?;
@@ -37,8 +36,8 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     let (word, fact): (String, _) = (read(answer.next())?, answer.next());
     match word.as_str() {
         "stored" => {
-            let (position, unshown): (u64, u64) = (read(fact)?, read(answer.next())?);
-            store.wakes.wake(Wake::arrived(position, Some(position - 1), unshown == 1, message));
+            let (position, sole): (u64, bool) = (read(fact)?, read(answer.next())?);
+            store.wakes.wake(Wake::arrived(position, Some(position - 1), sole, message));
             Ok(SendOutcome::Stored)
         }
         "repeated" => {

@@ -6,12 +6,10 @@ end
 expire()
 local settled = { 'done' }
 for i = 3, #ARGV do
-  local facts = redis.call('HMGET', message_key(ARGV[i]), 'id', 'kept_until')
-  if facts[1] == ARGV[i] then
-    settle(ARGV[i], facts[2])
-    settled[#settled + 1] = '1'
-  else
-    settled[#settled + 1] = '0'
+  local facts = facts_of(ARGV[i])
+  if facts then
+    settle(ARGV[i], facts.kept_until)
   end
+  settled[#settled + 1] = facts and '1' or '0'
 end
 return settled

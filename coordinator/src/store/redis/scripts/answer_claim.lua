@@ -4,8 +4,8 @@
 -- ARGV: question, reply, call, bound, envelope
 local question, reply, call = ARGV[1], ARGV[2], ARGV[3]
 local key = message_key(question)
-local done = redis.call('HMGET', key, 'reply', 'reply_call', 'id')
-if done[3] ~= question then
+local done = redis.call('HMGET', key, 'reply', 'reply_call', 'facts')
+if not read_facts(done[3], question) then
   return { 'unknown' }
 end
 if done[1] then

@@ -1,8 +1,9 @@
 -- Reads a message: {envelope, history, reply}, each nothing where it is not kept.
 -- ARGV: id
 expire()
-local facts = redis.call('HMGET', message_key(ARGV[1]), 'env', 'history', 'reply', 'id')
-if facts[4] ~= ARGV[1] then
+local kept = redis.call('HMGET', message_key(ARGV[1]), 'facts', 'history', 'env', 'reply')
+local facts = read_facts(kept[1], ARGV[1])
+if not facts then
   return { false, false, false }
 end
-return { facts[1], facts[2], facts[3] }
+return { kept[3], 'stored ' .. facts.stored .. ' - - -' .. (kept[2] or ''), kept[4] }

@@ -4,8 +4,8 @@ if outdated(ARGV[1], ARGV[2]) then
   return 'outdated'
 end
 expire()
-redis.call('HSET', agent, 'held_until', '0', 'last_seen', digits(now))
-if redis.call('HGET', agent, 'suffixed') == '1' and redis.call('EXISTS', inbox) == 0 then
+redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
+if redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
   forget(ARGV[3])
   return 'forgotten'
 end
