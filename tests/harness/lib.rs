@@ -5,7 +5,8 @@
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
 //! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand;
-//!   [`crowd`]: thousands of such ends; [`vitals`]: what a process uses and holds
+//!   [`crowd`]: thousands of such ends; [`vitals`]: what a process uses and holds;
+//!   [`loaded`]: a coordinator and its store, measured by that
 //! - [`redis`]: a real redis-server
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
@@ -16,6 +17,7 @@ pub mod eventually;
 pub mod fake_api;
 pub mod http;
 pub mod link;
+pub mod loaded;
 pub mod mcp;
 pub mod opencode;
 pub mod process;

@@ -3,7 +3,6 @@
 #![expect(clippy::print_stdout, reason = "a person reads what it prints")]
 
 mod report;
-mod server;
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,11 +11,11 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use harness::crowd::{Crowd, Pace, Sending};
 use harness::eventually::eventually;
+use harness::loaded::Loaded;
 use harness::vitals::raise_descriptor_limit;
 use tokio::time::{interval, sleep};
 
 use crate::report::{Report, Sent};
-use crate::server::Server;
 
 /// Descriptors that are not links: files, the runtime, the coordinator's pipes.
 const OTHER_DESCRIPTORS: u64 = 100;
@@ -82,8 +81,11 @@ async fn main() -> Result<()> {
     );
     let work = tempfile::tempdir().context("making a folder")?;
     let server = match &options.coordinator {
-        Some(address) => Server::running(address, options.pid)?,
-        None => Server::start(options.store, work.path()).await?,
+        Some(address) => Loaded::running(address, options.pid)?,
+        None => match options.store {
+            Store::Redis => Loaded::on_redis(work.path()).await?,
+            Store::Sqlite => Loaded::on_sqlite(work.path()).await?,
+        },
     };
     let report = measure(&options, &server).await?;
     if options.json {
@@ -94,7 +96,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn measure(options: &Options, server: &Server) -> Result<Report> {
+async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
     let crowd = Crowd::new(server.address);
     let mut report = Report { agents: options.agents, senders: options.senders, ..Report::default() };
     gather(&crowd, options.agents, server, &mut report).await?;
@@ -137,7 +139,7 @@ async fn measure(options: &Options, server: &Server) -> Result<Report> {
     Ok(report)
 }
 
-async fn gather(crowd: &Crowd, agents: usize, server: &Server, report: &mut Report) -> Result<()> {
+async fn gather(crowd: &Crowd, agents: usize, server: &Loaded, report: &mut Report) -> Result<()> {
     report.memory_before = server.memory()?;
     let before = server.used()?;
     crowd.gather("agent", agents);

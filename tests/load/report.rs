@@ -5,9 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use harness::crowd::{Counted, Times};
+use harness::loaded::{Memory, Used};
 use serde_json::{Value, json};
-
-use crate::server::{Memory, Used};
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
@@ -47,7 +46,7 @@ impl Report {
         json!({
             "agents": self.agents, "senders": self.senders,
             "seconds_until_all_wait": self.gathered.as_secs_f64(),
-            "gathering_cpu_us_per_agent": self.gathering_used.per_each(self.agents),
+            "gathering_cpu_us_per_agent": per_each(self.gathering_used, self.agents),
             "gathering_troubles": self.troubles_of_gathering,
             "coordinator_kb_per_agent": self.memory_each(),
             "memory_before": megabytes(self.memory_before), "memory_with_agents": megabytes(self.memory_with_agents),
@@ -64,8 +63,8 @@ impl Sent {
             "seconds": self.took.as_secs_f64(), "sent": sent.count(), "arrived": arrived.count(),
             "sends_per_second": sent.count() as f64 / self.took.as_secs_f64(),
             "answer_ms": times(sent), "delivery_ms": times(arrived), "troubles": troubles,
-            "cpu_us_per_message": self.used.per_each(sent.count()),
-            "cpu_us_per_message_without_resting": self.without_resting().per_each(sent.count()),
+            "cpu_us_per_message": per_each(self.used, sent.count()),
+            "cpu_us_per_message_without_resting": per_each(self.without_resting(), sent.count()),
             "resting_cpu_percent": {
                 "coordinator": self.resting.coordinator.as_secs_f64() * 100.0,
                 "redis": self.resting.redis.as_secs_f64() * 100.0,
@@ -83,11 +82,10 @@ impl Sent {
     }
 }
 
-impl Used {
-    fn per_each(self, count: usize) -> Value {
-        let each = |used: Duration| used.as_secs_f64() * 1e6 / count.max(1) as f64;
-        json!({"coordinator": each(self.coordinator), "redis": each(self.redis)})
-    }
+/// Returns microseconds for each of so many.
+fn per_each(used: Used, count: usize) -> Value {
+    let each = |used: Duration| used.as_secs_f64() * 1e6 / count.max(1) as f64;
+    json!({"coordinator": each(used.coordinator), "redis": each(used.redis)})
 }
 
 fn times(times: &Times) -> Value {

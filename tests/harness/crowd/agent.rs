@@ -88,6 +88,19 @@ impl Agent {
         timeout(ANSWER, answered).await.map_err(|_| Trouble::TimedOut)?
     }
 
+    /// Waits for the next answer to anything.
+    ///
+    /// Errors: it was a refusal, or the link is gone.
+    pub(super) async fn answered(&mut self) -> Result<(), Trouble> {
+        loop {
+            match self.next().await? {
+                Kind::Result(_) => return Ok(()),
+                Kind::Error(_) => return Err(refusal(self.socket.text())),
+                _ => {}
+            }
+        }
+    }
+
     /// Returns the frame that answered the latest call.
     pub fn reply(&self) -> &str {
         self.socket.text()
@@ -148,7 +161,8 @@ impl Agent {
         let _ = timeout(ANSWER, self.socket.send(frames::GOODBYE)).await;
     }
 
-    async fn begin(&mut self, tool: &str, arguments: &str) -> Result<u64, Trouble> {
+    /// Begins a call. Returns its id.
+    pub(super) async fn begin(&mut self, tool: &str, arguments: &str) -> Result<u64, Trouble> {
         self.say(|text, id| frames::call(text, id, tool, arguments)).await
     }
 

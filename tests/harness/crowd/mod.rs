@@ -5,6 +5,7 @@
 
 mod agent;
 mod frames;
+mod rough;
 mod sending;
 mod socket;
 mod tally;
@@ -22,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::agent::{Agent, Who};
-pub use self::sending::{Pace, Sending};
+pub use self::rough::{Rough, RoughOnes};
+pub use self::sending::{Pace, Sending, fill};
+pub use self::socket::Socket;
 pub use self::tally::{Counted, Tally, Times};
 pub use self::trouble::Trouble;
 

@@ -1,6 +1,7 @@
 //! Agents that send: so many in a second, or one after the other as fast as they are answered.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use tokio::time::Instant;
 
 use super::Crowd;
-use super::agent::Agent;
+use super::agent::{Agent, Who};
 use super::tally::Tally;
 use super::trouble::Trouble;
 
@@ -60,6 +61,25 @@ impl Crowd {
     }
 }
 
+/// Has somebody send so many messages to an agent, which stay in its inbox until they are answered.
+///
+/// Errors: they did not all get there.
+pub async fn fill(address: SocketAddr, target: &str, count: usize, body: usize) -> Result<(), Trouble> {
+    let mut sender = Agent::join(address, &Who::new("filler")).await?;
+    let mut message = String::new();
+    for _ in 0..count {
+        write_message(&mut message, target, 0, body, Lasts::UntilAnswered);
+        match sender.call("send_message", &message).await {
+            Ok(()) => {}
+            // It was filled before.
+            Err(Trouble::Call(code)) if code == "INBOX_FULL" => break,
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    sender.goodbye().await;
+    Ok(())
+}
+
 /// One sender's part.
 struct Share {
     number: usize,
@@ -87,7 +107,7 @@ impl Share {
             chance = next(chance);
             let target = &self.sending.targets[(chance >> 33) as usize % self.sending.targets.len()];
             let begun = self.tally.now();
-            write_message(&mut arguments, target, begun, self.sending.body);
+            write_message(&mut arguments, target, begun, self.sending.body, Lasts::UntilSeen);
             match agent.call("send_message", &arguments).await {
                 Ok(()) => self.tally.sent(begun),
                 Err(refused @ Trouble::Call(_)) => self.tally.trouble(&refused),
@@ -99,10 +119,18 @@ impl Share {
     }
 }
 
-/// Writes the arguments of a message that settles itself once it was seen.
-fn write_message(into: &mut String, target: &str, stamp: u64, body: usize) {
+/// Whether a message stays in the inbox until it is answered, or settles itself once it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasts {
+    UntilSeen,
+    UntilAnswered,
+}
+
+/// Writes the arguments of a message.
+pub(super) fn write_message(into: &mut String, target: &str, stamp: u64, body: usize, lasts: Lasts) {
     into.clear();
-    write!(into, "{{\"target\":\"{target}\",\"requires_response\":false,\"message\":\"t={stamp};")
+    let wants = lasts == Lasts::UntilAnswered;
+    write!(into, "{{\"target\":\"{target}\",\"requires_response\":{wants},\"message\":\"t={stamp};")
         .expect("a string takes everything");
     let stamp = stamp.checked_ilog10().unwrap_or_default() as usize + 4;
     into.extend(std::iter::repeat_n('x', body.saturating_sub(stamp)));

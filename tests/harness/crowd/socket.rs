@@ -28,7 +28,7 @@ const PONG: u8 = 10;
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub struct Socket {
     stream: TcpStream,
     incoming: Vec<u8>,
     /// Where what was not looked at yet begins.
@@ -40,7 +40,9 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Connects and upgrades.
-    pub(super) async fn open(address: SocketAddr) -> Result<Self, Trouble> {
+    ///
+    /// Errors: nobody listens there, or it was turned down.
+    pub async fn open(address: SocketAddr) -> Result<Self, Trouble> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let mut socket =
@@ -75,7 +77,9 @@ impl Socket {
     }
 
     /// Waits for the next text frame; [`text`](Self::text) is what it says. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<(), Trouble> {
+    ///
+    /// Errors: the connection is over.
+    pub async fn next(&mut self) -> Result<(), Trouble> {
         loop {
             while let Some((kind, payload)) = self.take_frame()? {
                 self.payload = payload;
@@ -96,12 +100,14 @@ impl Socket {
     }
 
     /// Returns the latest frame's text.
-    pub(super) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         std::str::from_utf8(&self.incoming[self.payload.clone()]).unwrap_or_default()
     }
 
     /// Writes a text frame.
-    pub(super) async fn send(&mut self, text: &str) -> Result<(), Trouble> {
+    ///
+    /// Errors: the connection is over.
+    pub async fn send(&mut self, text: &str) -> Result<(), Trouble> {
         frame(&mut self.outgoing, TEXT, text.as_bytes());
         let written = self.stream.write_all(&self.outgoing).await;
         self.outgoing.clear();
