@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use c3po_shared::limits::SENDS_PER_MINUTE;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,6 +16,8 @@ use super::trouble::Trouble;
 
 /// How many behave badly at once, where it takes more than one.
 const SEVERAL: usize = 4;
+/// How many there are who keep to the limit.
+const MANY: usize = 60;
 /// Those who take what the others send.
 const SINKS: usize = 20;
 /// The longest body that is accepted.
@@ -43,11 +46,14 @@ pub enum Rough {
     Hoards,
     /// Sends the longest bodies there can be, as fast as they are answered.
     SendsLongBodies,
+    /// Many agents, each of which sends such bodies as often as the limit of sends allows.
+    SendLongBodiesWithinTheLimit,
 }
 
 impl Rough {
     /// Every way.
-    pub const ALL: [Self; 4] = [Self::StopsReading, Self::Floods, Self::Hoards, Self::SendsLongBodies];
+    pub const ALL: [Self; 5] =
+        [Self::StopsReading, Self::Floods, Self::Hoards, Self::SendLongBodiesWithinTheLimit, Self::SendsLongBodies];
 
     /// Returns what it is called in a report.
     pub fn name(self) -> &'static str {
@@ -55,7 +61,8 @@ impl Rough {
             Self::StopsReading => "a reader that stops reading",
             Self::Floods => "a sender that floods",
             Self::Hoards => "an inbox at its bound",
-            Self::SendsLongBodies => "50,000-character bodies at full rate",
+            Self::SendsLongBodies => "50,000-character bodies, unlimited",
+            Self::SendLongBodiesWithinTheLimit => "50,000-character bodies, 60 agents",
         }
     }
 }
@@ -90,14 +97,26 @@ impl RoughOnes {
             }
             Rough::Hoards => {
                 leave_full(address, "hoarder", INBOX, 100).await?;
-                for sender in senders(address).await? {
-                    ones.run(move |tally| send(sender, vec!["hoarder".to_owned()], 100, tally));
+                for sender in senders(address, SEVERAL).await? {
+                    let targets = vec!["hoarder".to_owned()];
+                    ones.run(move |tally| send(sender, targets, 100, Duration::ZERO, tally));
                 }
             }
             Rough::SendsLongBodies => {
                 ones.sinks(address);
-                for sender in senders(address).await? {
-                    ones.run(move |tally| send(sender, sinks(), LONG, tally));
+                for sender in senders(address, SEVERAL).await? {
+                    ones.run(move |tally| send(sender, sinks(), LONG, Duration::ZERO, tally));
+                }
+            }
+            Rough::SendLongBodiesWithinTheLimit => {
+                ones.sinks(address);
+                let every = Duration::from_secs(60) / SENDS_PER_MINUTE;
+                for (number, sender) in senders(address, MANY).await?.into_iter().enumerate() {
+                    let late = every * u32::try_from(number).unwrap_or_default() / u32::try_from(MANY).unwrap_or(1);
+                    ones.run(move |tally| async move {
+                        sleep(late).await;
+                        send(sender, sinks(), LONG, every, tally).await;
+                    });
                 }
             }
         }
@@ -144,9 +163,9 @@ fn sinks() -> Vec<String> {
     (0..SINKS).map(|number| format!("sink-{number}")).collect()
 }
 
-async fn senders(address: SocketAddr) -> Result<Vec<Agent>, Trouble> {
+async fn senders(address: SocketAddr, count: usize) -> Result<Vec<Agent>, Trouble> {
     let mut agents = Vec::new();
-    for number in 0..SEVERAL {
+    for number in 0..count {
         agents.push(Agent::join(address, &Who::new(format!("rough-{number}"))).await?);
     }
     Ok(agents)
@@ -196,10 +215,16 @@ async fn flood(mut agent: Agent, tally: Arc<Tally>) {
     }
 }
 
-/// Sends as fast as it is answered.
-async fn send(mut agent: Agent, targets: Vec<String>, body: usize, tally: Arc<Tally>) {
-    let mut message = String::new();
+/// Sends when it was answered and that much time has passed.
+async fn send(mut agent: Agent, targets: Vec<String>, body: usize, every: Duration, tally: Arc<Tally>) {
+    let (mut message, mut due) = (String::new(), Instant::now());
     for turn in 0_usize.. {
+        if !every.is_zero()
+            && let Err(lost) = agent.rest_until(due).await
+        {
+            return tally.trouble(&lost);
+        }
+        due += every;
         let begun = tally.now();
         write_message(&mut message, &targets[turn % targets.len()], begun, body, Lasts::UntilSeen);
         match agent.call("send_message", &message).await {
