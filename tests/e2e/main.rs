@@ -2,6 +2,7 @@
 
 mod api_reference;
 mod claude;
+mod crowds;
 mod doctor;
 mod documents;
 mod first_reference;

@@ -151,6 +151,11 @@ impl Redis {
         Ok(last)
     }
 
+    /// Returns the id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it at once, as a power cut would.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing redis-server")?;

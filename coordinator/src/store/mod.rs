@@ -225,10 +225,12 @@ pub struct Placed {
     pub position: u64,
     /// The envelope.
     pub message: Message,
+    /// How many bytes the envelope has as it is kept.
+    pub bytes: usize,
 }
 
 /// Which part of an inbox is wanted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
     /// Which kinds.
     pub kind: KindFilter,
@@ -238,6 +240,22 @@ pub struct Selection<'a> {
     pub after: u64,
     /// How many at most.
     pub limit: usize,
+    /// After how many bytes no further message is read, so that long ones are not read in vain.
+    pub bytes: usize,
+}
+
+impl Default for Selection<'_> {
+    /// Nothing, whatever its kind and length.
+    fn default() -> Self {
+        Self { kind: KindFilter::default(), thread: None, after: 0, limit: 0, bytes: usize::MAX }
+    }
+}
+
+impl Selection<'_> {
+    /// Returns whether a page has all that one page may have, so that there may be more behind it.
+    pub fn is_filled_by(&self, page: &[Placed]) -> bool {
+        page.len() >= self.limit || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
+    }
 }
 
 /// How much an agent has not dealt with.
