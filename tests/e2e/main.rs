@@ -2,10 +2,12 @@
 
 mod api_reference;
 mod claude;
+mod coordinators;
 mod crowds;
 mod doctor;
 mod documents;
 mod first_reference;
+mod journal;
 mod last_hop;
 mod opencode;
 mod outages;

@@ -9,13 +9,19 @@
 //!   [`loaded`]: a coordinator and its store, measured by that
 //! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys;
 //!   [`watched`]: some that sentinels watch; [`certificates`]: what TLS between them needs
+//! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
+//! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
+//!   that repeats itself
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
+pub mod breaker;
 pub mod certificates;
+pub mod checker;
 pub mod claude;
 pub mod cluster;
 pub mod coordinator;
 pub mod crowd;
+pub mod dice;
 pub mod eventually;
 pub mod fake_api;
 pub mod http;
@@ -28,6 +34,7 @@ pub mod proxy;
 pub mod redis;
 pub mod served;
 pub mod skip;
+pub mod storm;
 pub mod terminal;
 pub mod vitals;
 pub mod watched;

@@ -11,9 +11,10 @@ use rusqlite::{Connection, OpenFlags};
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// What takes a database from the version of the index to the next.
-const LADDER: [&str; VERSION as usize] = [include_str!("schema.sql"), include_str!("contexts.sql")];
+const LADDER: [&str; VERSION as usize] =
+    [include_str!("schema.sql"), include_str!("contexts.sql"), include_str!("links.sql")];
 /// What every database of this version holds.
 const PARTS: [&str; 7] = ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages"];
 /// How long a statement waits for another connection's lock.
