@@ -1,5 +1,6 @@
 //! What the coordinator is told at its start: flags and environment, read once. The only place that reads the environment.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,8 +11,12 @@ use c3po_shared::limits::SENDS_PER_MINUTE;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
+pub use crate::address::{AddressError, RedisAddress, Server, StoreAddress, Topology};
+
 /// The file of the embedded store, below the user's data folder.
 const DATABASE: &str = "c3po/c3po.db";
+/// The shortest token, in characters.
+const TOKEN_MIN: usize = 16;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -38,15 +43,22 @@ pub struct Settings {
     /// Address and port to listen on
     #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true)]
     pub listen: SocketAddr,
-    /// Where messages are kept: redis://HOST:PORT or sqlite:PATH [default: sqlite in the user's data folder]
+    /// Where messages are kept: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or
+    /// redis+cluster://HOST:PORT,HOST:PORT; rediss for TLS [default: sqlite in the user's data folder]
     #[arg(long, env = "C3PO_STORE", hide_env_values = true)]
-    pub store: Option<StoreAddress>,
+    pub store: Option<Secret>,
     /// An older name for --store redis://…
     #[arg(long, env = "REDIS_URL", hide = true, hide_env_values = true)]
-    pub redis_url: Option<StoreAddress>,
+    pub redis_url: Option<Secret>,
+    /// The certificate authority of a Redis with TLS, as a PEM file [default: those that the system trusts]
+    #[arg(long, env = "C3PO_REDIS_CA")]
+    pub redis_ca: Option<PathBuf>,
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
+    /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
+    #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
+    pub max_connections: Option<usize>,
     /// The token that every client has to present; without one only loopback is served
     #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
@@ -68,6 +80,8 @@ pub struct Config {
     pub store: StoreAddress,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
+    /// Connections at once; as many as the descriptors suffice for where `None`.
+    pub max_connections: Option<usize>,
     /// What clients have to present; `None` where everybody is served.
     pub token: Option<Secret>,
     /// Further host names for `/mcp`.
@@ -83,6 +97,19 @@ pub enum ConfigError {
          or say --open if everybody on this network is trusted"
     )]
     NoToken(SocketAddr),
+    /// The token can be guessed.
+    #[error(
+        "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
+    )]
+    ShortToken,
+    /// The address of the store is not one.
+    #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
+    Store(#[from] AddressError),
+    /// An authority for a store that speaks no TLS.
+    #[error(
+        "--redis-ca (or C3PO_REDIS_CA) is for a Redis with TLS, and the store is {0}: write rediss:// for redis://"
+    )]
+    NoTls(StoreAddress),
     /// There is no place for the database.
     #[error("neither XDG_DATA_HOME nor HOME is set: say where messages are kept with --store sqlite:PATH")]
     NoDataFolder,
@@ -94,16 +121,34 @@ impl Settings {
         if !self.listen.ip().is_loopback() && self.token.is_none() && !self.open {
             return Err(ConfigError::NoToken(self.listen));
         }
+        if self.token.as_ref().is_some_and(|token| token.reveal().len() < TOKEN_MIN) {
+            return Err(ConfigError::ShortToken);
+        }
         let store = match self.store.or(self.redis_url) {
-            Some(store) => store,
+            Some(store) => store.reveal().parse()?,
             None => default_store(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
+        };
+        let store = match self.redis_ca {
+            Some(authority) => trusting(store, authority)?,
+            None => store,
         };
         Ok(Config {
             store,
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
+            max_connections: self.max_connections,
             token: self.token,
             allowed_hosts: self.allowed_hosts,
         })
+    }
+}
+
+/// Makes the store trust that authority.
+fn trusting(store: StoreAddress, authority: PathBuf) -> Result<StoreAddress, ConfigError> {
+    match store {
+        StoreAddress::Redis(address) if address.tls => {
+            Ok(StoreAddress::Redis(Box::new(RedisAddress { authority: Some(authority), ..*address })))
+        }
+        other => Err(ConfigError::NoTls(other)),
     }
 }
 
@@ -117,47 +162,7 @@ fn default_store(data_home: Option<OsString>, home: Option<OsString>) -> Result<
     Ok(StoreAddress::Sqlite(folder.join(DATABASE)))
 }
 
-/// Where messages are kept.
-#[derive(Clone, PartialEq, Eq)]
-pub enum StoreAddress {
-    /// A file of the embedded store.
-    Sqlite(PathBuf),
-    /// The URL of a Redis. It may hold a password.
-    Redis(String),
-}
-
-impl FromStr for StoreAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(PathBuf::from(path))),
-            Some(("redis", _)) => Ok(Self::Redis(text.to_owned())),
-            _ => Err("it must be redis://HOST:PORT or sqlite:PATH".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for StoreAddress {
-    /// Writes the address without any password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Redis(url) => {
-                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-                write!(f, "redis://{}", rest.rsplit_once('@').map_or(rest, |(_, host)| host))
-            }
-        }
-    }
-}
-
-impl fmt::Debug for StoreAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A text that is never printed.
+/// A text that is never printed. It takes any, for a refusal of the command line would repeat what it refuses.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -169,10 +174,10 @@ impl Secret {
 }
 
 impl FromStr for Secret {
-    type Err = String;
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.len() < 16 { Err("a token has at least 16 characters".to_owned()) } else { Ok(Self(text.to_owned())) }
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
     }
 }
 
@@ -217,7 +222,33 @@ mod tests {
         let config = settings.into_config().expect("valid");
         let printed = format!("{config:?} {}", config.store);
         assert!(!printed.contains("hunter2") && !printed.contains("0123456789abcdef"), "{printed}");
-        assert!(printed.contains("redis://nas:6379/0"), "{printed}");
+        assert!(printed.contains("redis://nas:6379"), "{printed}");
+    }
+
+    #[test]
+    fn what_is_refused_is_not_printed_either() {
+        let check = |arguments: &[&str], part: &str| {
+            let refused = CommandLine::try_parse_from([&["c3po-coordinator"], arguments].concat())
+                .map_err(|error| error.to_string())
+                .and_then(|line| line.settings.into_config().map_err(|error| format!("{error} {error:?}")))
+                .expect_err("it is refused");
+            assert!(refused.contains(part) && !refused.contains("hunter2"), "{refused}");
+        };
+        check(&["--store", "nedis://user:hunter2@nas"], "it must be sqlite:PATH");
+        check(&["--redis-url", "redis://user:hunter2@nas:x"], "'nas:x'");
+        check(&["--token", "hunter2"], "at least 16 characters");
+    }
+
+    #[test]
+    fn an_authority_is_for_a_redis_with_tls() {
+        let with =
+            |store| settings(&["--redis-ca", "ca.pem", "--store", store]).into_config().map(|config| config.store);
+        let Ok(StoreAddress::Redis(address)) = with("rediss+cluster://nas") else { panic!("it is one") };
+        assert_eq!(address.authority, Some("ca.pem".into()));
+        for store in ["redis://user:hunter2@nas", "sqlite:x"] {
+            let refused = with(store).expect_err("no TLS").to_string();
+            assert!(refused.contains("rediss://") && !refused.contains("hunter2"), "{refused}");
+        }
     }
 
     #[test]

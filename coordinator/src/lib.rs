@@ -1,7 +1,8 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config`
+//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config -> address`
 
+mod address;
 mod auth;
 pub mod config;
 mod limit;
@@ -58,14 +59,19 @@ pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
     server::ask_health(listen)
 }
 
+/// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.
+pub fn raise_descriptor_limit() -> usize {
+    server::raise_descriptor_limit()
+}
+
 /// Wakes this process's listeners for what any process did.
 async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     let mut wakes = office.store.wakes();
     loop {
         let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
         match wake {
-            Ok(Wake::Inbox(agent, sole)) => office.presence.wake(&agent, News::Inbox(sole)),
-            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, News::Receipt),
+            Ok(Wake::Inbox(agent, arrival)) => office.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
+            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, &News::Receipt),
             Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => office.presence.wake_everyone(),
             Err(RecvError::Closed) => return,
         }

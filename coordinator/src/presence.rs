@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::message::Message;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::store::Arrival;
 
 /// The connections and listeners of this process. A cheap clone of one shared registry.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +20,7 @@ pub(crate) struct Presence {
 #[derive(Debug, Default)]
 struct Shared {
     connections: Mutex<HashMap<AgentId, Connection>>,
-    listeners: Mutex<HashMap<AgentId, Bell>>,
+    listeners: Mutex<HashMap<AgentId, Vec<Arc<Ear>>>>,
     serial: AtomicU64,
     waiting: AtomicUsize,
 }
@@ -33,34 +34,60 @@ struct Connection {
 /// What a listener hears of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Something may have come into the inbox, and receipts may have changed. With the message, where it is the only
-    /// one that the agent's session was not shown.
-    Inbox(Option<Arc<Message>>),
+    /// Something may have come into the inbox, and receipts may have changed. With everything that came, in the order
+    /// in which it was heard of; nothing where it has to be read.
+    Inbox(Vec<Arc<Arrival>>),
     /// Only the receipts of what the agent sent may have changed.
     Receipt,
 }
 
-/// Rung for every change; kept as long as somebody listens.
-#[derive(Debug)]
-struct Bell {
-    ring: watch::Sender<Rings>,
-    listeners: usize,
-}
+/// How many arrivals are kept for a listener that is busy; one that falls behind further reads the store.
+const ARRIVALS: usize = 16;
 
-/// How often a bell was rung for the inbox, and what came with the last ring.
+/// What one listener was told and did not take yet.
 #[derive(Debug, Default)]
-struct Rings {
-    inbox: u64,
-    sole: Option<Arc<Message>>,
+struct Ear {
+    heard: Mutex<Heard>,
+    rung: Notify,
 }
 
-impl Rings {
-    fn add(&mut self, news: News) {
-        self.sole = None;
-        if let News::Inbox(sole) = news {
-            self.inbox += 1;
-            self.sole = sole;
+#[derive(Debug, Default)]
+struct Heard {
+    inbox: bool,
+    receipt: bool,
+    /// Whether anything came that is not among the arrivals.
+    incomplete: bool,
+    arrivals: Vec<Arc<Arrival>>,
+}
+
+impl Heard {
+    fn add(&mut self, news: &News) {
+        let News::Inbox(arrivals) = news else {
+            self.receipt = true;
+            return;
+        };
+        self.inbox = true;
+        self.incomplete |= arrivals.is_empty() || self.arrivals.len() + arrivals.len() > ARRIVALS;
+        if self.incomplete {
+            self.arrivals = Vec::new();
+        } else {
+            self.arrivals.extend_from_slice(arrivals);
         }
+    }
+
+    fn take(&mut self) -> Option<News> {
+        match std::mem::take(self) {
+            Self { inbox: true, arrivals, .. } => Some(News::Inbox(arrivals)),
+            Self { receipt: true, .. } => Some(News::Receipt),
+            _ => None,
+        }
+    }
+}
+
+impl Ear {
+    fn hear(&self, news: &News) {
+        lock(&self.heard).add(news);
+        self.rung.notify_one();
     }
 }
 
@@ -92,28 +119,23 @@ impl Presence {
 
     /// Begins to listen for news of an agent. Listen first and read the store then: no news is lost between.
     pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
-        let mut listeners = lock(&self.shared.listeners);
-        let bell =
-            listeners.entry(agent.clone()).or_insert_with(|| Bell { ring: watch::Sender::default(), listeners: 0 });
-        bell.listeners += 1;
+        let ear = Arc::new(Ear::default());
+        lock(&self.shared.listeners).entry(agent.clone()).or_default().push(Arc::clone(&ear));
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        let rung = bell.ring.subscribe();
-        let inbox = rung.borrow().inbox;
-        Listener { presence: self.clone(), agent: agent.clone(), rung, inbox }
+        Listener { presence: self.clone(), agent: agent.clone(), ear }
     }
 
     /// Wakes everybody who listens for news of the agent.
-    pub(crate) fn wake(&self, agent: &AgentId, news: News) {
-        if let Some(bell) = lock(&self.shared.listeners).get(agent) {
-            bell.ring.send_modify(|rings| rings.add(news));
+    pub(crate) fn wake(&self, agent: &AgentId, news: &News) {
+        if let Some(ears) = lock(&self.shared.listeners).get(agent) {
+            ears.iter().for_each(|ear| ear.hear(news));
         }
     }
 
     /// Wakes everybody who listens for anything.
     pub(crate) fn wake_everyone(&self) {
-        for bell in lock(&self.shared.listeners).values() {
-            bell.ring.send_modify(|rings| rings.add(News::Inbox(None)));
-        }
+        let unknown = News::Inbox(Vec::new());
+        lock(&self.shared.listeners).values().flatten().for_each(|ear| ear.hear(&unknown));
     }
 }
 
@@ -153,24 +175,18 @@ impl Drop for Present {
 pub(crate) struct Listener {
     presence: Presence,
     agent: AgentId,
-    rung: watch::Receiver<Rings>,
-    inbox: u64,
+    ear: Arc<Ear>,
 }
 
 impl Listener {
     /// Resolves when there was news since the listening began or since this resolved last. Cancel-safe.
     pub(crate) async fn news(&mut self) -> News {
-        // The bell is kept while somebody listens, so its sender cannot be gone.
-        if self.rung.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        let rings = self.rung.borrow_and_update();
-        let before = std::mem::replace(&mut self.inbox, rings.inbox);
-        match rings.inbox - before {
-            0 => News::Receipt,
-            1 => News::Inbox(rings.sole.clone()),
-            // Of several rings only the last one is known: what the others were for has to be read.
-            _ => News::Inbox(None),
+        loop {
+            if let Some(news) = lock(&self.ear.heard).take() {
+                return news;
+            }
+            // A ring between the look and this is kept for it.
+            self.ear.rung.notified().await;
         }
     }
 }
@@ -179,8 +195,8 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.presence.shared.waiting.fetch_sub(1, Ordering::Relaxed);
         if let Entry::Occupied(mut entry) = lock(&self.presence.shared.listeners).entry(self.agent.clone()) {
-            entry.get_mut().listeners -= 1;
-            if entry.get().listeners == 0 {
+            entry.get_mut().retain(|ear| !Arc::ptr_eq(ear, &self.ear));
+            if entry.get().is_empty() {
                 entry.remove();
             }
         }
@@ -199,11 +215,46 @@ mod tests {
         name.parse().expect("an id")
     }
 
+    /// News of which nothing is known.
+    fn unknown() -> News {
+        News::Inbox(Vec::new())
+    }
+
+    fn arrival(position: u64) -> News {
+        let message = serde_json::json!({
+            "id": format!("b::a::{position:08x}"), "thread_id": "b::a::00000001", "kind": "message", "from_agent": "b",
+            "to_agent": "a", "message": "hello", "priority": "normal", "requires_response": true,
+            "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        });
+        let message = serde_json::from_value(message).expect("an envelope");
+        News::Inbox(vec![Arc::new(Arrival { position, follows: None, sole: false, message })])
+    }
+
+    #[tokio::test]
+    async fn a_listener_gets_everything_that_came_or_is_told_to_read() {
+        let presence = Presence::default();
+        let mut listener = presence.listen(&agent("a"));
+        let count = async |listener: &mut Listener| match listener.news().await {
+            News::Inbox(arrivals) => arrivals.len(),
+            News::Receipt => panic!("there were arrivals"),
+        };
+        (1..=3).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
+        assert_eq!(count(&mut listener).await, 3);
+        presence.wake(&agent("a"), &arrival(4));
+        presence.wake(&agent("a"), &unknown());
+        presence.wake(&agent("a"), &arrival(6));
+        assert_eq!(count(&mut listener).await, 0, "one of them is not known");
+        (0..=ARRIVALS as u64).for_each(|position| presence.wake(&agent("a"), &arrival(position)));
+        assert_eq!(count(&mut listener).await, 0, "it fell behind");
+        presence.wake(&agent("a"), &arrival(7));
+        assert_eq!(count(&mut listener).await, 1);
+    }
+
     #[tokio::test]
     async fn news_between_listening_and_waiting_is_not_lost() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("a"), News::Inbox(None));
+        presence.wake(&agent("a"), &unknown());
         timeout(SOON, listener.news()).await.expect("was woken before it waited");
     }
 
@@ -211,7 +262,7 @@ mod tests {
     async fn others_news_wakes_nobody() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
-        presence.wake(&agent("b"), News::Inbox(None));
+        presence.wake(&agent("b"), &unknown());
         assert!(timeout(SOON, listener.news()).await.is_err());
         presence.wake_everyone();
         timeout(SOON, listener.news()).await.expect("everyone is woken");
@@ -223,11 +274,11 @@ mod tests {
         let mut listener = presence.listen(&agent("a"));
         for (rung, heard) in [
             (vec![News::Receipt], News::Receipt),
-            (vec![News::Inbox(None)], News::Inbox(None)),
-            (vec![News::Inbox(None), News::Receipt], News::Inbox(None)),
+            (vec![unknown()], unknown()),
+            (vec![unknown(), News::Receipt], unknown()),
             (vec![News::Receipt, News::Receipt], News::Receipt),
         ] {
-            rung.iter().for_each(|news| presence.wake(&agent("a"), news.clone()));
+            rung.iter().for_each(|news| presence.wake(&agent("a"), news));
             assert_eq!(timeout(SOON, listener.news()).await.expect("was woken"), heard, "{rung:?}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -26,7 +27,7 @@ pub enum IdError {
 
 /// The name of an agent: 1 to 64 of `[A-Za-z0-9_.-]`, the first alphanumeric.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct AgentId(Box<str>);
+pub struct AgentId(Arc<str>);
 
 impl AgentId {
     /// Returns the id as text.
@@ -100,6 +101,13 @@ impl MessageId {
     pub fn random(from: &AgentId, to: &AgentId) -> Self {
         let number = Uuid::new_v4().as_u128() as u32;
         Self::new(from, to, number)
+    }
+
+    /// Makes the id of what a call sends. A call that is sent again gets the same number, also where its sender has
+    /// another name by then; `attempt` counts the numbers that were taken by other calls.
+    pub fn of_call(from: &AgentId, to: &AgentId, call: CallId, attempt: u32) -> Self {
+        let digest = Uuid::new_v5(&call.0, &attempt.to_be_bytes()).as_u128();
+        Self::new(from, to, (digest >> 96) as u32)
     }
 
     /// Makes the id with the given number as its eight hexadecimal digits.
@@ -251,6 +259,19 @@ mod tests {
         {
             assert!(bad.parse::<MessageId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_same_call_has_the_same_number_under_any_name() {
+        let (call, to) = (CallId(Uuid::from_u128(7)), AgentId::all());
+        let number = |from: &AgentId, attempt| {
+            MessageId::of_call(from, &to, call, attempt).as_str()[from.as_str().len()..].to_owned()
+        };
+        let (one, two): (AgentId, AgentId) = ("web".parse().expect("an id"), "web-2".parse().expect("an id"));
+        assert_eq!(number(&one, 0), number(&two, 0));
+        assert_ne!(number(&one, 0), number(&one, 1));
+        // It may be sent again by another version of the program.
+        assert_eq!(number(&one, 0), "::all::1352c9d5");
     }
 
     #[test]

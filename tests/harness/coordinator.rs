@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::process::Command;
 
 use crate::eventually::eventually;
 use crate::http;
@@ -25,6 +26,8 @@ pub struct Coordinator {
     folder: PathBuf,
     quiet: bool,
     unlimited: bool,
+    authority: Option<PathBuf>,
+    descriptors: Option<u32>,
 }
 
 impl Coordinator {
@@ -50,7 +53,16 @@ impl Coordinator {
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
         let (folder, store) = (folder.to_owned(), store.to_owned());
-        Ok(Self { process: None, address: free_address()?, store, folder, quiet: false, unlimited: false })
+        Ok(Self {
+            process: None,
+            address: free_address()?,
+            store,
+            folder,
+            quiet: false,
+            unlimited: false,
+            authority: None,
+            descriptors: None,
+        })
     }
 
     /// Keeps the log to itself at the end, for a program that is no test.
@@ -64,6 +76,20 @@ impl Coordinator {
     #[must_use]
     pub fn unlimited(mut self) -> Self {
         self.unlimited = true;
+        self
+    }
+
+    /// Has it trust that certificate authority of its Redis.
+    #[must_use]
+    pub fn trusting(mut self, authority: &Path) -> Self {
+        self.authority = Some(authority.to_owned());
+        self
+    }
+
+    /// Lets it have only so many descriptors open.
+    #[must_use]
+    pub fn with_descriptors(mut self, descriptors: u32) -> Self {
+        self.descriptors = Some(descriptors);
         self
     }
 
@@ -88,9 +114,12 @@ impl Coordinator {
     ///
     /// Errors: it ends, or does not answer; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
-        let mut server = command(program("c3po-coordinator")?, &self.folder);
+        let mut server = self.command()?;
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
+        if let Some(authority) = &self.authority {
+            server.env("C3PO_REDIS_CA", authority);
+        }
         if self.unlimited {
             server.env("C3PO_RATE_LIMIT", "0");
         }
@@ -113,6 +142,14 @@ impl Coordinator {
             Err(error) => return Err(error.context(format!("its log:\n{}", process.log()))),
         }
         Ok(())
+    }
+
+    fn command(&self) -> Result<Command> {
+        let program = program("c3po-coordinator")?;
+        let Some(descriptors) = self.descriptors else { return Ok(command(program, &self.folder)) };
+        let mut shell = command("sh", &self.folder);
+        shell.args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh"]).arg(descriptors.to_string()).arg(program);
+        Ok(shell)
     }
 
     /// Kills it as `kill -9` does.

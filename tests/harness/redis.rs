@@ -1,7 +1,9 @@
 //! A real redis-server of a test's own: its own folder, a free port, ended with the test.
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,20 +13,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::certificates::Certificates;
+
 /// How long a server may take until it answers, on a machine that builds meanwhile.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long one question to it may take before it is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// How long a command may take.
+const TELL_LIMIT: Duration = Duration::from_secs(10);
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
+
+/// What makes a server write to disk every second and throw nothing away.
+const DURABLE: [&str; 8] =
+    ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"];
 
 /// A redis-server that keeps what it is told in an append-only file.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
+    tls_port: Option<u16>,
     child: Child,
     folder: TempDir,
-    settings: Vec<String>,
+    /// Its command line, but for where it listens and where its files are.
+    arguments: Vec<String>,
 }
 
 impl Redis {
@@ -44,21 +56,55 @@ impl Redis {
     ///
     /// Where there is no redis-server in the `PATH`.
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
+        let arguments = [&DURABLE, settings].concat();
         let folder = tempfile::tempdir().context("making a folder for Redis")?;
-        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let (port, child) = Self::spawn_on_a_free_port(&folder, &settings).await?;
-        Ok(Self { port, child, folder, settings })
+        Self::start_in(folder, arguments.iter().map(|&argument| argument.to_owned()).collect()).await
     }
 
-    async fn spawn_on_a_free_port(folder: &TempDir, settings: &[String]) -> Result<(u16, Child)> {
+    /// Starts a server that speaks TLS on a second port, and returns the address of that.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
+        Self::start_with_tls_and(certificates, &[]).await
+    }
+
+    /// Starts such a server with further settings.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls_and(certificates: &Certificates, settings: &[&str]) -> Result<(Self, String)> {
+        let (port, of_tls) = (free_port()?, certificates.settings());
+        let text = port.to_string();
+        let settings = of_tls.iter().map(String::as_str).chain(["--tls-port", &text]).chain(settings.iter().copied());
+        let mut redis = Self::start_with(&settings.collect::<Vec<_>>()).await?;
+        redis.tls_port = Some(port);
+        Ok((redis, format!("rediss://127.0.0.1:{port}")))
+    }
+
+    /// Starts a sentinel whose file has these lines.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_sentinel(lines: &str) -> Result<Self> {
+        let folder = tempfile::tempdir().context("making a folder for a sentinel")?;
+        let file = folder.path().join("sentinel.conf");
+        fs::write(&file, lines).context("writing the file of a sentinel")?;
+        Self::start_in(folder, vec![file.display().to_string(), "--sentinel".into()]).await
+    }
+
+    async fn start_in(folder: TempDir, arguments: Vec<String>) -> Result<Self> {
         for _ in 0..ATTEMPTS {
-            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-            let mut child = spawn(port, folder, settings)?;
+            let port = free_port()?;
+            let mut child = spawn(port, &folder, &arguments)?;
             if answers(port, &mut child).await? {
-                return Ok((port, child));
+                return Ok(Self { port, tls_port: None, child, folder, arguments });
             }
         }
-        bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(folder))
+        bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(&folder))
     }
 
     /// Returns the address by which clients reach it.
@@ -71,6 +117,50 @@ impl Redis {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    /// Returns its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the port that its clients and others of its cluster use: with TLS, where it speaks that.
+    pub(crate) fn client_port(&self) -> u16 {
+        self.tls_port.unwrap_or(self.port)
+    }
+
+    /// Returns its process and the folder of its files.
+    pub(crate) fn remains(&self) -> (u32, &Path) {
+        (self.child.id(), self.folder.path())
+    }
+
+    /// Runs one command and returns the beginning of its answer, as it was written.
+    ///
+    /// Errors: it could not be asked, or it refused.
+    pub async fn tell(&self, words: &[&str]) -> Result<String> {
+        self.tell_all(&[words]).await
+    }
+
+    /// Runs commands one after another on one connection, and returns the beginning of the last answer.
+    ///
+    /// Errors: it could not be asked, or it refused one of them.
+    pub async fn tell_all(&self, commands: &[&[&str]]) -> Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
+        let mut last = String::new();
+        for words in commands {
+            let text: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+            stream.write_all(format!("*{}\r\n{text}", words.len()).as_bytes()).await?;
+            let mut answer = [0; 4_096];
+            let length = timeout(TELL_LIMIT, stream.read(&mut answer)).await.context("it does not answer")??;
+            last = String::from_utf8_lossy(&answer[..length]).into_owned();
+            ensure!(!last.starts_with('-'), "{words:?}: {last}");
+        }
+        Ok(last)
+    }
+
+    /// Returns the id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it at once, as a power cut would.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing redis-server")?;
@@ -81,7 +171,7 @@ impl Redis {
     /// Kills it and starts it again on the same port, with what its file holds.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
-        self.child = spawn(self.port, &self.folder, &self.settings)?;
+        self.child = spawn(self.port, &self.folder, &self.arguments)?;
         ensure!(answers(self.port, &mut self.child).await?, "redis-server did not start again: {}", log(&self.folder));
         Ok(())
     }
@@ -110,16 +200,20 @@ impl Drop for Redis {
     }
 }
 
-fn spawn(port: u16, folder: &TempDir, settings: &[String]) -> Result<Child> {
+/// Returns a port that nobody listens on. Somebody may take it before it is used.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Result<Child> {
     let path = folder.path();
     let spawned = Command::new("redis-server")
-        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""])
-        .args(["--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"])
+        .args(arguments)
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
         .arg("--dir")
         .arg(path)
         .arg("--logfile")
         .arg(path.join("redis.log"))
-        .args(settings)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -156,27 +250,19 @@ async fn ping(port: u16) -> io::Result<bool> {
 }
 
 fn log(folder: &TempDir) -> String {
-    std::fs::read_to_string(folder.path().join("redis.log")).unwrap_or_default()
+    fs::read_to_string(folder.path().join("redis.log")).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    async fn tell(redis: &Redis, command: &str) -> Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, redis.port)).await?;
-        stream.write_all(format!("{command}\r\n").as_bytes()).await?;
-        let mut answer = [0; 64];
-        let length = timeout(ANSWER_LIMIT, stream.read(&mut answer)).await??;
-        Ok(String::from_utf8_lossy(&answer[..length]).into_owned())
-    }
-
     #[tokio::test]
     async fn what_it_was_told_survives_its_kill() -> Result<()> {
         let mut redis = Redis::start().await?;
-        tell(&redis, "SET said yes").await?;
+        redis.tell(&["SET", "said", "yes"]).await?;
         redis.restart().await?;
-        assert_eq!(tell(&redis, "GET said").await?, "$3\r\nyes\r\n");
+        assert_eq!(redis.tell(&["GET", "said"]).await?, "$3\r\nyes\r\n");
         Ok(())
     }
 
@@ -184,9 +270,9 @@ mod tests {
     async fn a_paused_server_answers_nothing_until_it_is_resumed() -> Result<()> {
         let redis = Redis::start().await?;
         redis.pause()?;
-        assert!(tell(&redis, "PING").await.is_err());
+        assert!(timeout(ANSWER_LIMIT, redis.tell(&["PING"])).await.is_err());
         redis.resume()?;
-        assert_eq!(tell(&redis, "PING").await?, "+PONG\r\n");
+        assert_eq!(redis.tell(&["PING"]).await?, "+PONG\r\n");
         Ok(())
     }
 }

@@ -64,6 +64,10 @@ impl From<StoreError> for Refusal {
                 tracing::warn!("the store is unavailable: {why}");
                 Self::store_unavailable()
             }
+            StoreError::Full(why) => {
+                tracing::warn!("the store is full: {why}");
+                Self::store_full()
+            }
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))
                     .suggest("Call again: c3po reconnects under a name of its own.")
@@ -82,13 +86,13 @@ impl From<StoreError> for Refusal {
 pub(crate) async fn perform(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
     let waits = tool == Tool::WaitForMessage;
-    let outcome = if waits {
-        // A wait has its own deadline, and looks at the store within CALL_DEADLINE each time.
-        Box::pin(dispatch(office, caller, id, call)).await
-    } else {
-        tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
+    let outcome = match call {
+        // A wait has its own deadline, and looks at the store within CALL_DEADLINE each time. There are many at a time,
+        // so each holds only what it needs itself.
+        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(office, caller, call)).await.map(Done::from),
+        call => tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
             .await
-            .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
+            .unwrap_or_else(|_| Err(Refusal::store_unavailable())),
     };
     let word = outcome.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
     office.metrics.called(tool.name(), word, (!waits).then(|| began.elapsed()));

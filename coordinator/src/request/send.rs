@@ -17,8 +17,8 @@ use super::target::{self, Target};
 use super::{Caller, Office};
 use crate::store::{Agent, AnswerOutcome, Send, SendOutcome};
 
-/// How often a random id is drawn again where it is taken: 1 in 4 billion each time.
-const ID_TRIES: usize = 8;
+/// How many numbers are tried for an id where another call has taken one: 1 in 4 billion for each message kept.
+const ID_TRIES: u32 = 8;
 /// How many copies of one broadcast are sent at once.
 const COPIES_AT_ONCE: usize = 32;
 
@@ -39,16 +39,15 @@ struct Draft {
 }
 
 impl Draft {
-    fn envelope(&self, caller: &Caller, to: &AgentId) -> Message {
-        let now = Timestamp::now();
-        let id = MessageId::random(&caller.agent, to);
+    fn envelope(&self, caller: &Caller, id: MessageId) -> Message {
+        let (now, to) = (Timestamp::now(), id.to());
         Message {
             thread_id: self.thread.clone().unwrap_or_else(|| id.clone()),
             id,
             kind: self.kind,
             from_agent: caller.agent.clone(),
             from_host: caller.host.clone(),
-            to_agent: to.clone(),
+            to_agent: to,
             title: self.title.clone(),
             message: Some(self.message.clone()),
             context: self.context.clone(),
@@ -187,8 +186,8 @@ async fn deposit(
     draft: &Draft,
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
-    for _ in 0..ID_TRIES {
-        let message = draft.envelope(caller, to);
+    for attempt in 0..ID_TRIES {
+        let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let send = Send { message, call, bound: INBOX_MAX, spares_away };
@@ -236,8 +235,9 @@ pub(super) async fn reply(
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
-    for _ in 0..ID_TRIES {
-        let message = envelope_of_reply(caller, &question, &call);
+    for attempt in 0..ID_TRIES {
+        let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
+        let message = envelope_of_reply(caller, &question, &call, reply);
         let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false };
         let outcome = match office.store.answer(&answer).await? {
             AnswerOutcome::Sent(outcome) => outcome,
@@ -251,10 +251,10 @@ pub(super) async fn reply(
     Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
 }
 
-fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo) -> Message {
+fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo, id: MessageId) -> Message {
     let now = Timestamp::now();
     Message {
-        id: MessageId::random(&caller.agent, &question.from_agent),
+        id,
         thread_id: question.thread_id.clone(),
         kind: Kind::Reply,
         from_agent: caller.agent.clone(),

@@ -6,7 +6,6 @@ use std::time::Duration;
 use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_DEFAULT;
-use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
@@ -16,7 +15,7 @@ use super::receipts::{own_message, tracked};
 use super::session::HANDED_FOR;
 use super::{CALL_DEADLINE, Caller, Office};
 use crate::presence::{Listener, News};
-use crate::store::Selection;
+use crate::store::{Arrival, Selection};
 
 /// After how long without news a wait looks at the store all the same: a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
@@ -24,6 +23,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once: more than one only where other waits were handed some.
 const PAGE: usize = 8;
+/// How many bytes of them: a page of long ones is mostly read for the first.
+const PAGE_BYTES: usize = 16 * 1024;
 
 /// What a wait is for.
 enum Wanted {
@@ -60,12 +61,12 @@ pub(super) async fn wait_for_message(
             Ok(Err(_)) | Err(_) => RETRY,
         };
         first = false;
-        let sole = tokio::select! {
-            sole = news_for(&wanted, &mut listener) => sole,
-            () = sleep_until(deadline.min(Instant::now() + next_look)) => None,
+        let arrivals = tokio::select! {
+            arrivals = news_for(&wanted, &mut listener) => arrivals,
+            () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
-        if let Some(message) = sole.filter(|message| wanted.is_met_by(message, caller)) {
-            return Ok(Reply::Message(Message::clone(&message)));
+        if let Some(arrival) = arrivals.iter().find(|arrival| wanted.is_met_by(arrival, caller)) {
+            return Ok(Reply::Message(arrival.message.clone()));
         }
         if Instant::now() >= deadline {
             return Ok(Reply::TimedOut(match about {
@@ -77,23 +78,26 @@ pub(super) async fn wait_for_message(
 }
 
 impl Wanted {
-    /// Returns whether the wait ends with a message that is the only one its session was not shown.
-    fn is_met_by(&self, message: &Message, caller: &Caller) -> bool {
+    /// Returns whether the wait ends with what came. The next message is one that no other stands before.
+    fn is_met_by(&self, arrival: &Arrival, caller: &Caller) -> bool {
+        let message = &arrival.message;
         match self {
-            Self::Next(kind) => kind.admits(message.kind) && caller.memory.hand(&message.id, Instant::now()),
+            Self::Next(kind) => {
+                arrival.sole && kind.admits(message.kind) && caller.memory.hand(&message.id, Instant::now())
+            }
             Self::Answer(id) => message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent,
             Self::Stage(..) => false,
         }
     }
 }
 
-/// Resolves when what is waited for may be there, with the message where it is known. Receipts bring no next message.
-async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Option<Arc<Message>> {
+/// Resolves when what is waited for may be there, with what came where it is known. Receipts bring no next message.
+async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>> {
     loop {
         match listener.news().await {
-            News::Inbox(sole) => return sole,
+            News::Inbox(arrivals) => return arrivals,
             News::Receipt if matches!(wanted, Wanted::Next(_)) => {}
-            News::Receipt => return None,
+            News::Receipt => return Vec::new(),
         }
     }
 }
@@ -115,9 +119,9 @@ async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Optio
 async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
-        let selection = Selection { kind, thread: None, after, limit: PAGE };
+        let selection = Selection { kind, thread: None, after, limit: PAGE, bytes: PAGE_BYTES };
         let page = office.store.unshown(&caller.agent, selection).await?;
-        let complete = page.len() < PAGE;
+        let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
             if caller.memory.hand(&placed.message.id, Instant::now()) {

@@ -12,12 +12,15 @@ use crate::session;
 /// The read buffer of a link. The default of 128 KiB is paid for by every idle connection.
 const READ_BUFFER: usize = 1024;
 
+/// How much is gathered of frames that are written together. The buffer is as large as what it once held.
+const WRITE_BUFFER: usize = 4 * 1024;
+
 /// Upgrades an admitted request and serves the link in a task of its own.
 pub(super) async fn upgrade(State(server): State<Server>, upgrade: WebSocketUpgrade) -> Response {
     upgrade
         .protocols([SUBPROTOCOL])
         .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(0)
+        .write_buffer_size(WRITE_BUFFER)
         .max_message_size(FRAME_MAX)
         .max_frame_size(FRAME_MAX)
         .on_upgrade(move |socket| {

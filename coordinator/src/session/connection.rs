@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use futures_util::SinkExt;
 use tokio::time::timeout;
 
 /// How long a reader may take to accept a frame before it counts as gone.
@@ -34,12 +35,26 @@ impl Connection {
         }
     }
 
-    /// Writes one frame. Nothing is queued: who does not read in time is gone.
-    pub(super) async fn send(&mut self, text: String) -> Result<(), Gone> {
-        match timeout(WRITE_DEADLINE, self.socket.send(Message::Text(text.into()))).await {
+    /// Writes frames, and empties what held them. Nothing is queued: who does not read in time is gone.
+    pub(super) async fn send(&mut self, frames: &mut Vec<String>) -> Result<(), Gone> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let writing = async {
+            for text in frames.drain(..) {
+                self.socket.feed(Message::Text(text.into())).await?;
+            }
+            self.socket.flush().await
+        };
+        match timeout(WRITE_DEADLINE, writing).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Gone),
         }
+    }
+
+    /// Writes one frame.
+    pub(super) async fn send_one(&mut self, text: String) -> Result<(), Gone> {
+        self.send(&mut vec![text]).await
     }
 
     /// Says why the link ends, if the other side still listens.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::vocabulary::{Kind, KindFilter};
+use c3po_shared::vocabulary::Kind;
 use c3po_shared::wire::{Broadcast, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::request::{HANDED_FOR, Memory, Office};
-use crate::store::{Placed, Result, Selection};
+use crate::store::{Arrival, Placed, Result, Selection};
 
 /// How many messages one frame holds at most.
 const PAGE: usize = 16;
@@ -23,6 +23,9 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// How soon a page is read again after the store failed.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// For how long what came is pushed as it came; then it may have been settled, and the store is asked.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// What the store had.
 pub(super) type Page = Result<Vec<Placed>>;
 
@@ -31,6 +34,11 @@ pub(super) struct Delivery {
     pushes: bool,
     position: u64,
     due: Option<Instant>,
+    /// Whether there may be more in the store than what is carried.
+    unread: bool,
+    /// What came and was not pushed yet, and since when there is any: mostly the store need not be read for it.
+    carried: Vec<Arc<Arrival>>,
+    carried_since: Instant,
     /// Where to look again, and when: waits were handed messages there, and may not have shown them.
     left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, Page>>,
@@ -47,7 +55,18 @@ struct Sent {
 impl Delivery {
     /// Begins behind `position`. Nothing is ever delivered to a link that takes no pushes.
     pub(super) fn new(position: u64, pushes: bool) -> Self {
-        Self { pushes, position, due: None, left_out: None, reading: None, sent: None, counter: 0 }
+        Self {
+            pushes,
+            position,
+            due: None,
+            unread: true,
+            carried: Vec::new(),
+            carried_since: Instant::now(),
+            left_out: None,
+            reading: None,
+            sent: None,
+            counter: 0,
+        }
     }
 
     /// Begins anew for another agent. Frames keep their own ids: what was answered for one is not for the other.
@@ -55,7 +74,21 @@ impl Delivery {
         *self = Self { counter: self.counter, ..Self::new(0, self.pushes) };
     }
 
-    /// Something may have come. A session that waits gets it by its wait.
+    /// These messages came; with none of them, something may have come. A session that waits gets it by its wait.
+    pub(super) fn came(&mut self, arrivals: Vec<Arc<Arrival>>, waits: usize) {
+        if self.carried.is_empty() {
+            self.carried_since = Instant::now();
+        }
+        self.unread |= arrivals.is_empty() || self.carried.len() + arrivals.len() > PAGE;
+        if self.unread {
+            self.carried = Vec::new();
+        } else {
+            self.carried.extend(arrivals);
+        }
+        self.ring(waits);
+    }
+
+    /// Something may have come.
     pub(super) fn ring(&mut self, waits: usize) {
         if self.pushes {
             let now = Instant::now();
@@ -76,17 +109,48 @@ impl Delivery {
         if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
             // What comes twice by this is held once on the host.
             self.position = self.position.min(before);
-            self.due = Some(Instant::now());
+            self.look();
         }
         let is_due = self.due.is_some_and(|due| due <= Instant::now());
         if !is_due || self.reading.is_some() || self.sent.is_some() {
             return;
         }
         self.due = None;
+        if let Some(page) = self.take_carried() {
+            self.reading = Some(Box::pin(std::future::ready(Ok(page))));
+            return;
+        }
+        self.unread = false;
         let (store, agent, after) = (Arc::clone(&office.store), agent.clone(), self.position);
-        self.reading = Some(Box::pin(async move {
-            store.unshown(&agent, Selection { kind: KindFilter::Any, thread: None, after, limit: PAGE }).await
-        }));
+        self.reading = Some(Box::pin(async move { store.unshown(&agent, selection(after)).await }));
+    }
+
+    /// The store is to be read at once.
+    fn look(&mut self) {
+        self.unread = true;
+        self.due = Some(Instant::now());
+    }
+
+    /// Takes what came, where that is all there is behind what was pushed; else it is to be read.
+    fn take_carried(&mut self) -> Option<Vec<Placed>> {
+        let mut carried = std::mem::take(&mut self.carried);
+        carried.retain(|arrival| arrival.position > self.position);
+        if self.unread || self.carried_since.elapsed() > FRESH {
+            return None;
+        }
+        carried.sort_by_key(|arrival| arrival.position);
+        let mut last = self.position;
+        for arrival in &carried {
+            if !arrival.sole && arrival.follows != Some(last) {
+                return None;
+            }
+            last = arrival.position;
+        }
+        let placed = |arrival| match Arc::try_unwrap(arrival) {
+            Ok(Arrival { position, message, .. }) => Placed { position, message, bytes: 0 },
+            Err(shared) => Placed { position: shared.position, message: shared.message.clone(), bytes: 0 },
+        };
+        Some(carried.into_iter().map(placed).collect())
     }
 
     /// Resolves when a page was read. Cancel-safe.
@@ -103,11 +167,12 @@ impl Delivery {
             Ok(page) => page,
             Err(error) => {
                 tracing::debug!("deliveries were not read: {error}");
+                self.unread = true;
                 self.due = Some(Instant::now() + RETRY);
                 return Vec::new();
             }
         };
-        let (more, now) = (page.len() == PAGE, Instant::now());
+        let (more, now) = (selection(self.position).is_filled_by(&page), Instant::now());
         let (mut messages, mut bytes, mut cut) = (Vec::new(), 0, false);
         for placed in page {
             bytes += placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
@@ -123,7 +188,7 @@ impl Delivery {
             self.position = placed.position;
         }
         if more || cut {
-            self.due = Some(Instant::now());
+            self.look();
         }
         if messages.is_empty() {
             return Vec::new();
@@ -162,4 +227,9 @@ impl Delivery {
             None => [self.due, self.left_out.map(|(_, at)| at)].into_iter().flatten().min(),
         }
     }
+}
+
+/// What one frame may hold of what stands behind a position.
+fn selection(after: u64) -> Selection<'static> {
+    Selection { after, limit: PAGE, bytes: PAGE_BYTES, ..Selection::default() }
 }

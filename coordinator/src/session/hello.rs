@@ -43,12 +43,12 @@ pub(super) async fn receive(connection: &mut Connection, office: &Office) -> Opt
     let (id, hello) = timeout(HELLO_DEADLINE, first(connection)).await.ok()?.ok()?;
     match admit(office, hello).await {
         Ok((admitted, welcome)) => {
-            connection.send(Outgoing::result(&id, &welcome).text()).await.ok()?;
+            connection.send_one(Outgoing::result(&id, &welcome).text()).await.ok()?;
             Some(admitted)
         }
         Err(refusal) => {
             tracing::warn!("a hello was refused: {refusal}");
-            connection.send(Outgoing::error(Some(&id), &RpcError::from(refusal)).text()).await.ok()?;
+            connection.send_one(Outgoing::error(Some(&id), &RpcError::from(refusal)).text()).await.ok()?;
             connection.close(CLOSE_REFUSED, "hello was refused").await;
             None
         }
@@ -68,7 +68,7 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
             Ok(Frame::Notification { .. } | Frame::Response { .. }) => continue,
             Err(error) => (None, error.rpc_error()),
         };
-        connection.send(Outgoing::error(id.as_ref(), &error).text()).await?;
+        connection.send_one(Outgoing::error(id.as_ref(), &error).text()).await?;
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use c3po_shared::catalogue::Call;
+use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
 use c3po_shared::receipt::{Stage, Via};
@@ -71,6 +71,17 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn push(&mut self, entry: Entry) {
         self.queue.push_back(entry);
+    }
+
+    /// Lines up that these messages are on the host, in one step with those that wait there for the same.
+    pub(super) fn delivered(&mut self, messages: Vec<MessageId>) {
+        let (stage, via) = (Stage::OnHost, Via::Deliver);
+        match self.queue.back_mut() {
+            Some(Entry::Receipt { id: None, messages: before, stage: Stage::OnHost, via: Via::Deliver, .. }) => {
+                before.extend(messages);
+            }
+            _ => self.push(Entry::Receipt { id: None, messages, stage, via, context: None }),
+        }
     }
 
     /// Lines up a change of the session, with what is owed of those before it.
@@ -155,10 +166,16 @@ impl Ledger {
         self.missing.range(..number).next().is_some()
     }
 
-    /// Starts the next entry unless one is at work. Returns a call whose turn has come.
-    pub(super) fn start(&mut self, office: &Arc<Office>, caller: &Caller) -> Option<ReadyCall> {
+    /// Starts the next entry unless one is at work. Returns a call whose turn has come; only a wait where `only_waits`.
+    pub(super) fn start(&mut self, office: &Arc<Office>, caller: &Caller, only_waits: bool) -> Option<ReadyCall> {
         while self.at_work.is_none() {
-            match self.queue.pop_front()? {
+            let may_start = |entry: &mut Entry| !matches!(entry, Entry::Call { call, .. } if only_waits && call.tool() != Tool::WaitForMessage);
+            let next = self.queue.pop_front_if(may_start)?;
+            if self.queue.is_empty() {
+                // A link that rests holds no memory for what it once did.
+                self.queue = VecDeque::new();
+            }
+            match next {
                 Entry::Call { id, call_id, call } => return Some(ReadyCall { id, call_id, call }),
                 entry => self.at_work = Some(record(Arc::clone(office), caller.clone(), entry)),
             }

@@ -7,6 +7,7 @@ mod ledger;
 mod said;
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,10 +17,10 @@ use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::{CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError};
-use futures_util::future::{AbortHandle, Abortable, BoxFuture};
+use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Gone};
@@ -33,20 +34,33 @@ use crate::store::{Amendment, StoreError};
 const CLOSE_GOING_AWAY: u16 = 1001;
 /// How long calls under way may take once the coordinator stops. Waits are sent again elsewhere.
 const DRAIN: Duration = Duration::from_secs(3);
+/// How many events that are ready are done before what came of them is written.
+const TOGETHER: usize = 16;
+/// How many calls of one link are at work at once, waits aside: nobody fills the store's queue before everybody else.
+const CALLS_AT_ONCE: usize = 8;
 /// How many waits that ended are remembered: a cancellation crosses at most the last few answers.
 const ENDED_WAITS: usize = 16;
 
 /// Serves one link until it ends or `stop` is cancelled.
-pub(crate) async fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) {
+///
+/// What a link is between its beginning and its end is all that stays in memory: the rest is on the heap for a moment.
+pub(crate) fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) -> impl Future<Output = ()> {
+    let greeting = Box::pin(greet(socket, office, stop.clone()));
+    async move {
+        let Some(mut session) = greeting.await else { return };
+        let end = session.run(&stop).await;
+        Box::pin(session.leave(&end)).await;
+        tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
+    }
+}
+
+/// Begins a link. Returns `None` where it ended with that.
+async fn greet(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
     let mut connection = Connection::new(socket);
-    let greeted = stop.run_until_cancelled(hello::receive(&mut connection, &office)).await;
-    let Some(admitted) = greeted.flatten() else { return };
-    let agent = admitted.caller.agent.clone();
+    let admitted = stop.run_until_cancelled(hello::receive(&mut connection, &office)).await??;
+    let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
-    let mut session = Session::new(connection, office, admitted);
-    let end = session.run(&stop).await;
-    session.leave(&end).await;
-    tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
+    Some(Session::new(connection, office, admitted))
 }
 
 /// Why a link ended.
@@ -91,6 +105,10 @@ enum Event {
 
 struct Session {
     connection: Connection,
+    /// What is to be written before anything else is done.
+    outbox: Vec<String>,
+    /// Rings no later than the next deadline.
+    alarm: Pin<Box<Sleep>>,
     office: Arc<Office>,
     caller: Caller,
     present: Option<Present>,
@@ -119,6 +137,8 @@ impl Session {
             listener: office.presence.listen(&caller.agent),
             delivery: Delivery::new(delivered, pushes),
             connection,
+            outbox: Vec::new(),
+            alarm: Box::pin(sleep_until(now + SILENCE_MAX)),
             office,
             caller,
             present,
@@ -140,18 +160,30 @@ impl Session {
         loop {
             self.pump();
             let event = self.next_event(stop).await;
-            if let Err(end) = self.on(event).await {
-                return end;
+            let mut outcome = self.on(event);
+            // What is ready as well is written together with it.
+            for _ in 1..TOGETHER {
+                if outcome.is_err() {
+                    break;
+                }
+                self.pump();
+                let Some(event) = self.next_event(stop).now_or_never() else { break };
+                outcome = self.on(event);
             }
-            let drained = self.running.len() == self.waits() && self.ledger.is_empty();
-            if self.drain_until.is_some_and(|until| drained || Instant::now() >= until) {
-                return End::Draining;
+            if let Err(gone) = self.connection.send(&mut self.outbox).await {
+                return gone.into();
+            }
+            if let Err(end) = outcome {
+                return end;
             }
         }
     }
 
     async fn next_event(&mut self, stop: &CancellationToken) -> Event {
         let deadline = self.next_deadline();
+        if self.alarm.is_elapsed() || deadline < self.alarm.deadline() {
+            self.alarm.as_mut().reset(deadline);
+        }
         tokio::select! {
             biased;
             () = stop.cancelled(), if self.drain_until.is_none() => Event::Stop,
@@ -162,40 +194,39 @@ impl Session {
             renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
             frame = self.connection.receive(), if self.ledger.has_room() => Event::Frame(frame),
             news = self.listener.news() => Event::News(news),
-            () = sleep_until(deadline) => Event::Tick,
+            () = self.alarm.as_mut() => Event::Tick,
         }
     }
 
-    async fn on(&mut self, event: Event) -> Result<(), End> {
+    /// Does what an event asks for. Nothing here waits: what is to be said goes into the outbox.
+    fn on(&mut self, event: Event) -> Result<(), End> {
         match event {
-            Event::Frame(text) => self.on_frame(&text?).await,
-            Event::Finished(None) => Ok(()),
-            Event::Finished(Some(finished)) => self.on_finished(finished).await,
-            Event::Noted(noted) => self.on_noted(noted).await,
-            Event::Delivery(page) => {
-                let frames = self.delivery.frames(page, &self.caller.memory);
-                for frame in frames {
-                    self.connection.send(frame).await?;
-                }
-                Ok(())
-            }
-            Event::Renewed(renewed) => self.on_renewed(renewed),
-            Event::News(News::Receipt) => Ok(()),
-            Event::News(News::Inbox(_)) => {
-                self.delivery.ring(self.waits());
-                Ok(())
-            }
-            Event::Replaced => Err(End::TakenOver),
-            Event::Stop => self.drain().await,
-            Event::Tick if self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue() => Err(End::Gone),
-            Event::Tick => Ok(()),
+            Event::Frame(text) => self.on_frame(&text?)?,
+            Event::Finished(None) => {}
+            Event::Finished(Some(finished)) => self.on_finished(finished),
+            Event::Noted(noted) => self.on_noted(noted)?,
+            Event::Delivery(page) => self.outbox.extend(self.delivery.frames(page, &self.caller.memory)),
+            Event::Renewed(renewed) => self.on_renewed(renewed)?,
+            Event::News(News::Receipt) => {}
+            Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
+            Event::Replaced => return Err(End::TakenOver),
+            Event::Stop => self.drain(),
+            Event::Tick if self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue() => return Err(End::Gone),
+            Event::Tick => {}
+        }
+        let drained = self.running.len() == self.waits() && self.ledger.is_empty();
+        match self.drain_until {
+            Some(until) if drained || Instant::now() >= until => Err(End::Draining),
+            _ => Ok(()),
         }
     }
 
     /// Starts what can be started: the next entries of the ledger, the next page of deliveries.
     fn pump(&mut self) {
-        while let Some(entry) = self.ledger.start(&self.office, &self.caller) {
-            self.start_call(entry);
+        loop {
+            let only_waits = self.running.len() - self.waits() >= CALLS_AT_ONCE;
+            let Some(call) = self.ledger.start(&self.office, &self.caller, only_waits) else { break };
+            self.start_call(call);
         }
         self.delivery.start(&self.office, &self.caller.agent);
     }
@@ -240,7 +271,7 @@ impl Session {
         Ok(())
     }
 
-    async fn on_noted(&mut self, noted: Noted) -> Result<(), End> {
+    fn on_noted(&mut self, noted: Noted) -> Result<(), End> {
         match noted.outcome {
             Ok(()) => {
                 if noted.renewed {
@@ -250,25 +281,23 @@ impl Session {
                     self.begin_context();
                 }
                 if let Some(id) = noted.id {
-                    self.answer(&id, &Empty {}).await?;
+                    self.answer(&id, &Empty {});
                 }
                 Ok(())
             }
             Err(StoreError::TakenOver(_)) => Err(End::TakenOver),
-            Err(error) => self.on_not_noted(noted.id, noted.change, error).await,
+            Err(error) => {
+                self.on_not_noted(noted.id, noted.change, error);
+                Ok(())
+            }
         }
     }
 
-    async fn on_not_noted(
-        &mut self,
-        id: Option<RequestId>,
-        change: Option<Amendment>,
-        error: StoreError,
-    ) -> Result<(), End> {
-        let passes = matches!(error, StoreError::Unavailable(_));
+    fn on_not_noted(&mut self, id: Option<RequestId>, change: Option<Amendment>, error: StoreError) {
+        let passes = error.passes();
         match id {
-            Some(id) if passes => self.postpone(&id, error.into()).await?,
-            Some(id) => self.refuse(&id, error.into()).await?,
+            Some(id) if passes => self.postpone(&id, error.into()),
+            Some(id) => self.refuse(&id, error.into()),
             None => tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}"),
         }
         if let Some(change) = change.filter(|_| passes) {
@@ -276,18 +305,17 @@ impl Session {
         }
         let behind = if passes { self.ledger.withdraw_receipts() } else { Vec::new() };
         for id in behind {
-            self.postpone(&id, Refusal::store_unavailable()).await?;
+            self.postpone(&id, Refusal::store_unavailable());
         }
-        Ok(())
     }
 
     /// Refuses a receipt for the moment: its host says it again, and none behind it is recorded before that.
-    async fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) -> Result<(), End> {
+    fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) {
         self.ledger.misses(receipt);
-        self.refuse(receipt, refusal).await
+        self.refuse(receipt, refusal);
     }
 
-    async fn on_finished(&mut self, finished: Box<Finished>) -> Result<(), End> {
+    fn on_finished(&mut self, finished: Box<Finished>) {
         self.running.remove(&finished.call);
         match finished.outcome {
             Ok(done) => {
@@ -298,11 +326,11 @@ impl Session {
                 if let Some(renamed) = done.renamed {
                     self.become_other(renamed);
                 }
-                self.answer(&finished.id, &done.reply).await
+                self.answer(&finished.id, &done.reply);
             }
             Err(refusal) => {
                 tracing::debug!(tool = finished.tool.name(), "refused: {refusal}");
-                self.refuse(&finished.id, refusal).await
+                self.refuse(&finished.id, refusal);
             }
         }
     }
@@ -311,7 +339,7 @@ impl Session {
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
-        self.office.presence.wake(&self.caller.agent, News::Inbox(None));
+        self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// The session goes on as another agent; calls under way end as the one that made them.
@@ -327,17 +355,17 @@ impl Session {
         self.caller = caller;
     }
 
-    async fn drain(&mut self) -> Result<(), End> {
+    fn drain(&mut self) {
         self.drain_until = Some(Instant::now() + DRAIN);
-        Ok(self.connection.send(Outgoing::notification("draining", &Empty {}).text()).await?)
+        self.outbox.push(Outgoing::notification("draining", &Empty {}).text());
     }
 
-    async fn answer<R: Serialize>(&mut self, id: &RequestId, result: &R) -> Result<(), End> {
-        Ok(self.connection.send(Outgoing::result(id, result).text()).await?)
+    fn answer<R: Serialize>(&mut self, id: &RequestId, result: &R) {
+        self.outbox.push(Outgoing::result(id, result).text());
     }
 
-    async fn refuse(&mut self, id: &RequestId, refusal: Refusal) -> Result<(), End> {
-        Ok(self.connection.send(Outgoing::error(Some(id), &RpcError::from(refusal)).text()).await?)
+    fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
+        self.outbox.push(Outgoing::error(Some(id), &RpcError::from(refusal)).text());
     }
 
     /// Ends the hold where the session ended, and tells the other side why the link does.

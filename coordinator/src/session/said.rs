@@ -3,7 +3,6 @@
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
-use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -16,43 +15,43 @@ use crate::presence::News;
 use crate::store::Amendment;
 
 impl Session {
-    pub(super) async fn on_frame(&mut self, text: &str) -> Result<(), End> {
+    pub(super) fn on_frame(&mut self, text: &str) -> Result<(), End> {
         self.heard = Instant::now();
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => self.on_said(Some(id), said).await,
-                Err(refusal) => self.refuse(&id, refusal).await,
+                Ok(said) => return self.on_said(Some(id), said),
+                Err(refusal) => self.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => self.on_said(None, said).await,
+                Ok(said) => return self.on_said(None, said),
                 // A notification has no answer; JSON-RPC has it ignored.
-                Err(_) => Ok(()),
+                Err(_) => {}
             },
             Ok(Frame::Response { id, outcome }) => {
                 if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
-                    let (stage, via) = (Stage::OnHost, Via::Deliver);
-                    self.ledger.push(Entry::Receipt { id: None, messages: delivered, stage, via, context: None });
+                    self.ledger.delivered(delivered);
                 }
-                Ok(())
             }
-            Err(error) => Ok(self.connection.send(Outgoing::error(None, &error.rpc_error()).text()).await?),
+            Err(error) => self.outbox.push(Outgoing::error(None, &error.rpc_error()).text()),
         }
+        Ok(())
     }
 
-    async fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
+    fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
         match (said, id) {
             (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
             (ToCoordinator::Receipt(receipt), id) => {
                 if let Err(refusal) = receipt.check() {
-                    return match id {
-                        Some(id) => self.refuse(&id, refusal).await,
-                        None => Ok(()),
-                    };
+                    if let Some(id) = id {
+                        self.refuse(&id, refusal);
+                    }
+                    return Ok(());
                 }
                 if let Some(id) = id.as_ref().filter(|id| self.ledger.is_ahead(id)) {
-                    return self.postpone(id, Refusal::store_unavailable()).await;
+                    self.postpone(id, Refusal::store_unavailable());
+                    return Ok(());
                 }
                 let ReceiptParams { message_ids: messages, stage, via, context } = receipt;
                 self.ledger.push(Entry::Receipt { id, messages, stage, via, context: Some(context) });
@@ -61,17 +60,17 @@ impl Session {
                 self.renew();
                 self.ledger.push_owed();
                 let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
-                self.answer(&id, &reply).await?;
+                self.answer(&id, &reply);
             }
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
                 Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
-                    self.refuse(&id, Refusal::too_many_calls()).await?;
+                    self.refuse(&id, Refusal::too_many_calls());
                 }
                 Ok(call) => self.accept(id, params.call_id, call),
-                Err(refusal) => self.refuse(&id, refusal).await?,
+                Err(refusal) => self.refuse(&id, refusal),
             },
             (ToCoordinator::Hello(_), Some(id)) => {
-                self.refuse(&id, Refusal::invalid("hello was said already on this link")).await?;
+                self.refuse(&id, Refusal::invalid("hello was said already on this link"));
             }
             (ToCoordinator::Hello(_) | ToCoordinator::Call(_) | ToCoordinator::Heartbeat(_), None) => {}
         }
@@ -99,7 +98,7 @@ impl Session {
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
             self.delivery.given_back();
-            self.office.presence.wake(&self.caller.agent, News::Inbox(None));
+            self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
         }
     }
 

@@ -35,12 +35,22 @@ pub enum StoreError {
     /// It cannot be reached, or did not answer in time. Nothing is known about what it did.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// It has no room for this. Nothing was done.
+    #[error("the store is full: {0}")]
+    Full(String),
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
     /// What it holds cannot be read.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
+}
+
+impl StoreError {
+    /// Returns whether the same may succeed a little later.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Full(_))
+    }
 }
 
 /// What a store returns.
@@ -174,7 +184,7 @@ pub struct Amendment {
 /// A message to be put into its recipient's inbox.
 #[derive(Debug, Clone)]
 pub struct Send {
-    /// The envelope, complete.
+    /// The envelope, complete. Its id is that of the call ([`MessageId::of_call`]).
     pub message: Message,
     /// The call that sends it: the same call reaches the same recipient once.
     pub call: CallId,
@@ -219,10 +229,12 @@ pub struct Placed {
     pub position: u64,
     /// The envelope.
     pub message: Message,
+    /// How many bytes the envelope has as it is kept.
+    pub bytes: usize,
 }
 
 /// Which part of an inbox is wanted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
     /// Which kinds.
     pub kind: KindFilter,
@@ -232,6 +244,22 @@ pub struct Selection<'a> {
     pub after: u64,
     /// How many at most.
     pub limit: usize,
+    /// After how many bytes no further message is read, so that long ones are not read in vain.
+    pub bytes: usize,
+}
+
+impl Default for Selection<'_> {
+    /// Nothing, whatever its kind and length.
+    fn default() -> Self {
+        Self { kind: KindFilter::default(), thread: None, after: 0, limit: 0, bytes: usize::MAX }
+    }
+}
+
+impl Selection<'_> {
+    /// Returns whether a page has all that one page may have, so that there may be more behind it.
+    pub fn is_filled_by(&self, page: &[Placed]) -> bool {
+        page.len() >= self.limit || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
+    }
 }
 
 /// How much an agent has not dealt with.
@@ -280,14 +308,24 @@ pub struct Advance<'a> {
     pub via: Via,
 }
 
+/// A message that this process has just committed, for those who need not read the store for it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its place in the inbox.
+    pub position: u64,
+    /// The place of the one before it, whatever became of that; `None` where the store does not say.
+    pub follows: Option<u64>,
+    /// Whether it was the only one that the recipient's present session was not shown.
+    pub sole: bool,
+    /// The envelope.
+    pub message: Message,
+}
+
 /// A hint that somebody should read the store again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have come into that agent's inbox.
-    ///
-    /// With the message itself where this process committed it as the only one that the recipient's present session
-    /// was not shown: whoever found nothing before may take it without reading again.
-    Inbox(AgentId, Option<Arc<Message>>),
+    /// Something may have come into that agent's inbox; with what came, where this process committed it.
+    Inbox(AgentId, Option<Arc<Arrival>>),
     /// A message that the agent sent may have got further.
     Receipt(AgentId),
     /// Hints may have been lost: everybody should.
@@ -305,11 +343,11 @@ impl Tenure {
 }
 
 impl Wake {
-    /// The wake for a message that was just committed, `sole` where nothing else is unshown.
-    fn for_message(message: &Message, sole: bool) -> Self {
+    /// The wake for a message that was just committed. One with a long text is to be read.
+    fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let carried = (sole && text <= CARRIED_MAX).then(|| Arc::new(message.clone()));
-        Self::Inbox(message.to_agent.clone(), carried)
+        let arrival = || Arc::new(Arrival { position, follows, sole, message: message.clone() });
+        Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
     }
 }
 

@@ -11,6 +11,6 @@ use crate::config::StoreAddress;
 pub async fn open(address: &StoreAddress) -> anyhow::Result<Arc<dyn Store>> {
     match address {
         StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path).await?)),
-        StoreAddress::Redis(url) => Ok(Arc::new(RedisStore::open(url).await?)),
+        StoreAddress::Redis(address) => Ok(Arc::new(RedisStore::open(address).await?)),
     }
 }

@@ -211,6 +211,13 @@ pub(crate) fn send(message: Message) -> Send {
     Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false }
 }
 
+/// Returns the send of a call that was sent before, with what may be another message by now.
+pub(crate) fn again(before: &Send, message: Message) -> Send {
+    let number = before.message.id.as_str().rsplit("::").next().and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    let id = MessageId::new(&message.from_agent, &message.to_agent, number.expect("an id ends with its number"));
+    Send { message: Message { id, ..message }, ..before.clone() }
+}
+
 /// Selects everything.
 pub(crate) fn everything() -> Selection<'static> {
     Selection { limit: PAGE_MAX, ..Selection::default() }

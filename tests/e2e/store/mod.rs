@@ -20,6 +20,7 @@ macro_rules! every_promise {
                 a_thousand_senders_to_many_inboxes_all_arrive_once;
             reading:
                 reading_changes_nothing,
+                long_messages_fill_a_page_before_its_limit,
                 an_inbox_is_paged_by_position,
                 kind_and_thread_select,
                 pending_counts_what_is_in_the_inbox,
@@ -105,6 +106,7 @@ macro_rules! test_each {
 mod answering;
 mod contexts;
 mod fixture;
+mod full;
 mod lasting;
 mod reading;
 mod receipts;
@@ -114,7 +116,11 @@ mod settling;
 mod tenures;
 mod waking;
 
+mod cluster;
 mod redis;
+mod sentinel;
 mod sqlite;
+mod tls;
+mod users;
 
 use fixture::Fixture;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::config::RedisAddress;
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use c3po_coordinator::store::{AnswerOutcome, Claim, Send, SendOutcome, Store, StoreError, Wake};
 use c3po_shared::message::Message;
@@ -20,7 +21,7 @@ use super::Fixture;
 use super::fixture::{SOON, brief, claim, id, message, news, reply, send, woken};
 
 /// After how long an operation must have been answered, whatever Redis does.
-const ANSWERED: Duration = Duration::from_secs(2);
+pub(super) const ANSWERED: Duration = Duration::from_secs(2);
 
 /// A store, a second one as another coordinator would have it, and their Redis.
 struct Shared {
@@ -32,16 +33,31 @@ struct Shared {
 async fn shared() -> Result<Shared> {
     let redis = Redis::start().await?;
     let fixture = fixture_on(redis.url(), ()).await?;
-    let other = RedisStore::open(&redis.url()).await?;
+    let other = open(&redis.url()).await?;
     fixture.pair().await?;
     Ok(Shared { redis, fixture, other })
 }
 
+/// Reads an address.
+pub(super) fn address(url: &str) -> RedisAddress {
+    url.parse().expect("the tests write addresses properly")
+}
+
+/// Opens the store that this address names.
+pub(super) async fn open(url: &str) -> Result<RedisStore, OpenError> {
+    RedisStore::open(&address(url)).await
+}
+
 /// Makes a fixture on that Redis, which lives as long as `place`.
-async fn fixture_on(url: String, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+pub(super) async fn fixture_on(url: String, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+    fixture_at(address(&url), place).await
+}
+
+/// Makes a fixture at that address, whose servers live as long as `place`.
+pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-        let url = url.clone();
-        Box::pin(async move { Ok(Arc::new(RedisStore::open(&url).await?) as Arc<dyn Store>) })
+        let address = address.clone();
+        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address).await?) as Arc<dyn Store>) })
     };
     Fixture::new(place, Box::new(open)).await
 }
@@ -53,30 +69,13 @@ async fn start() -> Result<Fixture> {
 
 every_promise!(start);
 
-/// Runs one command on the server and returns the beginning of its answer.
-async fn tell(redis: &Redis, words: &[&str]) -> Result<String> {
-    let mut stream = connect(redis).await?;
-    stream.write_all(&request(words)).await?;
-    let mut answer = [0; 512];
-    let length = timeout(SOON, stream.read(&mut answer)).await??;
-    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-    ensure!(!answer.starts_with('-'), "{words:?}: {answer}");
-    Ok(answer)
-}
-
 async fn connect(redis: &Redis) -> Result<TcpStream> {
     let url = redis.url();
     Ok(TcpStream::connect(url.strip_prefix("redis://").context("a Redis URL")?).await?)
 }
 
-fn request(words: &[&str]) -> Vec<u8> {
-    let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
-    let count = words.len();
-    format!("*{count}\r\n{}", words.collect::<String>()).into_bytes()
-}
-
 /// Waits until the store answers again.
-async fn recovered(store: &dyn Store) -> Result<()> {
+pub(super) async fn recovered(store: &dyn Store) -> Result<()> {
     eventually("the store answers", SOON, async || store.check().await.ok()).await
 }
 
@@ -99,7 +98,7 @@ async fn without_redis_every_call_is_refused_soon_and_the_store_opens_no_more() 
     let begun = Instant::now();
     let refused = fixture.store.pending(&id("b")).await.expect_err("there is no Redis");
     assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
-    let refused = RedisStore::open(&redis.url()).await.expect_err("there is no Redis");
+    let refused = open(&redis.url()).await.expect_err("there is no Redis");
     assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
     Ok(())
 }
@@ -141,7 +140,7 @@ async fn what_one_coordinator_does_wakes_the_listeners_of_another() -> Result<()
 async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
     let Shared { redis, fixture, other } = shared().await?;
     let mut wakes = other.wakes();
-    tell(&redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
+    redis.tell(&["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
     let heard = timeout(SOON, wakes.recv()).await??;
     assert_eq!(heard, Wake::Everyone);
     fixture.say("a", "b", "ping").await?;
@@ -153,7 +152,7 @@ async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
 async fn forgotten_scripts_are_loaded_again() -> Result<()> {
     let Shared { redis, fixture, .. } = shared().await?;
     fixture.say("a", "b", "before").await?;
-    tell(&redis, &["SCRIPT", "FLUSH"]).await?;
+    redis.tell(&["SCRIPT", "FLUSH"]).await?;
     fixture.say("a", "b", "after").await?;
     assert_eq!(fixture.inbox("b").await?, ["before", "after"]);
     Ok(())
@@ -162,41 +161,48 @@ async fn forgotten_scripts_are_loaded_again() -> Result<()> {
 #[tokio::test]
 async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
     let redis = Redis::start().await?;
-    tell(&redis, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await?;
+    redis.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await?;
     let check = async || {
-        let refused = RedisStore::open(&redis.url()).await.expect_err("it evicts");
+        let refused = open(&redis.url()).await.expect_err("it evicts");
         assert!(matches!(&refused, OpenError::Evicts { policy, .. } if policy == "allkeys-lru"), "{refused}");
         assert!(refused.to_string().contains("CONFIG SET maxmemory-policy noeviction"), "{refused}");
     };
     check().await;
-    tell(&redis, &["ACL", "SETUSER", "default", "-config"]).await?;
+    redis.tell(&["ACL", "SETUSER", "default", "-config"]).await?;
     check().await;
-    assert_eq!(tell(&redis, &["DBSIZE"]).await?, ":0\r\n");
+    assert_eq!(redis.tell(&["DBSIZE"]).await?, ":0\r\n");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
-    tell(&redis, &["SET", "c3po:schema", "2"]).await?;
-    let refused = RedisStore::open(&redis.url()).await.expect_err("it is newer");
-    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "2"), "{refused}");
-    assert_eq!(tell(&redis, &["GET", "c3po:schema"]).await?, "$1\r\n2\r\n");
-    assert_eq!(tell(&redis, &["DBSIZE"]).await?, ":1\r\n");
+    redis.tell(&["SET", "c3po:schema", "3"]).await?;
+    let refused = open(&redis.url()).await.expect_err("it is newer");
+    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "3"), "{refused}");
+    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n3\r\n");
+    assert_eq!(redis.tell(&["DBSIZE"]).await?, ":1\r\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_older_layout_is_refused_and_left_alone() -> Result<()> {
+    let redis = Redis::start().await?;
+    redis.tell(&["SET", "c3po:schema", "1"]).await?;
+    let refused = open(&redis.url()).await.expect_err("it is older");
+    assert!(matches!(&refused, OpenError::OlderSchema { found, .. } if found == "1"), "{refused}");
+    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n1\r\n");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_password_is_never_shown() -> Result<()> {
     let redis = Redis::start().await?;
-    tell(&redis, &["CONFIG", "SET", "requirepass", "open-sesame"]).await?;
+    redis.tell(&["CONFIG", "SET", "requirepass", "open-sesame"]).await?;
     let place = redis.url().replace("redis://", "");
-    let store = RedisStore::open(&format!("redis://:open-sesame@{place}")).await?;
-    let mut shown = format!("{store:?}");
-    for wrong in [format!("redis://:wrong-sesame@{place}"), "redis:/:no-sesame@x".into(), "sesame://a:sesame@".into()] {
-        let refused = RedisStore::open(&wrong).await.expect_err("it is wrong");
-        shown.push_str(&format!("{refused} {refused:?}"));
-    }
+    let store = open(&format!("redis://:open-sesame@{place}")).await?;
+    let refused = open(&format!("redis://:wrong-sesame@{place}")).await.expect_err("it is wrong");
+    let shown = format!("{store:?} {refused} {refused:?}");
     assert!(!shown.contains("sesame"), "{shown}");
     Ok(())
 }
@@ -206,10 +212,10 @@ async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
     let question = shared.fixture.say("a", "b", "who wins?").await?;
     let answer = send(reply(&question, "I do"));
     // An inbox of another type fails the script of the second step, as a crash before it would.
-    tell(&shared.redis, &["SET", "c3po:{a}:inbox", "broken"]).await?;
+    shared.redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
     let failed = shared.fixture.store.answer(&answer).await;
     assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
-    tell(&shared.redis, &["DEL", "c3po:{a}:inbox"]).await?;
+    shared.redis.tell(&["DEL", "c3po:{a}:unshown"]).await?;
 
     let late = shared.other.answer(&send(reply(&question, "no, I"))).await?;
     assert_eq!(late, AnswerOutcome::AlreadyAnswered(answer.message.id.clone()));
@@ -244,7 +250,7 @@ async fn a_crashed_answer_is_completed_by_a_sweep_once_it_is_left_behind() -> Re
     shared.other.sweep().await?;
     assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored]);
 
-    tell(&shared.redis, &["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
     let mut wakes = shared.fixture.store.wakes();
     shared.other.sweep().await?;
     check_answered(&shared, &question, &answer).await?;
@@ -256,7 +262,7 @@ async fn a_crashed_answer_that_cannot_be_sent_opens_the_question_again() -> Resu
     let shared = shared().await?;
     let (question, answer) = crashed_answer(&shared).await?;
     shared.fixture.store.unregister(&id("a")).await?;
-    tell(&shared.redis, &["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
     shared.other.sweep().await?;
     assert_eq!(shared.fixture.inbox("b").await?, ["who wins?"]);
     assert_eq!(shared.fixture.unshown("b").await?, ["who wins?"]);
@@ -279,7 +285,7 @@ async fn no_script_touches_the_keys_of_two_agents() -> Result<()> {
     shared.fixture.acknowledge(&shared.fixture.post(news("a", "b", "fyi")).await?).await?;
     shared.fixture.store.thread(&question.id, &[id("a"), id("b")]).await?;
     shared.fixture.store.sweep().await?;
-    tell(&shared.redis, &["ECHO", "the end"]).await?;
+    shared.redis.tell(&["ECHO", "the end"]).await?;
 
     let mut scripts = 0;
     let mut agents: Vec<String> = Vec::new();
@@ -312,14 +318,14 @@ async fn what_an_older_c3po_left_is_in_the_first_context() -> Result<()> {
     let tenure = fixture.take(&wish).await?;
     let sent = fixture.say("a", "c", "hello").await?;
     fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
-    assert!(tell(&redis, &["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(":1"));
+    assert!(redis.tell(&["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(":1"));
     assert_eq!(fixture.store.agent(&id("c")).await?.map(|agent| agent.context), Some(0));
     assert_eq!(fixture.take(&wish).await?.generation, tenure.generation);
     assert!(fixture.unshown("c").await?.is_empty());
-    assert!(tell(&redis, &["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(':'));
+    assert!(redis.tell(&["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(':'));
     fixture.take(&Claim { context: 1, ..wish }).await?;
     assert_eq!(fixture.unshown("c").await?, ["hello"]);
     fixture.acknowledge(&sent).await?;
-    assert!(tell(&redis, &["EXISTS", "c3po:{c}:repeated"]).await?.starts_with(":0"), "marks go with their messages");
+    assert!(redis.tell(&["EXISTS", "c3po:{c}:repeated"]).await?.starts_with(":0"), "marks go with their messages");
     Ok(())
 }

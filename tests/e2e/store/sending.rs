@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use c3po_coordinator::store::{Amendment, Send, SendOutcome};
-use c3po_shared::ids::CallId;
 use c3po_shared::vocabulary::State;
 use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, everything, id, message, send};
+use super::fixture::{SOON, again, brief, everything, id, message, send};
 
 /// Runs the sends at the same time and returns what became of each.
 async fn send_all(fixture: &Fixture, sends: impl IntoIterator<Item = Send>) -> Result<Vec<SendOutcome>> {
@@ -64,22 +63,22 @@ pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixtur
 pub(crate) async fn the_same_call_sends_once(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let first = send(message("a", "b", "once"));
-    let again = Send { message: message("a", "b", "once more"), ..first.clone() };
+    let once_more = again(&first, message("a", "b", "once more"));
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Stored);
-    assert_eq!(fixture.store.send(&again).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
+    assert_eq!(fixture.store.send(&once_more).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
     // The session may have taken another name before it sends its call again.
-    let renamed = Send { message: message("c", "b", "as another"), ..first.clone() };
+    let renamed = again(&first, message("c", "b", "as another"));
     assert_eq!(fixture.store.send(&renamed).await?, SendOutcome::Repeated(Box::new(first.message)));
     assert_eq!(fixture.inbox("b").await?, ["once"]);
-    assert_eq!(fixture.store.message(&again.message.id).await?, None);
+    assert_eq!(fixture.store.message(&renamed.message.id).await?, None);
     Ok(())
 }
 
 pub(crate) async fn the_same_call_sends_once_also_when_50_race(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
-    let call = CallId::fresh();
-    let sends = (0..50).map(|n| Send { call, ..send(message("a", "b", &n.to_string())) });
+    let first = send(message("a", "b", "0"));
+    let sends = (0..50).map(|n| again(&first, message("a", "b", &n.to_string())));
     let outcomes = send_all(&fixture, sends).await?;
     let inbox = fixture.store.inbox(&id("b"), everything()).await?;
     assert_eq!(inbox.len(), 1);

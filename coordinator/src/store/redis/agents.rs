@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::records::{self, AGENT_FIELDS, Fields};
+use super::scripts::Call;
 use super::{keys, messages, millis, scripts};
 use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
 
@@ -20,7 +21,7 @@ const NAMES: usize = 500;
 
 /// Takes a name for a session.
 pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Option<Tenure>> {
-    list(connection, &claim.name).await?;
+    let listed = list_first(connection, &claim.name).await?;
     let taken: Option<(String, u64, u64)> = connection
         .invoke(
             scripts::about(&scripts::CLAIM, &claim.name)
@@ -36,7 +37,9 @@ pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Opti
                 .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" ")),
         )
         .await?;
-    list(connection, &claim.name).await?;
+    if listed {
+        list(connection, &claim.name).await?;
+    }
     let Some((uid, generation, link)) = taken else { return Ok(None) };
     let uid = records::parse(&uid)?;
     Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link }))
@@ -116,14 +119,16 @@ pub(super) async fn names(connection: &Connection, after: Option<&AgentId>, limi
 
 /// Makes sure that an agent exists.
 pub(super) async fn introduce(connection: &Connection, id: &AgentId, host: Option<&str>) -> Result<Agent> {
-    list(connection, id).await?;
+    let listed = list_first(connection, id).await?;
     loop {
         let _: u8 = connection
             .invoke(
                 scripts::about(&scripts::INTRODUCE, id).arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default()),
             )
             .await?;
-        list(connection, id).await?;
+        if listed {
+            list(connection, id).await?;
+        }
         // Whoever forgets it in between makes this begin again; the caller's deadline ends it.
         if let Some(agent) = agent(connection, id).await? {
             return Ok(agent);
@@ -167,12 +172,24 @@ pub(super) async fn amend(
 
 /// Notes the name of an agent. Done before it is made, for a crash, and after, for [`unlist`] at the same time.
 async fn list(connection: &Connection, id: &AgentId) -> Result<()> {
-    connection.run(redis::cmd("ZADD").arg(keys::AGENTS).arg(0).arg(id.as_str())).await
+    connection.invoke(Call::new(&scripts::AGENTS_NOTE, keys::AGENTS).arg(id.as_str())).await
+}
+
+/// Notes the name of an agent that is about to be taken. Returns false where the list is away, as one server of a
+/// cluster can be, and the agent exists: then its name was noted when it was made.
+async fn list_first(connection: &Connection, id: &AgentId) -> Result<bool> {
+    match list(connection, id).await {
+        Err(StoreError::Unavailable(_)) if exists(connection, id).await? => Ok(false),
+        answer => answer.map(|()| true),
+    }
+}
+
+async fn exists(connection: &Connection, id: &AgentId) -> Result<bool> {
+    connection.run(redis::cmd("EXISTS").arg(keys::agent(id))).await
 }
 
 /// Removes the name of an agent that is no more, unless it has come back meanwhile.
 async fn unlist(connection: &Connection, id: &AgentId) -> Result<()> {
     let () = connection.run(redis::cmd("ZREM").arg(keys::AGENTS).arg(id.as_str())).await?;
-    let back: bool = connection.run(redis::cmd("EXISTS").arg(keys::agent(id))).await?;
-    if back { list(connection, id).await } else { Ok(()) }
+    if exists(connection, id).await? { list(connection, id).await } else { Ok(()) }
 }

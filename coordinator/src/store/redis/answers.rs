@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, CallId, MessageId};
+use futures_util::future::join;
 
 use super::records::{self, corrupt};
+use super::scripts::Call;
 use super::{RedisStore, keys, messages, millis, scripts};
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, StoreError, Wake};
 
@@ -37,8 +39,15 @@ enum Attempt {
 pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOutcome> {
     let Some(question) = &answer.message.reply_to else { return Ok(AnswerOutcome::NotFound) };
     let replier = &answer.message.from_agent;
-    note(store, replier).await?;
-    let found = claim(store, replier, question, answer).await?;
+    let (noted, answered) = join(note(store, replier), give(store, question, answer)).await;
+    if let Err(error) = noted {
+        tracing::debug!("an answer of {replier} was not noted, a sweep finds it if need be: {error}");
+    }
+    answered
+}
+
+async fn give(store: &RedisStore, question: &MessageId, answer: &Send) -> Result<AnswerOutcome> {
+    let found = claim(store, &answer.message.from_agent, question, answer).await?;
     let word = found.first().map(String::as_str);
     match (word, found.get(1..).unwrap_or_default()) {
         (Some("unknown"), _) => Ok(AnswerOutcome::NotFound),
@@ -59,13 +68,14 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     }
 }
 
+/// Notes that the agent may have an unfinished answer: a hint, for a sweep that comes by finds what it has.
 async fn note(store: &RedisStore, replier: &AgentId) -> Result<()> {
-    store.connection.invoke(scripts::OUTBOXES_NOTE.key(keys::OUTBOXES).arg(replier.as_str())).await
+    store.connection.invoke(Call::new(&scripts::OUTBOXES_NOTE, keys::OUTBOXES).arg(replier.as_str())).await
 }
 
 /// Runs the first step of an answer.
 async fn claim(store: &RedisStore, replier: &AgentId, question: &MessageId, answer: &Send) -> Result<Vec<String>> {
-    store
+    let claimed = store
         .connection
         .invoke(
             scripts::about(&scripts::ANSWER_CLAIM, replier)
@@ -75,7 +85,19 @@ async fn claim(store: &RedisStore, replier: &AgentId, question: &MessageId, answ
                 .arg(answer.bound)
                 .arg(records::write(&answer.message)?),
         )
-        .await
+        .await;
+    match claimed {
+        // Redis did not even look whether this call has begun before. Where it has, a sweep completes it.
+        Err(StoreError::Full(why)) if has_begun(store, question, answer).await? => Err(StoreError::Unavailable(why)),
+        claimed => claimed,
+    }
+}
+
+async fn has_begun(store: &RedisStore, question: &MessageId, answer: &Send) -> Result<bool> {
+    let mut calls = redis::cmd("HMGET");
+    calls.arg(keys::message(question)).arg("claim_call").arg("reply_call");
+    let calls: Vec<Option<String>> = store.connection.run(&calls).await?;
+    Ok(calls.into_iter().flatten().any(|call| call == answer.call.to_string()))
 }
 
 /// Returns the outcome of an answer that was finished before.
@@ -101,7 +123,11 @@ fn read_claim(question: MessageId, facts: &[String]) -> Result<Claim> {
 ///
 /// Where nothing is known of the send the claim stands: the reply may have arrived.
 async fn carry_out(store: &RedisStore, claim: &Claim) -> Result<Attempt> {
-    let outcome = messages::send(store, &claim.reply).await?;
+    let outcome = messages::send(store, &claim.reply).await.map_err(|error| match error {
+        // The claim stands, so this is not nothing: a sweep sends the reply when there is room.
+        StoreError::Full(why) => StoreError::Unavailable(why),
+        error => error,
+    })?;
     let replier = &claim.reply.message.from_agent;
     match outcome {
         SendOutcome::Stored | SendOutcome::Repeated(_) => {
@@ -145,23 +171,27 @@ async fn finish(store: &RedisStore, replier: &AgentId, claim: &Claim) -> Result<
 pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
     let repliers: Vec<String> =
         store.connection.run(redis::cmd("ZRANGE").arg(keys::OUTBOXES).arg(0).arg(SWEPT - 1)).await?;
+    let mut outcome = Ok(());
     for replier in &repliers {
-        let replier: AgentId = records::parse(replier)?;
-        let left: Vec<String> = store
-            .connection
-            .invoke(scripts::about(&scripts::ANSWER_RESUME, &replier).arg(millis(LEFT_BEHIND)).arg(SWEPT))
-            .await?;
-        let Some((unfinished, claims)) = left.split_first() else { return Err(corrupt("no count of answers")) };
-        for facts in claims.chunks_exact(5) {
-            complete(store, facts).await;
-        }
-        if unfinished == "0" {
-            forget(store, &replier).await?;
-        } else {
-            note(store, &replier).await?;
+        // One whose server is away does not keep the others from theirs.
+        if let Err(error) = resume(store, &records::parse(replier)?).await {
+            outcome = Err(error);
         }
     }
-    Ok(())
+    outcome
+}
+
+/// Completes the answers that one agent left behind.
+pub(super) async fn resume(store: &RedisStore, replier: &AgentId) -> Result<()> {
+    let left: Vec<String> = store
+        .connection
+        .invoke(scripts::about(&scripts::ANSWER_RESUME, replier).arg(millis(LEFT_BEHIND)).arg(SWEPT))
+        .await?;
+    let Some((unfinished, claims)) = left.split_first() else { return Err(corrupt("no count of answers")) };
+    for facts in claims.chunks_exact(5) {
+        complete(store, facts).await;
+    }
+    if unfinished == "0" { forget(store, replier).await } else { note(store, replier).await }
 }
 
 /// Completes one answer. One that fails stays for the next sweep and does not keep it from the others.
@@ -177,6 +207,6 @@ async fn complete(store: &RedisStore, facts: &[String]) {
 async fn forget(store: &RedisStore, replier: &AgentId) -> Result<()> {
     store
         .connection
-        .invoke(scripts::OUTBOXES_FORGET.key(keys::OUTBOXES).arg(replier.as_str()).arg(NOTE_LIFE.as_secs()))
+        .invoke(Call::new(&scripts::OUTBOXES_FORGET, keys::OUTBOXES).arg(replier.as_str()).arg(NOTE_LIFE.as_secs()))
         .await
 }

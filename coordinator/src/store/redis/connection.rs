@@ -1,158 +1,135 @@
-//! The one connection that carries every command, made anew whenever it is lost or silent.
-//!
-//! Nothing else in the store knows whether there is one Redis or a cluster of them behind it.
+//! What runs the store's commands: the one place that knows whether one Redis, sentinels or a cluster is behind it.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, ScriptInvocation, ServerErrorKind,
-};
-use tokio::time::{Instant, timeout};
+use futures_util::future::try_join_all;
+use redis::aio::PubSub;
+use redis::{Arg, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
+use tokio::time::timeout;
 
+use super::OpenError;
+use super::cluster::Cluster;
+use super::node::{CONNECT_DEADLINE, Node, Way, too_slow};
+use super::reach::Reach;
+use super::scripts::Call;
+use super::sentinels::Sentinels;
+use crate::config::{RedisAddress, Topology};
 use crate::store::{Result, StoreError};
 
-/// How long one attempt to connect may take.
-pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
-/// How long one command may take. It is safe to give up: whatever was sent may be sent again.
-const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
-/// After a failed attempt, for how long commands are refused without another one.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// How many commands may wait to be written; those beyond wait in their callers.
-const QUEUE: usize = 512;
-
-/// A connection shared by all who call. Commands that run at the same time travel as one pipeline.
+/// The servers of a store.
 pub(super) struct Connection {
-    client: Client,
-    current: Mutex<Current>,
-    /// One attempt at a time; the others take what it made.
-    dialling: tokio::sync::Mutex<()>,
+    servers: Servers,
+    address: String,
 }
 
-/// What is known of the connection; `number` tells one from the next.
-#[derive(Default)]
-struct Current {
-    number: u64,
-    live: Option<MultiplexedConnection>,
-    refused: Option<(Instant, RedisError)>,
+enum Servers {
+    One(Arc<Node>),
+    Cluster(Cluster),
 }
 
 impl fmt::Debug for Connection {
-    /// Leaves out the client, which holds the password.
+    /// Leaves out the clients, which hold the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connection").field(&self.address()).finish()
+        f.debug_tuple("Connection").field(&self.address).finish()
     }
 }
 
 impl Connection {
-    /// Makes the handle; the first command connects.
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, current: Mutex::default(), dialling: tokio::sync::Mutex::new(()) }
+    /// Makes the handle; the first command connects. Errors are those of the address and of its files.
+    pub(super) fn new(address: &RedisAddress) -> Result<Self, OpenError> {
+        let reach = Reach::new(address)?;
+        let name = address.to_string();
+        let servers = match (&address.topology, address.servers.first()) {
+            (Topology::Cluster, _) => Servers::Cluster(Cluster::new(reach, address.servers.clone())),
+            (Topology::Sentinel(master), _) => {
+                let sentinels = Sentinels::new(reach, address.servers.clone(), master.clone());
+                Servers::One(Arc::new(Node::new(Way::Sentinels(sentinels), name.clone())))
+            }
+            (Topology::One, Some(server)) => {
+                let client = reach
+                    .client(server)
+                    .map_err(|error| OpenError::Unreachable { address: name.clone(), reason: error.to_string() })?;
+                Servers::One(Arc::new(Node::new(Way::Fixed(client), name.clone())))
+            }
+            (Topology::One, None) => {
+                return Err(OpenError::Unreachable { address: name, reason: "it names no server".into() });
+            }
+        };
+        Ok(Self { servers, address: name })
     }
 
-    /// Returns where the server is, without the password.
-    pub(super) fn address(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+    /// Returns where the servers are, without the password.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
-    /// Runs a command.
+    /// Returns whether it is a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
+    }
+
+    /// Runs a command whose first argument is its one key.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let (number, mut live) = self.get().await?;
-        let answer = command.query_async(&mut live).await;
-        self.judge(number, answer)
+        let answer = match &self.servers {
+            Servers::One(node) => node.run(command).await,
+            Servers::Cluster(cluster) => match command.args_iter().nth(1) {
+                Some(Arg::Simple(key)) => cluster.run(key, command, None).await,
+                _ => Err((ErrorKind::Client, "a command without a key goes to no server of a cluster").into()),
+            },
+        };
+        answer.map_err(|error| store_error(&error))
     }
 
     /// Runs a script, loading it where the server does not have it.
-    pub(super) async fn invoke<T: FromRedisValue>(&self, script: &ScriptInvocation<'_>) -> Result<T> {
-        let (number, mut live) = self.get().await?;
-        let answer = script.invoke_async(&mut live).await;
-        self.judge(number, answer)
-    }
-
-    async fn get(&self) -> Result<(u64, MultiplexedConnection)> {
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        let _turn = self.dialling.lock().await;
-        if let Some(live) = self.live() {
-            return Ok(live);
-        }
-        if let Some(refused) = self.just_refused() {
-            return Err(unavailable(&refused));
-        }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_DEADLINE))
-            .set_response_timeout(Some(COMMAND_DEADLINE))
-            .set_pipeline_buffer_size(QUEUE);
-        let dial = self.client.get_multiplexed_async_connection_with_config(&config);
-        let made = timeout(CONNECT_DEADLINE, dial).await.unwrap_or_else(|_| Err(too_slow("connecting")));
-        let mut current = self.lock();
-        match made {
-            Ok(live) => {
-                if current.number > 0 {
-                    tracing::info!("connected to Redis at {} again", self.address());
-                }
-                *current = Current { number: current.number + 1, live: Some(live.clone()), refused: None };
-                Ok((current.number, live))
-            }
-            Err(error) => {
-                let answer = unavailable(&error);
-                current.refused = Some((Instant::now(), error));
-                Err(answer)
-            }
-        }
-    }
-
-    fn live(&self) -> Option<(u64, MultiplexedConnection)> {
-        let current = self.lock();
-        current.live.clone().map(|live| (current.number, live))
-    }
-
-    fn just_refused(&self) -> Option<RedisError> {
-        let current = self.lock();
-        let (at, error) = current.refused.as_ref()?;
-        (at.elapsed() < RETRY_PAUSE).then(|| error.clone())
-    }
-
-    /// Turns an answer into ours, and gives up a connection that will not answer better.
-    ///
-    /// A silent one is given up as well: its other end may be gone without a word. What is under way on it ends there.
-    fn judge<T>(&self, number: u64, answer: Result<T, RedisError>) -> Result<T> {
-        let error = match answer {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
+    pub(super) async fn invoke<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
+        let answer = match &self.servers {
+            Servers::One(node) => node.call(call.command(), call.script()).await,
+            Servers::Cluster(cluster) => cluster.run(call.key(), call.command(), Some(call.script())).await,
         };
-        let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if error.is_unrecoverable_error() || error.is_io_error() || replica {
-            let mut current = self.lock();
-            if current.number == number && current.live.take().is_some() {
-                tracing::warn!("the connection to Redis at {} was lost: {error}", self.address());
+        answer.map_err(|error| store_error(&error))
+    }
+
+    /// Returns every server that holds a part of the store.
+    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+        match &self.servers {
+            Servers::One(node) => Ok(vec![Arc::clone(node)]),
+            Servers::Cluster(cluster) => cluster.masters().await.map_err(|error| store_error(&error)),
+        }
+    }
+
+    /// Returns a connection for hearing what is published. What any server of a cluster is told they all pass on.
+    pub(super) async fn listen(&self) -> RedisResult<PubSub> {
+        let nodes = match &self.servers {
+            Servers::One(node) => vec![Arc::clone(node)],
+            Servers::Cluster(cluster) => cluster.servers().await?,
+        };
+        let mut refused = None;
+        for node in nodes {
+            let attempt = async { node.client().await?.get_async_pubsub().await };
+            match timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow("subscribing"))) {
+                Ok(line) => return Ok(line),
+                Err(error) => refused = Some(error),
             }
         }
-        Err(store_error(&error))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
-        // A panic cannot leave it half-written: every change is one assignment.
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        Err(refused.unwrap_or_else(|| (ErrorKind::Client, "no server of the cluster is known").into()))
     }
 }
 
-fn too_slow(what: &'static str) -> RedisError {
-    std::io::Error::new(std::io::ErrorKind::TimedOut, what).into()
-}
-
-fn unavailable(error: &RedisError) -> StoreError {
-    StoreError::Unavailable(error.to_string())
+/// Asks every server whether it is there.
+pub(super) async fn check(connection: &Connection) -> Result<()> {
+    let asked = connection.masters().await?.into_iter().map(|node| async move {
+        let answer: RedisResult<()> = node.run(&redis::cmd("PING")).await;
+        answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", node.name())))
+    });
+    try_join_all(asked).await.map(drop)
 }
 
 /// Tells what the server holds from what it cannot do at the moment.
-fn store_error(error: &RedisError) -> StoreError {
-    match error.kind() {
-        ErrorKind::UnexpectedReturnType => StoreError::Corrupt(error.to_string()),
-        ErrorKind::Extension if error.code() == Some("WRONGTYPE") => StoreError::Corrupt(error.to_string()),
-        _ => unavailable(error),
+pub(super) fn store_error(error: &RedisError) -> StoreError {
+    match (error.kind(), error.code()) {
+        (ErrorKind::UnexpectedReturnType, _) | (_, Some("WRONGTYPE")) => StoreError::Corrupt(error.to_string()),
+        (_, Some("OOM")) => StoreError::Full("Redis has used all of its maxmemory".into()),
+        _ => StoreError::Unavailable(error.to_string()),
     }
 }

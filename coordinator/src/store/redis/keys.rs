@@ -1,9 +1,9 @@
 //! The names of the keys that are made outside of the scripts.
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 
 /// Which layout of keys this is; raised when an older c3po could not read a newer one's.
-pub(super) const SCHEMA: u64 = 1;
+pub(super) const SCHEMA: u64 = 2;
 /// Where the layout is noted.
 pub(super) const SCHEMA_KEY: &str = "c3po:schema";
 /// The names of all agents, in order: a hint, completed by whoever makes an agent.
@@ -12,6 +12,17 @@ pub(super) const AGENTS: &str = "c3po:agents";
 pub(super) const OUTBOXES: &str = "c3po:outboxes";
 /// The channel on which coordinators wake each other's listeners.
 pub(super) const WAKE_CHANNEL: &str = "c3po:wake";
+
+/// Returns the key of a message: at its recipient, by the number of its id alone.
+pub(super) fn message(id: &MessageId) -> String {
+    let number = id.as_str().rsplit("::").next().unwrap_or_default();
+    format!("c3po:{{{}}}:m:{number}", id.to())
+}
+
+/// Returns a key of the agent that is never there.
+pub(super) fn nothing(id: &AgentId) -> String {
+    format!("c3po:{{{id}}}:-")
+}
 
 /// Returns the key of an agent's record. Its hash tag is that of all keys of the agent.
 pub(super) fn agent(id: &AgentId) -> String {

@@ -1,7 +1,5 @@
 //! One message on its way: sent, advanced, acknowledged, read again.
 
-use std::time::Duration;
-
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::message::Message;
@@ -10,43 +8,40 @@ use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Value};
 
 use super::records::{self, corrupt};
-use super::{RedisStore, millis, scripts};
+use super::{RedisStore, keys, scripts};
 use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
-
-/// For how long a repeated call is known as one: as long as what it sent is kept. A host may be off for days.
-const CALL_LIFE: Duration = ARCHIVE_LIFE;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
-    let (word, fact): (String, Option<Value>) = {
-        let answer: Vec<Value> = store
-            .connection
-            .invoke(
-                scripts::about(&scripts::SEND, &message.to_agent)
-                    .arg(message.id.as_str())
-                    .arg(send.call.to_string())
-                    .arg(send.bound)
-                    .arg(records::write(message)?)
-                    .arg(message.kind.as_str())
-                    .arg(message.thread_id.as_str())
-                    .arg(message.from_agent.as_str())
-                    .arg(message.timestamp.millis())
-                    .arg(message.expires_at.millis())
-                    .arg(u8::from(message.requires_response))
-                    .arg(store.wakes.origin())
-                    .arg(millis(CALL_LIFE))
-                    .arg(millis(ARCHIVE_LIFE))
-                    .arg(u8::from(send.spares_away)),
-            )
-            .await?;
-        let mut answer = answer.into_iter();
-        (read(answer.next())?, answer.next())
-    };
+    let settled_until = message.timestamp + ARCHIVE_LIFE;
+    let answer: Result<Vec<Value>> = store
+        .connection
+        .invoke(
+            scripts::about(&scripts::SEND, &message.to_agent)
+                .arg(message.id.as_str())
+                .arg(send.call.to_string())
+                .arg(send.bound)
+                .arg(records::write(message)?)
+                .arg(records::facts(message, send.call, settled_until))
+                .arg(message.expires_at.millis())
+                .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
+                .arg(if message.thread_id == message.id { "" } else { message.thread_id.as_str() })
+                .arg(message.timestamp.millis())
+                .arg(store.wakes.origin())
+                .arg(u8::from(send.spares_away)),
+        )
+        .await;
+    if let Err(StoreError::Full(why)) = answer {
+        // Redis did not even look whether this call has sent before.
+        return sent_before(store, send).await?.ok_or(StoreError::Full(why));
+    }
+    let mut answer = answer?.into_iter();
+    let (word, fact): (String, _) = (read(answer.next())?, answer.next());
     match word.as_str() {
         "stored" => {
-            let unshown: u64 = read(fact)?;
-            store.wakes.wake(Wake::for_message(message, unshown == 1));
+            let (position, sole): (u64, bool) = (read(fact)?, read(answer.next())?);
+            store.wakes.wake(Wake::arrived(position, Some(position - 1), sole, message));
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
@@ -59,6 +54,18 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
         "taken" => Ok(SendOutcome::IdTaken),
         other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
     }
+}
+
+/// Returns what the same call has sent to the same recipient before, if it has.
+async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
+    let key = keys::message(&send.message.id);
+    let mut kept = redis::cmd("HMGET");
+    let kept = store.connection.run(kept.arg(key).arg("facts").arg("env")).await?;
+    let (Some(facts), Some(envelope)): (Option<String>, Option<String>) = kept else { return Ok(None) };
+    if records::call_of(&facts) != Some(send.call.to_string().as_str()) {
+        return Ok(None);
+    }
+    Ok(Some(SendOutcome::Repeated(Box::new(records::envelope(&envelope)?))))
 }
 
 fn read<T: FromRedisValue>(value: Option<Value>) -> Result<T> {
@@ -107,7 +114,7 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
 }
 
 /// Names the session that speaks, two empty texts for none.
-pub(super) fn fence(script: &mut redis::ScriptInvocation<'_>, tenure: Option<&Tenure>) {
+pub(super) fn fence(script: &mut scripts::Call, tenure: Option<&Tenure>) {
     match tenure {
         Some(tenure) => script.arg(tenure.generation).arg(tenure.instance.to_string()),
         None => script.arg("").arg(""),

@@ -1,31 +1,36 @@
-//! The store in Redis: one atomic script per fact, one connection for all of them, one subscription for wakes.
+//! The store in Redis: one atomic script per fact, one connection to each server, one subscription for wakes.
 //!
 //! Every key of an agent has the agent as its hash tag and no script touches two agents, so that the keys can be
-//! spread over a cluster.
+//! spread over a cluster: one server, the master of sentinels and a cluster are all the same above [`connection`].
 
 mod agents;
 mod answers;
+mod cluster;
 mod connection;
 mod inbox;
 mod keys;
 mod messages;
+mod node;
+mod reach;
 mod records;
 mod scripts;
+mod sentinels;
+mod slots;
 mod startup;
 mod sweep;
 mod wakes;
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
-use redis::{Client, IntoConnectionInfo};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
+use crate::config::RedisAddress;
 use crate::store::{
     Advance, Agent, Amendment, AnswerOutcome, Claim, Kept, Pending, Placed, Result, Selection, Send, SendOutcome,
     Settled, Store, StoreError, Tenure, Wake,
@@ -40,7 +45,7 @@ const OPERATION_DEADLINE: Duration = Duration::from_millis(1_800);
 
 /// The store in Redis.
 pub struct RedisStore {
-    connection: Connection,
+    connection: Arc<Connection>,
     wakes: Wakes,
     /// Where the next sweep begins.
     swept: Mutex<Option<AgentId>>,
@@ -54,13 +59,11 @@ impl fmt::Debug for RedisStore {
 
 impl RedisStore {
     /// Connects, makes sure that this Redis keeps what it accepts, and says in the log what it may lose.
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
-        let info = url.into_connection_info().map_err(|error| OpenError::Url(error.to_string()))?;
-        let client = Client::open(info).map_err(|error| OpenError::Url(error.to_string()))?;
-        let connection = Connection::new(client.clone());
+    pub async fn open(address: &RedisAddress) -> Result<Self, OpenError> {
+        let connection = Arc::new(Connection::new(address)?);
         startup::check(&connection).await?;
-        let wakes = Wakes::start(client).await.map_err(|error| OpenError::Unreachable {
-            address: connection.address(),
+        let wakes = Wakes::start(Arc::clone(&connection)).await.map_err(|error| OpenError::Unreachable {
+            address: connection.address().to_owned(),
             reason: format!("it does not let us subscribe: {error}"),
         })?;
         Ok(Self { connection, wakes, swept: Mutex::default() })
@@ -164,7 +167,7 @@ impl Store for RedisStore {
     }
 
     async fn check(&self) -> Result<()> {
-        self.within(self.connection.run(&redis::cmd("PING"))).await
+        self.within(connection::check(&self.connection)).await
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Step, Via};
 use c3po_shared::time::Timestamp;
@@ -86,6 +86,19 @@ pub(super) fn envelope(text: &str) -> Result<Message> {
 /// Writes an envelope.
 pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(corrupt)
+}
+
+/// Writes what scripts need to know of a message, without having to read its envelope; they add when it was stored.
+pub(super) fn facts(message: &Message, call: CallId, settled_until: Timestamp) -> String {
+    let Message { id, from_agent, kind, thread_id, .. } = message;
+    let wants = u8::from(message.requires_response);
+    let (expires, at) = (message.expires_at.millis(), message.timestamp.millis());
+    format!("{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}", settled_until.millis(), kind.as_str())
+}
+
+/// Returns the call that sent a message, of what was noted when it was stored.
+pub(super) fn call_of(facts: &str) -> Option<&str> {
+    facts.rsplit(' ').nth(1)
 }
 
 /// Reads a history: a line for each step, with stage, time, evidence, session and reply.

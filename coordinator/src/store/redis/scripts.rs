@@ -2,27 +2,57 @@
 
 use std::sync::LazyLock;
 
-use redis::{Script, ScriptInvocation};
+use redis::{Cmd, Script, ToRedisArgs};
 
 use super::keys;
 use c3po_shared::ids::AgentId;
 
+/// What a script begins with that runs also when Redis is full: it reads, settles or notes a little. Without the word
+/// Redis would refuse it as a whole, and a full store could neither be read nor emptied.
+macro_rules! small {
+    () => {
+        "#!lua flags=allow-oom\n"
+    };
+}
+
+/// What a script begins with that puts a message into the store. When Redis is full it is refused before it begins, so
+/// that it never ends half-way.
+macro_rules! large {
+    () => {
+        "#!lua\n"
+    };
+}
+
 /// Names scripts about one agent; each begins with what all of them share.
 macro_rules! about_an_agent {
-    ($($name:ident = $file:literal),+ $(,)?) => {
+    ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
         $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(concat!(include_str!("scripts/slot.lua"), include_str!($file))));)+
+            LazyLock::new(|| Script::new(concat!($size!(), include_str!("scripts/slot.lua"), include_str!($file))));)+
+    };
+}
+
+/// Names scripts about a list of agents.
+macro_rules! about_a_list {
+    ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($size!(), include_str!($file))));)+
     };
 }
 
 about_an_agent! {
+    large:
+    SEND = "scripts/send.lua",
+    ANSWER_CLAIM = "scripts/answer_claim.lua",
+}
+
+about_an_agent! {
+    small:
     CLAIM = "scripts/claim.lua",
     RENEW = "scripts/renew.lua",
     RELEASE = "scripts/release.lua",
     UNREGISTER = "scripts/unregister.lua",
     INTRODUCE = "scripts/introduce.lua",
     AMEND = "scripts/amend.lua",
-    SEND = "scripts/send.lua",
     PAGE = "scripts/page.lua",
     PENDING = "scripts/pending.lua",
     ACKNOWLEDGE = "scripts/acknowledge.lua",
@@ -30,20 +60,65 @@ about_an_agent! {
     MESSAGE = "scripts/message.lua",
     THREAD = "scripts/thread.lua",
     EXPIRE = "scripts/expire.lua",
-    ANSWER_CLAIM = "scripts/answer_claim.lua",
     ANSWER_FINISH = "scripts/answer_finish.lua",
     ANSWER_RELEASE = "scripts/answer_release.lua",
     ANSWER_RESUME = "scripts/answer_resume.lua",
 }
 
-/// Notes that an agent may have an unfinished answer.
-pub(super) static OUTBOXES_NOTE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/outboxes_note.lua")));
-/// Forgets that note.
-pub(super) static OUTBOXES_FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("scripts/outboxes_forget.lua")));
+about_a_list! {
+    small:
+    AGENTS_NOTE = "scripts/agents_note.lua",
+    OUTBOXES_NOTE = "scripts/outboxes_note.lua",
+    OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
+}
 
-/// Begins the call of a script about that agent. The key names the node; no script has the keys of two agents.
-pub(super) fn about(script: &'static Script, agent: &AgentId) -> ScriptInvocation<'static> {
-    script.key(keys::agent(agent))
+/// The call of a script: a command with one key, which names the node. No script has the keys of two agents.
+#[derive(Debug)]
+pub(super) struct Call {
+    script: &'static Script,
+    key: String,
+    command: Cmd,
+}
+
+impl Call {
+    /// Begins the call of a script about that key alone.
+    pub(super) fn new(script: &'static Script, key: &str) -> Self {
+        Self::about(script, key.to_owned(), &[])
+    }
+
+    fn about(script: &'static Script, key: String, further: &[String]) -> Self {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(1 + further.len()).arg(&key).arg(further);
+        Self { script, key, command }
+    }
+
+    /// Adds an argument.
+    pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(argument);
+        self
+    }
+
+    /// Returns the script, for a server that does not have it.
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
+    }
+
+    /// Returns the key.
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    /// Returns the command.
+    pub(super) fn command(&self) -> &Cmd {
+        &self.command
+    }
+}
+
+/// Begins the call of a script about that agent.
+///
+/// The second key is never there, and no script reads it. While a cluster moves the slot of an agent to another server
+/// some of its keys are here and some there, and a script that came upon one that is elsewhere would end half-way.
+/// A call that names several keys of which one is missing is what Redis refuses as a whole, until the slot has moved.
+pub(super) fn about(script: &'static Script, agent: &AgentId) -> Call {
+    Call::about(script, keys::agent(agent), &[keys::nothing(agent)])
 }

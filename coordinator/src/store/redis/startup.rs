@@ -1,17 +1,37 @@
 //! What is looked at before a Redis is used: does it keep what it accepts, and can this version read it.
 
 use std::collections::HashMap;
+use std::fmt::Display;
+
+use redis::RedisResult;
 
 use super::connection::Connection;
 use super::keys::{SCHEMA, SCHEMA_KEY};
+use super::node::Node;
 use crate::store::StoreError;
 
 /// Why a Redis cannot be the store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The address is not one. It is not repeated: it may hold a password.
-    #[error("the address of the store is not a Redis URL such as redis://127.0.0.1:6379: {0}")]
-    Url(String),
+    /// The certificate authority cannot be used.
+    #[error("cannot use the certificate authority {file} (--redis-ca or C3PO_REDIS_CA): {reason}")]
+    Authority {
+        /// Its file.
+        file: String,
+        /// Why not.
+        reason: String,
+    },
+    /// It has a certificate that nobody vouches for.
+    #[error(
+        "the Redis at {address} cannot be trusted: {reason}; say which certificate authority it has with --redis-ca \
+         FILE or C3PO_REDIS_CA, and see that its certificate names the host as it is addressed"
+    )]
+    Untrusted {
+        /// Where.
+        address: String,
+        /// What is wrong with its certificate.
+        reason: String,
+    },
     /// Nothing answers there as Redis does.
     #[error("no Redis answers at {address}: {reason}")]
     Unreachable {
@@ -19,6 +39,14 @@ pub enum OpenError {
         address: String,
         /// What happened instead.
         reason: String,
+    },
+    /// It is older than what the scripts are written for.
+    #[error("the Redis at {address} has version {version}, and c3po needs 7.0 or newer; update it")]
+    TooOld {
+        /// Where.
+        address: String,
+        /// Its version.
+        version: String,
     },
     /// It may throw away what it accepted.
     #[error(
@@ -31,6 +59,17 @@ pub enum OpenError {
         /// What its policy is.
         policy: String,
     },
+    /// A c3po from before the first release has written there.
+    #[error(
+        "the Redis at {address} holds data of layout {found}, from before the first release, and this c3po reads only \
+         {SCHEMA}; name another database, such as redis://HOST:PORT/1, or empty this one with `redis-cli FLUSHDB`"
+    )]
+    OlderSchema {
+        /// Where.
+        address: String,
+        /// Which layout was found.
+        found: String,
+    },
     /// A newer c3po has written there.
     #[error("the Redis at {address} holds data of layout {found}, and this c3po reads up to {SCHEMA}; update c3po")]
     NewerSchema {
@@ -42,33 +81,73 @@ pub enum OpenError {
 }
 
 /// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
+///
+/// A server of a cluster that is away is looked at no more than it can be: the others go on without it.
 pub(super) async fn check(connection: &Connection) -> Result<(), OpenError> {
-    let unreachable =
-        |error: StoreError| OpenError::Unreachable { address: connection.address(), reason: error.to_string() };
-    let () = connection.run(&redis::cmd("PING")).await.map_err(unreachable)?;
-    check_policy(connection).await?;
-    report_durability(connection).await;
+    let unreachable = |error: &dyn Display| unreachable(connection.address(), error);
+    let masters = connection.masters().await.map_err(|error| unreachable(&error))?;
+    for node in &masters {
+        let answer: RedisResult<()> = node.run(&redis::cmd("PING")).await;
+        match answer {
+            Ok(()) => check_server(node, connection.is_cluster()).await?,
+            Err(error) if masters.len() > 1 => tracing::warn!(
+                "the Redis at {} is away: its agents are refused until it is back ({error})",
+                node.name()
+            ),
+            Err(error) => return Err(unreachable(&error)),
+        }
+    }
     check_schema(connection).await
 }
 
-async fn check_policy(connection: &Connection) -> Result<(), OpenError> {
-    let address = connection.address();
-    match setting(connection, "maxmemory-policy", "maxmemory_policy").await {
+async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
+    check_version(node).await?;
+    check_policy(node).await?;
+    report_durability(node).await;
+    if in_cluster && setting(node, "cluster-require-full-coverage", "").await.as_deref() == Some("yes") {
+        tracing::warn!(
+            "the Redis at {} has cluster-require-full-coverage yes: when one server of the cluster is lost, all of \
+             them refuse; set it to no, and only the agents of the lost one wait for it",
+            node.name()
+        );
+    }
+    Ok(())
+}
+
+async fn check_version(node: &Node) -> Result<(), OpenError> {
+    let info: RedisResult<String> = node.run(redis::cmd("INFO").arg("server")).await;
+    // Who may not ask finds out by the first script, which an older one cannot read.
+    match info.ok().and_then(|info| older_than_7(&info)) {
+        Some(version) => Err(OpenError::TooOld { address: node.name().to_owned(), version }),
+        None => Ok(()),
+    }
+}
+
+/// Returns the version where it is older than 7.0. Valkey says there with which Redis it is compatible.
+fn older_than_7(info: &str) -> Option<String> {
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+    let major: u32 = version.split('.').next()?.parse().ok()?;
+    (major < 7).then(|| version.to_owned())
+}
+
+async fn check_policy(node: &Node) -> Result<(), OpenError> {
+    match setting(node, "maxmemory-policy", "maxmemory_policy").await {
         Some(policy) if policy == "noeviction" => Ok(()),
-        Some(policy) => Err(OpenError::Evicts { address, policy }),
+        Some(policy) => Err(OpenError::Evicts { address: node.name().to_owned(), policy }),
         None => {
             tracing::warn!(
-                "cannot see the maxmemory-policy of the Redis at {address}; make sure that it is noeviction"
+                "cannot see the maxmemory-policy of the Redis at {}; make sure that it is noeviction",
+                node.name()
             );
             Ok(())
         }
     }
 }
 
-async fn report_durability(connection: &Connection) {
-    let address = connection.address();
-    let fsync = setting(connection, "appendfsync", "").await;
-    match setting(connection, "appendonly", "aof_enabled").await.as_deref() {
+async fn report_durability(node: &Node) {
+    let address = node.name();
+    let fsync = setting(node, "appendfsync", "").await;
+    match setting(node, "appendonly", "aof_enabled").await.as_deref() {
         Some("yes" | "1") => match fsync.as_deref() {
             Some("always") => tracing::info!("the Redis at {address} writes every accepted message to disk at once"),
             Some("everysec") => tracing::info!(
@@ -92,24 +171,57 @@ async fn report_durability(connection: &Connection) {
 }
 
 /// Reads a setting, or the line of INFO that tells the same where reading settings is not allowed.
-async fn setting(connection: &Connection, name: &str, line: &str) -> Option<String> {
-    let asked: Result<HashMap<String, String>, _> = connection.run(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+async fn setting(node: &Node, name: &str, line: &str) -> Option<String> {
+    let asked: RedisResult<HashMap<String, String>> = node.run(redis::cmd("CONFIG").arg("GET").arg(name)).await;
     if let Some(value) = asked.ok().and_then(|mut found| found.remove(name)) {
         return Some(value);
     }
-    let info: String = connection.run(&redis::cmd("INFO")).await.ok()?;
+    let info: String = node.run(&redis::cmd("INFO")).await.ok()?;
     info.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).map(|value| value.trim().to_owned())
 }
 
 async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
-    let address = connection.address();
-    let unreachable =
-        |error: StoreError| OpenError::Unreachable { address: address.clone(), reason: error.to_string() };
-    let note = redis::cmd("SET").arg(SCHEMA_KEY).arg(SCHEMA).arg("NX").to_owned();
-    let () = connection.run(&note).await.map_err(unreachable)?;
-    let found: String = connection.run(redis::cmd("GET").arg(SCHEMA_KEY)).await.map_err(unreachable)?;
+    let unreachable = |error: StoreError| unreachable(connection.address(), &error);
+    let mut read = redis::cmd("GET");
+    read.arg(SCHEMA_KEY);
+    let mut found: Option<String> = connection.run(&read).await.map_err(unreachable)?;
+    if found.is_none() {
+        // Only then: a Redis that is full lets us read, and a coordinator has to start to make room.
+        let note = redis::cmd("SET").arg(SCHEMA_KEY).arg(SCHEMA).arg("NX").to_owned();
+        let () = connection.run(&note).await.map_err(unreachable)?;
+        found = connection.run(&read).await.map_err(unreachable)?;
+    }
+    let found = found.unwrap_or_default();
     match found.parse::<u64>() {
-        Ok(layout) if layout <= SCHEMA => Ok(()),
-        _ => Err(OpenError::NewerSchema { address, found }),
+        Ok(SCHEMA) => Ok(()),
+        Ok(layout) if layout < SCHEMA => {
+            Err(OpenError::OlderSchema { address: connection.address().to_owned(), found })
+        }
+        _ => Err(OpenError::NewerSchema { address: connection.address().to_owned(), found }),
+    }
+}
+
+/// Says why nothing can be done there, and what to do where that is known.
+fn unreachable(address: &str, error: &dyn Display) -> OpenError {
+    let (address, reason) = (address.to_owned(), error.to_string());
+    match reason.contains("invalid peer certificate") {
+        true => OpenError::Untrusted { address, reason },
+        false => OpenError::Unreachable { address, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::older_than_7;
+
+    #[test]
+    fn a_redis_before_7_is_too_old() {
+        let check = |info: &str, expected: Option<&str>| assert_eq!(older_than_7(info).as_deref(), expected, "{info}");
+        check("# Server\r\nredis_version:6.2.14\r\nredis_mode:cluster\r\n", Some("6.2.14"));
+        check("redis_version:7.0.15\r\n", None);
+        check("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n", None);
+        check("redis_version:10.0.0\r\n", None);
+        check("redis_version:unstable\r\n", None);
+        check("", None);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::PoisonError;
 
-use futures_util::{TryStreamExt, stream};
+use c3po_shared::ids::AgentId;
+use futures_util::{StreamExt, stream};
 
 use super::{RedisStore, agents, answers, scripts};
 use crate::store::Result;
@@ -16,19 +17,22 @@ const ABREAST: usize = 16;
 ///
 /// Every command has its own deadline; the whole may take longer, for nobody waits for it.
 pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
-    expire(store).await?;
-    answers::sweep(store).await
+    let completed = answers::sweep(store).await;
+    visit(store).await.and(completed)
 }
 
-async fn expire(store: &RedisStore) -> Result<()> {
+/// Looks at the next agents. One whose server is away does not keep the others from being looked at.
+async fn visit(store: &RedisStore) -> Result<()> {
     let after = store.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let names = agents::names(&store.connection, after.as_ref(), AGENTS).await?;
     let last = if names.len() < AGENTS { None } else { names.last().cloned() };
-    stream::iter(names.into_iter().map(Ok))
-        .try_for_each_concurrent(ABREAST, |name| async move {
-            store.connection.invoke(&scripts::about(&scripts::EXPIRE, &name)).await
-        })
-        .await?;
+    let visits = names.into_iter().map(|name| async move { expire(store, &name).await });
+    let visited: Vec<Result<()>> = stream::iter(visits).buffer_unordered(ABREAST).collect().await;
     *store.swept.lock().unwrap_or_else(PoisonError::into_inner) = last;
-    Ok(())
+    visited.into_iter().collect()
+}
+
+async fn expire(store: &RedisStore, name: &AgentId) -> Result<()> {
+    let unfinished: u64 = store.connection.invoke(&scripts::about(&scripts::EXPIRE, name)).await?;
+    if unfinished == 0 { Ok(()) } else { answers::resume(store, name).await }
 }

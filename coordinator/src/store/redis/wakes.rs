@@ -1,11 +1,12 @@
 //! Wakes: hints between this process's listeners and those of every other coordinator on the same Redis.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Client, Msg, RedisError};
+use redis::{Msg, RedisError};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -13,8 +14,9 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TrackedFuture;
 use uuid::Uuid;
 
-use super::connection::CONNECT_DEADLINE;
+use super::connection::Connection;
 use super::keys::WAKE_CHANNEL;
+use super::node::{CONNECT_DEADLINE, too_slow};
 use crate::store::{WAKE_BACKLOG, Wake};
 
 /// The pauses between attempts to subscribe again: from the first, doubling, up to the second.
@@ -42,15 +44,15 @@ struct Subscription {
 
 impl Wakes {
     /// Subscribes, and hears from now on.
-    pub(super) async fn start(client: Client) -> Result<Self, RedisError> {
+    pub(super) async fn start(connection: Arc<Connection>) -> Result<Self, RedisError> {
         let wakes = Self {
             origin: Uuid::new_v4().to_string(),
             sender: broadcast::Sender::new(WAKE_BACKLOG),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
-        let first = subscribe(&client).await?;
-        let ear = Ear { client, origin: wakes.origin.clone(), sender: wakes.sender.clone() };
+        let first = subscribe(&connection).await?;
+        let ear = Ear { connection, origin: wakes.origin.clone(), sender: wakes.sender.clone() };
         wakes.tasks.spawn(ear.hear_until_stopped(first, wakes.stop.clone()));
         wakes.tasks.close();
         Ok(wakes)
@@ -92,7 +94,7 @@ impl Drop for Wakes {
 
 /// What the task needs that hears the others.
 struct Ear {
-    client: Client,
+    connection: Arc<Connection>,
     origin: String,
     sender: broadcast::Sender<Wake>,
 }
@@ -161,7 +163,7 @@ impl Ear {
         loop {
             // The pauses have no end; the longest one stands in for the type's.
             tokio::time::sleep(pauses.next().unwrap_or(PAUSES.1)).await;
-            match subscribe(&self.client).await {
+            match subscribe(&self.connection).await {
                 Ok(subscription) => return subscription,
                 Err(error) => tracing::debug!("cannot subscribe to wakes: {error}"),
             }
@@ -178,12 +180,9 @@ fn pauses() -> ExponentialBackoff {
         .build()
 }
 
-async fn subscribe(client: &Client) -> Result<Subscription, RedisError> {
-    let attempt = async {
-        let (mut sink, stream) = client.get_async_pubsub().await?.split();
-        sink.subscribe(WAKE_CHANNEL).await?;
-        Ok(Subscription { sink, stream, since: Instant::now() })
-    };
-    let too_slow = || std::io::Error::new(std::io::ErrorKind::TimedOut, "subscribing").into();
-    timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow()))
+async fn subscribe(connection: &Connection) -> Result<Subscription, RedisError> {
+    let (mut sink, stream) = connection.listen().await?.split();
+    let subscribed = timeout(CONNECT_DEADLINE, sink.subscribe(WAKE_CHANNEL)).await;
+    subscribed.unwrap_or_else(|_| Err(too_slow("subscribing")))?;
+    Ok(Subscription { sink, stream, since: Instant::now() })
 }

@@ -93,9 +93,9 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
             return Ok(open_count(work, &message.to_agent)?.map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
         }
     }
-    insert(work, send)?;
+    let position = insert(work, send)?;
     let sole = is_sole_unshown(work, &message.to_agent)?;
-    work.wakes.push(Wake::for_message(message, sole));
+    work.wakes.push(Wake::arrived(position, None, sole, message));
     Ok(SendOutcome::Stored)
 }
 
@@ -128,7 +128,8 @@ fn is_sole_unshown(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
     Ok(work.connection.prepare_cached(sql)?.query_row([agent.as_str()], |row| row.get(0))?)
 }
 
-fn insert(work: &Work<'_>, send: &Send) -> Result<()> {
+/// Returns the position.
+fn insert(work: &Work<'_>, send: &Send) -> Result<u64> {
     let message = &send.message;
     let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
     let mut insert = work.connection.prepare_cached(
@@ -142,7 +143,7 @@ fn insert(work: &Work<'_>, send: &Send) -> Result<()> {
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
         ":expires_at": stamp(message.expires_at), ":envelope": json(message)?, ":history": json(&[stored])?,
     })?;
-    Ok(())
+    Ok(work.connection.last_insert_rowid().cast_unsigned())
 }
 
 /// Puts a reply into the asker's inbox and settles the question.

@@ -50,9 +50,9 @@ impl SqliteStore {
 
     async fn read(&self, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
         let (agent, thread) = (agent.clone(), selection.thread.cloned());
-        let Selection { kind, after, limit, .. } = selection;
+        let Selection { kind, after, limit, bytes, .. } = selection;
         let read = self.reader.run(move |work| {
-            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit })
+            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit, bytes })
         });
         read.await
     }

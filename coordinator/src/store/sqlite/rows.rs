@@ -18,6 +18,7 @@ impl From<rusqlite::Error> for StoreError {
             | (Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..) | Error::Utf8Error(..), _) => {
                 Self::Corrupt(error.to_string())
             }
+            (_, Some(ErrorCode::DiskFull)) => Self::Full(error.to_string()),
             _ => Self::Unavailable(error.to_string()),
         }
     }

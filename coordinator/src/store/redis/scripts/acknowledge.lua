@@ -3,14 +3,13 @@
 if ARGV[1] ~= '' and outdated(ARGV[1], ARGV[2]) then
   return { 'outdated' }
 end
-expire_due()
+expire()
 local settled = { 'done' }
 for i = 3, #ARGV do
-  if redis.call('EXISTS', message_key(ARGV[i])) == 1 then
-    settle(ARGV[i])
-    settled[#settled + 1] = '1'
-  else
-    settled[#settled + 1] = '0'
+  local facts = facts_of(ARGV[i])
+  if facts then
+    settle(ARGV[i], facts.kept_until)
   end
+  settled[#settled + 1] = facts and '1' or '0'
 end
 return settled

@@ -4,14 +4,14 @@
 -- ARGV: question, reply, call, bound, envelope
 local question, reply, call = ARGV[1], ARGV[2], ARGV[3]
 local key = message_key(question)
-if redis.call('EXISTS', key) == 0 then
+local done = redis.call('HMGET', key, 'reply', 'reply_call', 'facts')
+if not read_facts(done[3], question) then
   return { 'unknown' }
 end
-local done = redis.call('HMGET', key, 'reply', 'reply_call')
 if done[1] then
   return { done[2] == call and 'repeated' or 'answered', done[1] }
 end
-expire_due()
+expire()
 local claimed = redis.call('HMGET', key, 'claim', 'claim_call')
 if claimed[1] and claimed[2] ~= call then
   return { 'answered', claimed[1] }

@@ -3,13 +3,14 @@
 -- ARGV: question, attempt
 local question = ARGV[1]
 local key = message_key(question)
-local facts = redis.call('HMGET', key, 'claim_attempt', 'expires')
-if facts[1] ~= ARGV[2] then
+local facts = facts_of(question)
+if not facts or redis.call('HGET', key, 'claim_attempt') ~= ARGV[2] then
   return 0
 end
 redis.call('ZREM', outbox, question)
 redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'claim_attempt')
-if redis.call('ZSCORE', inbox, question) then
-  redis.call('ZADD', expiry, facts[2], question)
+if in_inbox(question) then
+  redis.call('ZADD', expiry, facts.expires, question)
+  due_from(facts.expires, redis.call('HGET', agent, 'due'))
 end
 return 1

@@ -29,6 +29,6 @@ end
 if ARGV[5] ~= '' then
   redis.call('HSET', agent, 'session_id', ARGV[5])
 end
-redis.call('HSET', agent, 'reach', ARGV[6], 'held_until', digits(now + lease), 'last_seen', digits(now))
+redis.call('HSET', agent, 'reach', ARGV[6], 'held_until', now + lease, 'last_seen', now)
 redis.call('HINCRBY', agent, 'link', 1)
 return redis.call('HMGET', agent, 'uid', 'generation', 'link')

@@ -1,2 +1,3 @@
--- Takes out of one inbox what is past its time, and returns how many that were.
-return expire_due()
+-- Takes out of one inbox what is past its time, and returns how many answers of the agent are unfinished.
+expire()
+return redis.call('ZCARD', outbox)

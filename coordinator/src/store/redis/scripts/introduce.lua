@@ -7,5 +7,5 @@ local held = tonumber(redis.call('HGET', agent, 'held_until')) > now
 if ARGV[2] ~= '' and not held then
   redis.call('HSET', agent, 'host', ARGV[2])
 end
-redis.call('HSET', agent, 'last_seen', digits(now))
+redis.call('HSET', agent, 'last_seen', now)
 return 1

@@ -1,54 +1,85 @@
 -- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, '1' where repeated or '', position, ...}.
--- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at
-local from, after, limit, wanted, thread = slot .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local most = tonumber(ARGV[6])
-expire_due()
+-- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at,
+-- after how many bytes to stop
+local after, limit, wanted, thread = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local most, room = tonumber(ARGV[6]), tonumber(ARGV[7])
+local lists = ARGV[1] == 'inbox' and { unshown, shown } or { unshown }
+expire()
 
--- {id, position, id, position, ...}, and whether there is more behind them.
-local function candidates()
-  local index = slot .. 't:' .. thread
-  if thread == '' or redis.call('ZCARD', index) > most then
-    local found = redis.call('ZRANGEBYSCORE', from, '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, most)
-    return found, #found == most * 2
+-- Adds what one list has behind the position, at most so much. Returns whether it may have more.
+local function add_from(list, places)
+  local found = redis.call('ZRANGEBYSCORE', list, '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  for i = 1, #found, 2 do
+    places[#places + 1] = { id = found[i], position = tonumber(found[i + 1]) }
   end
-  local places = {}
-  for _, id in ipairs(redis.call('ZRANGE', index, 0, -1)) do
-    local position = redis.call('ZSCORE', from, id)
-    if position and tonumber(position) > after then
-      places[#places + 1] = { id, position }
-    end
-  end
-  table.sort(places, function(a, b) return tonumber(a[2]) < tonumber(b[2]) end)
-  local found = {}
-  for _, place in ipairs(places) do
-    found[#found + 1] = place[1]
-    found[#found + 1] = place[2]
-  end
-  return found, false
+  return #found == most * 2
 end
 
-local function admits(id)
-  if wanted == 'any' and thread == '' then
-    return true
+-- Adds what of a thread stands behind the position.
+local function add_thread(places)
+  local ids = redis.call('ZRANGE', slot .. 't:' .. thread, 0, -1)
+  -- The first message of a thread has its id and is not in the index.
+  ids[#ids + 1] = thread
+  for _, id in ipairs(ids) do
+    for _, list in ipairs(lists) do
+      local position = tonumber(redis.call('ZSCORE', list, id) or '0')
+      if position > after then
+        places[#places + 1] = { id = id, position = position }
+      end
+    end
   end
-  local facts = redis.call('HMGET', message_key(id), 'kind', 'thread')
-  local kind = wanted == 'any' or (wanted == 'reply') == (facts[1] == 'reply')
-  return kind and (thread == '' or facts[2] == thread)
+end
+
+-- What to look at, by position, and whether there is more behind it.
+local function candidates()
+  local places, more = {}, false
+  if thread ~= '' and redis.call('ZCARD', slot .. 't:' .. thread) < most then
+    add_thread(places)
+  else
+    for _, list in ipairs(lists) do
+      more = add_from(list, places) or more
+    end
+  end
+  table.sort(places, function(a, b) return a.position < b.position end)
+  if not more then
+    return places, false
+  end
+  -- Only so far as every list was read.
+  for i = most + 1, #places do
+    places[i] = nil
+  end
+  return places, true
+end
+
+local function admits(facts)
+  local kind = wanted == 'any' or (wanted == 'reply') == (facts.kind == 'reply')
+  return kind and (thread == '' or facts.thread == thread)
+end
+
+-- The envelope, where the message is wanted.
+local function envelope_of(id)
+  if wanted == 'any' and thread == '' then
+    return redis.call('HGET', message_key(id), 'env')
+  end
+  local kept = redis.call('HMGET', message_key(id), 'facts', 'env')
+  local facts = read_facts(kept[1], id)
+  return facts and admits(facts) and kept[2]
 end
 
 local some_repeated = redis.call('EXISTS', repeated) == 1
 local found, more = candidates()
-local page = { more and found[#found] or '' }
-for i = 1, #found, 2 do
-  if #page > limit * 3 then
-    page[1] = ''
+local page = { more and tostring(found[#found].position) or '' }
+for _, place in ipairs(found) do
+  if #page > limit * 3 or room < 0 then
+    page[1] = room < 0 and page[#page - 2] or ''
     break
   end
-  local envelope = admits(found[i]) and redis.call('HGET', message_key(found[i]), 'env')
+  local envelope = envelope_of(place.id)
   if envelope then
-    page[#page + 1] = found[i + 1]
+    room = room - #envelope
+    page[#page + 1] = tostring(place.position)
     page[#page + 1] = envelope
-    page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, found[i]) == 1 and '1' or ''
+    page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, place.id) == 1 and '1' or ''
   end
 end
 return page

@@ -1,4 +1,13 @@
 -- Counts the inbox: {how many, when the oldest was accepted or nothing}.
-expire_due()
-local first = redis.call('ZRANGE', inbox, 0, 0)[1]
-return { redis.call('ZCARD', inbox), first and redis.call('HGET', message_key(first), 'at') or false }
+expire()
+local function first_of(list)
+  local first = redis.call('ZRANGE', list, 0, 0, 'WITHSCORES')
+  return first[1], tonumber(first[2])
+end
+local oldest, position = first_of(unshown)
+local other, before = first_of(shown)
+if not oldest or (other and before < position) then
+  oldest = other
+end
+local facts = oldest and facts_of(oldest)
+return { count_inbox(), facts and tonumber(facts.at) or false }

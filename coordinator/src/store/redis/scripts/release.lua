@@ -3,9 +3,9 @@
 if outdated(ARGV[1], ARGV[2]) or redis.call('HGET', agent, 'link') ~= ARGV[3] then
   return 'outdated'
 end
-expire_due()
-redis.call('HSET', agent, 'held_until', '0', 'last_seen', digits(now))
-if redis.call('HGET', agent, 'suffixed') == '1' and redis.call('EXISTS', inbox) == 0 then
+expire()
+redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
+if redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
   forget(ARGV[4])
   return 'forgotten'
 end

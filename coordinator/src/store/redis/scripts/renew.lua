@@ -3,5 +3,5 @@
 if outdated(ARGV[1], ARGV[2]) then
   return 0
 end
-redis.call('HSET', agent, 'held_until', digits(now + tonumber(ARGV[3])), 'last_seen', digits(now))
+redis.call('HSET', agent, 'held_until', now + tonumber(ARGV[3]), 'last_seen', now)
 return 1

@@ -1,44 +1,38 @@
--- Puts a message into the inbox: {'stored', how many are unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or {'taken'}.
--- ARGV: id, call, bound, envelope, kind, thread, sender, accepted at, expires at, wants an answer, origin of the
--- wake, life of the call, life of the archive, whether who is away is spared
-local id, bound, sender = ARGV[1], tonumber(ARGV[3]), ARGV[7]
-local key, call = message_key(id), slot .. 'call:' .. ARGV[2]
+-- Puts a message into the inbox: {'stored', position, whether it is the only one that is unshown}, {'repeated', envelope},
+-- {'full', count}, {'nobody'}, {'away'} or {'taken'}.
+-- ARGV: id, call, bound, envelope, facts but for when it was stored, expires at, kept until, thread or '' where it begins
+-- one, accepted at, origin of the wake, whether who is away is spared
+local id, call, bound = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local key = message_key(id)
 
-local before = redis.call('GET', call)
-if before then
-  return { 'repeated', redis.call('HGET', message_key(before), 'env') }
+local before = redis.call('HMGET', key, 'facts', 'env')
+if before[1] then
+  return string.match(before[1], '(%S+) %d+$') == call and { 'repeated', before[2] } or { 'taken' }
 end
-if redis.call('EXISTS', agent) == 0 then
+local record = redis.call('HMGET', agent, 'state', 'held_until', 'due')
+if not record[1] then
   return { 'nobody' }
 end
-if ARGV[14] == '1' then
-  local session = redis.call('HMGET', agent, 'state', 'held_until')
-  if session[1] == 'away' and tonumber(session[2]) > now then
-    return { 'away' }
-  end
+if ARGV[11] == '1' and record[1] == 'away' and tonumber(record[2]) > now then
+  return { 'away' }
 end
-expire_due()
-local count = redis.call('ZCARD', inbox)
+expire_due(record[3])
+local others = redis.call('ZCARD', unshown)
+local count = others + redis.call('ZCARD', shown)
 if count >= bound then
   return { 'full', count }
 end
-if redis.call('EXISTS', key) == 1 then
-  return { 'taken' }
-end
 
 local position = redis.call('HINCRBY', agent, 'seq', 1)
-local expires = tonumber(ARGV[9])
-local settled_until = tonumber(ARGV[8]) + tonumber(ARGV[13])
-local kept_until = math.max(settled_until, expires + tonumber(ARGV[12]))
-redis.call('HSET', key, 'env', ARGV[4], 'kind', ARGV[5], 'thread', ARGV[6], 'from', sender, 'at', ARGV[8],
-  'expires', ARGV[9], 'wants', ARGV[10], 'kept_until', digits(settled_until), 'history', 'stored ' .. digits(now) .. ' - - -')
-redis.call('PEXPIREAT', key, kept_until)
-redis.call('ZADD', inbox, position, id)
+redis.call('HSET', key, 'facts', ARGV[5] .. ' ' .. now, 'env', ARGV[4])
+redis.call('PEXPIREAT', key, ARGV[7])
 redis.call('ZADD', unshown, position, id)
-redis.call('ZADD', expiry, expires, id)
-local thread = slot .. 't:' .. ARGV[6]
-redis.call('ZADD', thread, ARGV[8], id)
-redis.call('PEXPIREAT', thread, kept_until)
-redis.call('SET', call, id, 'PX', ARGV[12])
-wake(ARGV[11], 'inbox', string.match(agent, '{(.*)}'))
-return { 'stored', redis.call('ZCARD', unshown) }
+redis.call('ZADD', expiry, ARGV[6], id)
+due_from(ARGV[6], record[3])
+if ARGV[8] ~= '' then
+  local thread = slot .. 't:' .. ARGV[8]
+  redis.call('ZADD', thread, ARGV[9], id)
+  redis.call('PEXPIREAT', thread, ARGV[7])
+end
+wake(ARGV[10], 'inbox', string.match(agent, '{(.*)}'))
+return { 'stored', position, others == 0 and 1 or 0 }

@@ -3,9 +3,9 @@
 if redis.call('EXISTS', agent) == 0 then
   return 'unknown'
 end
-expire_due()
+expire()
 redis.call('HSET', agent, 'held_until', '0')
-if redis.call('EXISTS', inbox) == 0 then
+if count_inbox() == 0 then
   forget(ARGV[1])
   return 'forgotten'
 end

@@ -1,0 +1,222 @@
+//! The servers of a cluster: each command goes to the master of its key, and one that is away holds up no other.
+//!
+//! Not the cluster client of the redis crate: that one holds up every command while it dials or asks one node, and
+//! sends again beyond our deadlines.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, Value};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::node::{Node, Way, too_slow};
+use super::reach::Reach;
+use super::slots::{self, Redirect, Slots};
+use crate::config::Server;
+
+/// How often one command may be sent elsewhere. A slot moves once while somebody looks, hardly ever twice.
+const REDIRECTIONS: usize = 4;
+/// How long, and how often, a command is tried again whose slot is being moved.
+const MOVING_LIMIT: Duration = Duration::from_secs(1);
+const MOVING_PAUSE: Duration = Duration::from_millis(20);
+/// How long the search for the present map may take.
+const LOOK_DEADLINE: Duration = Duration::from_millis(500);
+/// For how long a map is good enough, however much fails.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// A cluster.
+pub(super) struct Cluster {
+    reach: Reach,
+    /// The servers that the address names: where a look begins, and where it goes when everybody else is away.
+    named: Vec<Server>,
+    map: Mutex<Arc<Map>>,
+    /// One look at a time; the others take what it found.
+    looking: tokio::sync::Mutex<()>,
+}
+
+/// What is known of the cluster.
+#[derive(Default)]
+struct Map {
+    slots: Slots,
+    nodes: HashMap<Server, Arc<Node>>,
+    looked: Option<Instant>,
+}
+
+impl Cluster {
+    /// Makes the handle; the first command connects.
+    pub(super) fn new(reach: Reach, named: Vec<Server>) -> Self {
+        Self { reach, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Runs a command at the master of its key; with the script that it calls, if it does.
+    pub(super) async fn run<T: FromRedisValue>(
+        &self,
+        key: &[u8],
+        command: &Cmd,
+        script: Option<&Script>,
+    ) -> RedisResult<T> {
+        let slot = slots::slot(key);
+        let mut map = self.known().await?;
+        let Some(mut server) = map.slots.master(slot).cloned() else {
+            self.look_again(&map).await;
+            return Err((ErrorKind::Client, "no server of the cluster has the slot of this key").into());
+        };
+        let (mut asking, mut left) = (false, REDIRECTIONS);
+        let moving = Instant::now() + MOVING_LIMIT;
+        while left > 0 {
+            let node = self.node(&map, &server)?;
+            let answer = match script {
+                _ if asking => node.call_asking(command, script).await,
+                Some(script) => node.call(command, script).await,
+                None => node.run(command).await,
+            };
+            let Err(error) = answer else { return answer };
+            match slots::redirect(&error, &server) {
+                // The slot is being moved. Whoever has it at the end takes the call, and nobody takes half of it.
+                _ if is_moving(&error) && Instant::now() < moving => sleep(MOVING_PAUSE).await,
+                Some(Redirect::Ask(there)) => {
+                    (server, asking) = (there, true);
+                    left -= 1;
+                }
+                Some(Redirect::Moved(there)) => {
+                    asking = false;
+                    left -= 1;
+                    self.look_again(&map).await;
+                    map = self.known().await?;
+                    server = there;
+                }
+                None => {
+                    if may_have_moved(&error) {
+                        self.look_again(&map).await;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Err((ErrorKind::Client, "the servers of the cluster do not agree who has this key").into())
+    }
+
+    /// Returns every master.
+    pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
+        let map = self.known().await?;
+        map.slots.masters().iter().map(|server| self.node(&map, server)).collect()
+    }
+
+    /// Returns every server that is known, those first that answered lately.
+    pub(super) async fn servers(&self) -> RedisResult<Vec<Arc<Node>>> {
+        let map = self.known().await?;
+        let mut nodes: Vec<_> = map.nodes.values().cloned().collect();
+        nodes.sort_by_key(|node| (!node.is_live(), node.name().to_owned()));
+        Ok(nodes)
+    }
+
+    /// Returns the names of the servers that the address has.
+    pub(super) fn address(&self) -> String {
+        self.named.iter().map(Server::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Returns the connection to a server, a new one where the map has none.
+    fn node(&self, map: &Map, server: &Server) -> RedisResult<Arc<Node>> {
+        match map.nodes.get(server) {
+            Some(node) => Ok(Arc::clone(node)),
+            None => self.new_node(server),
+        }
+    }
+
+    fn new_node(&self, server: &Server) -> RedisResult<Arc<Node>> {
+        Ok(Arc::new(Node::new(Way::Fixed(self.reach.client(server)?), server.to_string())))
+    }
+
+    /// Returns the map, looking for it where there is none.
+    async fn known(&self) -> RedisResult<Arc<Map>> {
+        let map = self.map();
+        if !map.nodes.is_empty() {
+            return Ok(map);
+        }
+        self.look(&map).await?;
+        Ok(self.map())
+    }
+
+    /// Looks whether something moved since `seen` was found. Where nobody tells, the map stays as it is.
+    async fn look_again(&self, seen: &Arc<Map>) {
+        if seen.looked.is_some_and(|at| at.elapsed() < LOOK_PAUSE) {
+            return;
+        }
+        if let Err(error) = self.look(seen).await {
+            tracing::debug!("nobody tells how the cluster at {} looks: {error}", self.address());
+        }
+    }
+
+    async fn look(&self, seen: &Arc<Map>) -> RedisResult<()> {
+        let _turn = self.looking.lock().await;
+        let map = self.map();
+        if !Arc::ptr_eq(&map, seen) {
+            return Ok(());
+        }
+        let found = timeout(LOOK_DEADLINE, self.ask_around(&map)).await.unwrap_or_else(|_| Err(too_slow("looking")));
+        let (next, answer) = match found {
+            Ok(next) => (next, Ok(())),
+            // The same, looked at now: a command that fails is no reason to look again at once.
+            Err(error) => {
+                (Map { slots: map.slots.clone(), nodes: map.nodes.clone(), looked: Some(Instant::now()) }, Err(error))
+            }
+        };
+        *self.map.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        answer
+    }
+
+    /// Asks every server for the map at the same time; the first answer counts.
+    async fn ask_around(&self, map: &Map) -> RedisResult<Map> {
+        let mut nodes = map.nodes.clone();
+        for server in &self.named {
+            if !nodes.contains_key(server) {
+                nodes.insert(server.clone(), self.new_node(server)?);
+            }
+        }
+        let mut answers: FuturesUnordered<_> = nodes.iter().map(|(server, node)| ask(server, node)).collect();
+        let mut refused = None;
+        let slots = loop {
+            match answers.next().await {
+                Some(Ok(slots)) => break slots,
+                Some(Err(error)) => refused = Some(error),
+                None => return Err(refused.unwrap_or_else(|| (ErrorKind::Client, "no server is named").into())),
+            }
+        };
+        drop(answers);
+        let mut kept = HashMap::new();
+        for server in self.named.iter().cloned().chain(slots.masters()) {
+            let node = match nodes.remove(&server) {
+                Some(node) => node,
+                None if kept.contains_key(&server) => continue,
+                None => self.new_node(&server)?,
+            };
+            kept.insert(server, node);
+        }
+        Ok(Map { slots, nodes: kept, looked: Some(Instant::now()) })
+    }
+
+    fn map(&self) -> Arc<Map> {
+        Arc::clone(&self.map.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn is_moving(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
+}
+
+async fn ask(server: &Server, node: &Node) -> RedisResult<Slots> {
+    let answer: Value = node.run(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    Slots::read(&answer, server).ok_or_else(|| (ErrorKind::Client, "it does not say who has which slots").into())
+}
+
+/// Returns whether the error is of the kind that a server says or causes that is no longer the master.
+fn may_have_moved(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Io
+            | ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown)
+    )
+}

@@ -1,0 +1,188 @@
+//! The one connection to a server that carries every command for it, made anew whenever it is lost or silent.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind,
+};
+use tokio::time::{Instant, timeout};
+
+use super::sentinels::{self, Sentinels};
+
+/// How long one attempt to connect may take.
+pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
+/// How long one command may take. It is safe to give up: whatever was sent may be sent again.
+const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
+/// After a failed attempt, for how long commands are refused without another one.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// How many commands may wait to be written; those beyond wait in their callers.
+const QUEUE: usize = 512;
+
+/// Where the server is.
+pub(super) enum Way {
+    /// Always there.
+    Fixed(Client),
+    /// Where sentinels say.
+    Sentinels(Sentinels),
+}
+
+/// A connection shared by all who call. Commands that run at the same time travel as one pipeline.
+pub(super) struct Node {
+    way: Way,
+    /// What it is called in messages.
+    name: String,
+    current: Mutex<Current>,
+    /// One attempt at a time; the others take what it made.
+    dialling: tokio::sync::Mutex<()>,
+}
+
+/// What is known of the connection; `number` tells one from the next.
+#[derive(Default)]
+struct Current {
+    number: u64,
+    live: Option<MultiplexedConnection>,
+    refused: Option<(Instant, RedisError)>,
+}
+
+impl Node {
+    /// Makes the handle; the first command connects.
+    pub(super) fn new(way: Way, name: String) -> Self {
+        Self { way, name, current: Mutex::default(), dialling: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Returns what the server is called in messages. It holds no password.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether there is a connection, as far as is known.
+    pub(super) fn is_live(&self) -> bool {
+        self.lock().live.is_some()
+    }
+
+    /// Returns what dials the server now.
+    pub(super) async fn client(&self) -> RedisResult<Client> {
+        match &self.way {
+            Way::Fixed(client) => Ok(client.clone()),
+            Way::Sentinels(sentinels) => sentinels.client().await,
+        }
+    }
+
+    /// Runs a command.
+    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let (number, mut live) = self.get().await?;
+        self.judge(number, command.query_async(&mut live).await)
+    }
+
+    /// Runs a command that calls a script, loading it where the server does not have it.
+    pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd, script: &Script) -> RedisResult<T> {
+        let (number, mut live) = self.get().await?;
+        let mut answer = command.query_async(&mut live).await;
+        if answer.as_ref().is_err_and(is_unknown_script) {
+            answer = match script.prepare_invoke().load_async(&mut live).await {
+                Ok(_) => command.query_async(&mut live).await,
+                Err(error) => Err(error),
+            };
+        }
+        self.judge(number, answer)
+    }
+
+    /// Runs a command about a slot that is being moved here, and the script that it calls, if it does.
+    pub(super) async fn call_asking<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+        script: Option<&Script>,
+    ) -> RedisResult<T> {
+        let (number, mut live) = self.get().await?;
+        if let Some(script) = script {
+            let loaded = script.prepare_invoke().load_async(&mut live).await;
+            self.judge(number, loaded)?;
+        }
+        let mut asking = redis::pipe();
+        asking.cmd("ASKING").ignore().add_command(command.clone());
+        let answer: RedisResult<(T,)> = asking.query_async(&mut live).await;
+        self.judge(number, answer).map(|(value,)| value)
+    }
+
+    async fn get(&self) -> RedisResult<(u64, MultiplexedConnection)> {
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        let _turn = self.dialling.lock().await;
+        if let Some(live) = self.live() {
+            return Ok(live);
+        }
+        if let Some(refused) = self.just_refused() {
+            return Err(refused);
+        }
+        let made = timeout(CONNECT_DEADLINE, self.dial()).await.unwrap_or_else(|_| Err(too_slow("connecting")));
+        let mut current = self.lock();
+        match made {
+            Ok(live) => {
+                if current.number > 0 {
+                    tracing::info!("connected to Redis at {} again", self.name);
+                }
+                *current = Current { number: current.number + 1, live: Some(live.clone()), refused: None };
+                Ok((current.number, live))
+            }
+            Err(error) => {
+                current.refused = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn dial(&self) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_DEADLINE))
+            .set_response_timeout(Some(COMMAND_DEADLINE))
+            .set_pipeline_buffer_size(QUEUE);
+        let mut live = self.client().await?.get_multiplexed_async_connection_with_config(&config).await?;
+        if let Way::Sentinels(_) = &self.way {
+            sentinels::must_be_master(&mut live).await?;
+        }
+        Ok(live)
+    }
+
+    fn live(&self) -> Option<(u64, MultiplexedConnection)> {
+        let current = self.lock();
+        current.live.clone().map(|live| (current.number, live))
+    }
+
+    fn just_refused(&self) -> Option<RedisError> {
+        let current = self.lock();
+        let (at, error) = current.refused.as_ref()?;
+        (at.elapsed() < RETRY_PAUSE).then(|| error.clone())
+    }
+
+    /// Gives up a connection that will not answer better.
+    ///
+    /// A silent one is given up as well: its other end may be gone without a word. What is under way on it ends there.
+    fn judge<T>(&self, number: u64, answer: RedisResult<T>) -> RedisResult<T> {
+        answer.inspect_err(|error| {
+            let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
+            if error.is_unrecoverable_error() || error.is_io_error() || replica {
+                let mut current = self.lock();
+                if current.number == number && current.live.take().is_some() {
+                    tracing::warn!("the connection to Redis at {} was lost: {error}", self.name);
+                }
+            }
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
+        // A panic cannot leave it half-written: every change is one assignment.
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// Returns the error of something that took too long.
+pub(super) fn too_slow(what: &'static str) -> RedisError {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, what).into()
+}

@@ -1,0 +1,287 @@
+//! The Redis store on a cluster of three masters: the same promises, and what it does when one of them is lost.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::{Advance, Claim, Store, StoreError, Tenure, Wake};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::{Stage, Via};
+use futures_util::future::{join, join_all, try_join};
+use harness::cluster::Cluster;
+use harness::eventually::eventually;
+use harness::redis::Redis;
+use tokio::time::timeout;
+
+use super::Fixture;
+use super::fixture::{SOON, brief, claim, everything, id, message, send};
+use super::redis::{ANSWERED, fixture_on, open, recovered};
+
+async fn start() -> Result<Fixture> {
+    let cluster = Cluster::borrow().await?;
+    fixture_on(cluster.url(), cluster).await
+}
+
+every_promise!(start);
+
+/// Three agents, each on another master.
+const AGENTS: [&str; 3] = ["a", "b", "c"];
+
+/// A store on a cluster of the test's own, whose servers it may end.
+async fn own() -> Result<(Cluster, Fixture)> {
+    // With everysec a killed server may lose what it had not written yet because its disk was busy.
+    let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
+    let fixture = fixture_on(cluster.url(), ()).await?;
+    for name in AGENTS {
+        fixture.agent(name).await?;
+    }
+    Ok((cluster, fixture))
+}
+
+/// Returns the number of the master that has the agent.
+async fn home(cluster: &Cluster, name: &str) -> Result<usize> {
+    cluster.master_of(&format!("c3po:{{{name}}}:agent")).await
+}
+
+#[tokio::test]
+async fn every_key_of_an_agent_is_on_its_own_master() -> Result<()> {
+    let cluster = Cluster::borrow().await?;
+    let fixture = fixture_on(cluster.url(), ()).await?;
+    fixture.pair().await?;
+    let tenure = fixture.agent("c").await?;
+    let question = fixture.say("a", "b", "who?").await?;
+    fixture.answer(&question, "me").await?;
+    let shown = fixture.say("b", "c", "again").await?;
+    fixture.advance(&shown, &tenure, Stage::InSession, Via::GetMessages).await?;
+    fixture.take(&Claim { context: 1, ..claim("c") }).await.expect_err("another process has it");
+    fixture.store.release(&tenure).await?;
+    fixture.agent("c").await?;
+    assert_eq!(fixture.unshown("c").await?, ["again"]);
+    fixture.store.sweep().await?;
+
+    let mut homes = Vec::new();
+    for name in AGENTS {
+        homes.push(home(&cluster, name).await?);
+        for (number, master) in cluster.masters.iter().enumerate() {
+            let keys = master.tell(&["KEYS", &format!("c3po:{{{name}}}:*")]).await?;
+            assert_eq!(keys.starts_with("*0"), number != homes[homes.len() - 1], "{name} at {number}: {keys}");
+        }
+    }
+    homes.sort_unstable();
+    assert_eq!(homes, [0, 1, 2], "the agents of the tests are on different masters");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_master_takes_only_its_own_agents_with_it_until_it_is_back() -> Result<()> {
+    let (mut cluster, fixture) = own().await?;
+    for lost in AGENTS {
+        let number = home(&cluster, lost).await?;
+        let others: Vec<&str> = AGENTS.into_iter().filter(|name| *name != lost).collect();
+        let before = fixture.say(others[0], lost, "before").await?;
+        cluster.masters[number].kill()?;
+        go_on_without(&fixture, lost, [others[0], others[1]]).await?;
+        noticed(&cluster, number).await?;
+        go_on_without(&fixture, lost, [others[0], others[1]]).await?;
+        let unwell = fixture.store.check().await.expect_err("one is away").to_string();
+        assert!(unwell.contains(&cluster.masters[number].port().to_string()), "{unwell}");
+
+        cluster.masters[number].restart().await?;
+        cluster.ready().await?;
+        recovered(&*fixture.store).await?;
+        assert_eq!(fixture.inbox(lost).await?, ["before"]);
+        fixture.acknowledge(&before).await?;
+        fixture.store.sweep().await?;
+    }
+    Ok(())
+}
+
+/// Waits until the other masters know that this one is lost.
+async fn noticed(cluster: &Cluster, lost: usize) -> Result<()> {
+    eventually("the cluster has noticed the loss", SOON, async || {
+        for master in cluster.masters.iter().enumerate().filter(|(number, _)| *number != lost).map(|(_, master)| master)
+        {
+            master.tell(&["CLUSTER", "INFO"]).await.ok()?.contains("cluster_slots_fail:546").then_some(())?;
+        }
+        Some(())
+    })
+    .await
+}
+
+async fn go_on_without(fixture: &Fixture, lost: &str, [one, other]: [&str; 2]) -> Result<()> {
+    let begun = Instant::now();
+    let refused = fixture.store.pending(&id(lost)).await.expect_err("its server is away");
+    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+    let refused = fixture.store.send(&send(message(one, lost, "lost"))).await.expect_err("its server is away");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
+
+    let begun = Instant::now();
+    let question = fixture.say(one, other, "still there?").await?;
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    assert_eq!(fixture.inbox(one).await?, ["yes"]);
+    let answer = fixture.store.inbox(&id(one), everything()).await?.remove(0).message;
+    fixture.acknowledge(&answer).await?;
+    let agent = fixture.store.agent(&id(one)).await?.expect("it exists");
+    let tenure = fixture.take(&Claim { instance: agent.instance, ..claim(one) }).await?;
+    fixture.store.release(&tenure).await?;
+    fixture.agent(one).await?;
+    assert!(begun.elapsed() < ANSWERED, "the others wait for nobody: {:?}", begun.elapsed());
+    // Whoever's time is over is still found, though not all could be visited.
+    let brief = fixture.post(brief(one, other, "soon over")).await?;
+    eventually("it has expired", SOON, async || {
+        let _ = fixture.store.sweep().await;
+        (fixture.stages(&brief.id).await.ok()?.last() == Some(&Stage::Expired)).then_some(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_master_holds_up_only_its_own_agents() -> Result<()> {
+    const AT_ONCE: usize = 20;
+    const ROUNDS: usize = 1_000;
+    /// Far less than the deadline of one command.
+    const SWIFT: Duration = Duration::from_millis(500);
+    let (cluster, fixture) = own().await?;
+    let silent = home(&cluster, "a").await?;
+    cluster.masters[silent].pause()?;
+    let sends = (0..AT_ONCE).map(|n| send(message("b", "a", &n.to_string()))).collect::<Vec<_>>();
+    let refused = join_all(sends.iter().map(|call| fixture.store.send(call)));
+    let others = async {
+        for round in 0..ROUNDS {
+            let begun = Instant::now();
+            let sent = fixture.say("b", "c", "hello").await?;
+            fixture.acknowledge(&sent).await?;
+            ensure!(begun.elapsed() < SWIFT, "{:?} in round {round}", begun.elapsed());
+        }
+        Ok(())
+    };
+    let (refused, others) = join(refused, others).await;
+    others?;
+    assert!(refused.iter().all(Result::is_err), "nothing is accepted that nobody has: {refused:?}");
+    cluster.masters[silent].resume()?;
+    recovered(&*fixture.store).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wakes_are_heard_through_another_server_when_the_one_they_came_by_is_lost() -> Result<()> {
+    let (mut cluster, fixture) = own().await?;
+    let other = open(&cluster.url()).await?;
+    let mut wakes = other.wakes();
+    let mut lost = None;
+    for (number, master) in cluster.masters.iter().enumerate() {
+        if master.tell(&["CLIENT", "LIST", "TYPE", "pubsub"]).await?.contains("sub=1") {
+            lost = Some(number);
+        }
+    }
+    let lost = lost.expect("somebody is subscribed");
+    cluster.masters[lost].kill()?;
+    let mut left = Vec::new();
+    for name in AGENTS {
+        if home_of(&cluster, name, lost).await? != lost {
+            left.push(name);
+        }
+    }
+    eventually("wakes are heard again", SOON, async || {
+        fixture.say(left[0], left[1], "hello").await.ok()?;
+        let hear = async { while wakes.recv().await != Ok(Wake::Inbox(id(left[1]), None)) {} };
+        timeout(Duration::from_millis(200), hear).await.ok()
+    })
+    .await
+}
+
+/// Returns the number of the master that has the agent, asking one that is not lost.
+async fn home_of(cluster: &Cluster, name: &str, lost: usize) -> Result<usize> {
+    let asked = &cluster.masters[(lost + 1) % cluster.masters.len()];
+    cluster.place(asked, &format!("c3po:{{{name}}}:agent")).await
+}
+
+/// How a slot is moved: each key by itself, as `redis-cli --cluster reshard` does it.
+async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
+    let (from_id, to_id) = (from.tell(&["CLUSTER", "MYID"]).await?, to.tell(&["CLUSTER", "MYID"]).await?);
+    let name = |told: &str| told.lines().last().unwrap_or_default().to_owned();
+    let (from_id, to_id) = (name(&from_id), name(&to_id));
+    to.tell(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &from_id]).await?;
+    from.tell(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &to_id]).await?;
+    let port = to.port().to_string();
+    loop {
+        let keys = from.tell(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await?;
+        let Some(key) = keys.lines().find(|line| line.starts_with("c3po:")) else { break };
+        from.tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await?;
+    }
+    for master in [to, from] {
+        master.tell(&["CLUSTER", "SETSLOT", slot, "NODE", &to_id]).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_is_followed_and_nothing_is_half_done() -> Result<()> {
+    const MESSAGES: usize = 60;
+    let (cluster, fixture) = own().await?;
+    let tenure = fixture.take(&claim("x")).await?;
+    let from = home(&cluster, "x").await?;
+    let told = cluster.masters[from].tell(&["CLUSTER", "KEYSLOT", "c3po:{x}:agent"]).await?;
+    let slot = told.trim().trim_start_matches(':').to_owned();
+    let mut sent = Vec::new();
+    for n in 0..MESSAGES {
+        sent.push(fixture.say("a", "x", &n.to_string()).await?);
+    }
+
+    let moving = async {
+        for step in 0..4 {
+            let (here, there) = (&cluster.masters[(from + step) % 3], &cluster.masters[(from + step + 1) % 3]);
+            move_slot(&slot, here, there).await?;
+        }
+        Ok(())
+    };
+    let (expected, ()) = try_join(work(&*fixture.store, &tenure, &sent), moving).await?;
+    assert_eq!(fixture.inbox("x").await?, expected);
+    assert_eq!(fixture.unshown("x").await?, expected, "a new session is shown everything");
+    Ok(())
+}
+
+/// Acknowledges the old messages, sends as many new ones and takes the name again and again, repeating what is refused.
+/// Returns what must be in the inbox then.
+async fn work(store: &dyn Store, tenure: &Tenure, old: &[Message]) -> Result<Vec<String>> {
+    let mut tenure = tenure.clone();
+    let mut expected = Vec::new();
+    for (number, message) in old.iter().enumerate() {
+        let ids = std::slice::from_ref(&message.id);
+        let advance = Advance {
+            recipient: &message.to_agent,
+            tenure: Some(&tenure),
+            context: None,
+            messages: ids,
+            stage: Stage::InSession,
+            via: Via::GetMessages,
+        };
+        insist(async || store.advance(advance).await).await?;
+        let left = insist(async || store.unshown(&id("x"), everything()).await).await?;
+        assert_eq!(left.len(), old.len() - 1);
+        insist(async || store.release(&tenure).await).await?;
+        let wish = claim("x");
+        tenure = insist(async || store.claim(&wish).await).await?.expect("the name is free");
+        let shown = insist(async || store.unshown(&id("x"), everything()).await).await?;
+        assert_eq!(shown.len(), old.len(), "the next session is shown everything, in round {number}");
+        insist(async || store.acknowledge(&message.to_agent, None, ids).await).await?;
+        let call = send(super::fixture::message("a", "x", &format!("new {number}")));
+        insist(async || store.send(&call).await).await?;
+        expected.push(call.message.text().to_owned());
+    }
+    Ok(expected)
+}
+
+/// Does it until it is not refused for the moment, as a proxy does.
+async fn insist<T>(mut attempt: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T> {
+    let mut refused = None;
+    let done = eventually("it is not refused any more", SOON, async || match attempt().await {
+        Ok(value) => Some(Ok(value)),
+        Err(StoreError::Unavailable(why)) => {
+            refused = Some(why);
+            None
+        }
+        Err(error) => Some(Err(error)),
+    });
+    Ok(done.await.with_context(|| format!("{refused:?}"))??)
+}

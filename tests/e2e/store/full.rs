@@ -1,0 +1,154 @@
+//! A Redis without room: what cannot be kept is refused as a whole, and everything else goes on.
+
+use anyhow::{Context, Result};
+use c3po_coordinator::store::{Amendment, AnswerOutcome, Send, SendOutcome, Store, StoreError};
+use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::vocabulary::State;
+use futures_util::future::join_all;
+use harness::eventually::eventually;
+use harness::redis::Redis;
+
+use super::Fixture;
+use super::fixture::{LEASE, SOON, claim, id, message, news, reply, send};
+use super::redis::{fixture_on, open};
+
+async fn start() -> Result<(Redis, Fixture)> {
+    let redis = Redis::start().await?;
+    let fixture = fixture_on(redis.url(), ()).await?;
+    fixture.pair().await?;
+    Ok((redis, fixture))
+}
+
+/// Allows the server that much memory: `1` for no more than it has, `0` for as much as there is.
+async fn allow(redis: &Redis, bytes: usize) -> Result<()> {
+    redis.tell(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await.map(drop)
+}
+
+async fn used(redis: &Redis) -> Result<usize> {
+    let told = redis.tell(&["INFO", "memory"]).await?;
+    let line = told.lines().find_map(|line| line.strip_prefix("used_memory:")).context("how much is used")?;
+    Ok(line.trim().parse()?)
+}
+
+/// Returns the members of a sorted set of b.
+async fn members(redis: &Redis, list: &str) -> Result<Vec<String>> {
+    let told = redis.tell(&["ZRANGE", &format!("c3po:{{b}}:{list}"), "0", "-1"]).await?;
+    let mut members: Vec<_> = told.lines().filter(|line| line.starts_with("a::b::")).map(str::to_owned).collect();
+    members.sort();
+    Ok(members)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_the_edge_of_its_memory_redis_takes_a_message_whole_or_not_at_all() -> Result<()> {
+    const AT_ONCE: usize = 8;
+    let (redis, fixture) = start().await?;
+    allow(&redis, used(&redis).await? + 150_000).await?;
+    let (mut stored, mut refused) = (Vec::new(), Vec::new());
+    while refused.len() < 40 {
+        let calls: Vec<Send> = (0..AT_ONCE).map(|_| send(message("a", "b", &"x".repeat(5_000)))).collect();
+        let outcomes = join_all(calls.iter().map(|call| fixture.store.send(call))).await;
+        for (call, outcome) in calls.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(SendOutcome::Stored) => stored.push(call),
+                Err(StoreError::Full(_)) => refused.push(call),
+                other => anyhow::bail!("{other:?}"),
+            }
+        }
+        anyhow::ensure!(stored.len() < 900, "there is no edge");
+    }
+    allow(&redis, 0).await?;
+
+    let mut ids: Vec<_> = stored.iter().map(|call| call.message.id.to_string()).collect();
+    ids.sort();
+    assert!(!ids.is_empty());
+    for list in ["unshown", "expiry"] {
+        assert_eq!(members(&redis, list).await?, ids, "{list}");
+    }
+    for call in &stored {
+        let expected = SendOutcome::Repeated(Box::new(call.message.clone()));
+        assert_eq!(fixture.store.send(call).await?, expected, "what was stored is known");
+        let thread = fixture.store.thread(&call.message.thread_id, &[id("b")]).await?;
+        assert!(thread.iter().eq([&call.message]), "{thread:?}");
+    }
+    for call in &refused {
+        assert!(fixture.store.message(&call.message.id).await?.is_none(), "nothing is left of what was refused");
+        assert_eq!(fixture.store.send(call).await?, SendOutcome::Stored, "and so it can be sent again");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Result<()> {
+    let (redis, fixture) = start().await?;
+    let tenure = fixture.take(&claim("c")).await?;
+    let (question, fyi) = (fixture.say("a", "c", "question").await?, fixture.post(news("a", "c", "fyi")).await?);
+    let done = fixture.say("a", "c", "done").await?;
+    let repeated = send(message("a", "c", "sent before"));
+    fixture.store.send(&repeated).await?;
+    allow(&redis, 1).await?;
+
+    let refused = fixture.store.send(&send(message("a", "c", "one too many"))).await.expect_err("it is full");
+    assert!(matches!(refused, StoreError::Full(_)) && refused.to_string().contains("maxmemory"), "{refused}");
+    let known = SendOutcome::Repeated(Box::new(repeated.message.clone()));
+    assert_eq!(
+        fixture.store.send(&repeated).await?,
+        known,
+        "what was stored is said to be, whatever there is no room for"
+    );
+    let refused = fixture.store.answer(&send(reply(&question, "no room"))).await.expect_err("it is full");
+    assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+
+    fixture.advance(&question, &tenure, Stage::OnHost, Via::Deliver).await?;
+    for stage in [Stage::OnHost, Stage::InSession, Stage::Seen] {
+        fixture.advance(&fyi, &tenure, stage, Via::GetMessages).await?;
+    }
+    assert_eq!(fixture.stages(&fyi.id).await?, [Stage::Stored, Stage::OnHost, Stage::InSession, Stage::Seen]);
+    fixture.acknowledge(&done).await?;
+    assert_eq!(fixture.inbox("c").await?, ["question", "sent before"]);
+    assert_eq!(fixture.store.thread(&question.id, &[id("c")]).await?.len(), 1);
+    assert!(fixture.store.renew(&tenure, LEASE).await?);
+    let busy = Amendment { state: Some(State::Busy), ..Amendment::default() };
+    assert!(fixture.store.amend(&id("c"), Some(&tenure), &busy).await?.is_some());
+    fixture.store.release(&tenure).await?;
+    fixture.store.introduce(&id("human"), None).await?;
+    let next = fixture.take(&claim("c")).await?;
+    assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 2), "the next session is shown everything");
+    fixture.store.sweep().await?;
+    fixture.store.check().await?;
+    assert_eq!(fixture.store.agents(None, 10).await?.len(), 4);
+
+    let other = open(&redis.url()).await?;
+    assert_eq!(other.pending(&id("c")).await?.count, 2, "a coordinator can start beside a full Redis");
+    allow(&redis, 0).await?;
+    assert_eq!(fixture.answer(&question, "room again").await?, AnswerOutcome::Sent(SendOutcome::Stored));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_was_begun_before_redis_was_full_is_completed_when_there_is_room() -> Result<()> {
+    let (redis, fixture) = start().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let answer = send(reply(&question, "begun"));
+    // An inbox of another type fails the second step.
+    redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
+    fixture.store.answer(&answer).await.expect_err("it is broken");
+    redis.tell(&["DEL", "c3po:{a}:unshown"]).await?;
+    redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+
+    allow(&redis, 1).await?;
+    let refused = fixture.store.answer(&answer).await.expect_err("it is full");
+    assert!(matches!(refused, StoreError::Unavailable(_)), "it is not known to be undone: {refused}");
+    fixture.store.sweep().await?;
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored]);
+    allow(&redis, 0).await?;
+    redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    // Found by the visit to its agent, without the note that names it.
+    redis.tell(&["DEL", "c3po:outboxes"]).await?;
+    eventually("the answer is complete", SOON, async || {
+        fixture.store.sweep().await.ok()?;
+        (fixture.inbox("a").await.ok()? == ["begun"]).then_some(())
+    })
+    .await?;
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The Redis store on a master that sentinels watch: the same promises, and what it does when the master changes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use c3po_coordinator::store::{SendOutcome, Store, StoreError, Wake};
+use c3po_shared::message::Message;
+use c3po_shared::receipt::Stage;
+use harness::eventually::eventually;
+use harness::watched::Watched;
+use tokio::time::timeout;
+
+use super::Fixture;
+use super::fixture::{SOON, id, message, send};
+use super::redis::{ANSWERED, fixture_on, open};
+
+async fn start() -> Result<Fixture> {
+    let watched = Watched::start(0, 1).await?;
+    fixture_on(watched.url(), watched).await
+}
+
+every_promise!(start);
+
+/// How long a failover may take until the store has found the new master: a second of silence, the vote, the change.
+const FAILOVER: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failover_the_store_finds_the_new_master() -> Result<()> {
+    let mut watched = Watched::start(1, 3).await?;
+    let fixture = fixture_on(watched.url(), ()).await?;
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "before").await?;
+    replicated(&watched, &question).await?;
+    let mut wakes = fixture.store.wakes();
+
+    let old = watched.master_port().await?;
+    watched.servers[0].kill()?;
+    let call = send(message("a", "b", "after"));
+    let begun = Instant::now();
+    let refused = fixture.store.send(&call).await.expect_err("there is no master");
+    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+    eventually("the new master is found", FAILOVER, async || {
+        let begun = Instant::now();
+        let sent = fixture.store.send(&call).await;
+        assert!(begun.elapsed() < ANSWERED, "{:?}", begun.elapsed());
+        matches!(sent, Ok(SendOutcome::Stored)).then_some(())
+    })
+    .await?;
+    assert_ne!(watched.master_port().await?, old);
+    assert_eq!(fixture.inbox("b").await?, ["before", "after"]);
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
+
+    // Who listened heard that hints may have been lost, and hears the next one from the new master.
+    eventually("the wakes are heard again", SOON, async || {
+        let other = open(&watched.url()).await.ok()?;
+        other.send(&send(message("b", "a", "hello"))).await.ok()?;
+        let heard = async { while !matches!(wakes.recv().await, Ok(Wake::Inbox(agent, None)) if agent == id("a")) {} };
+        timeout(Duration::from_millis(200), heard).await.ok()
+    })
+    .await
+}
+
+/// Waits until a replica has the message, for what it does not have is lost with its master.
+async fn replicated(watched: &Watched, message: &Message) -> Result<()> {
+    let number = message.id.as_str().rsplit("::").next().context("a number")?;
+    let key = format!("c3po:{{{}}}:m:{number}", message.to_agent);
+    eventually("the replica has it", SOON, async || {
+        let told = watched.servers[1].tell(&["EXISTS", &key]).await.ok()?;
+        told.starts_with(":1").then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_a_master_the_store_opens_not_and_says_why() -> Result<()> {
+    let watched = Watched::start(0, 1).await?;
+    let check = async |url: &str, part: &str| {
+        let begun = Instant::now();
+        let refused = open(url).await.expect_err("there is no master").to_string();
+        assert!(refused.contains(part) && begun.elapsed() < ANSWERED, "{refused}");
+    };
+    check(&watched.url().replace("mymaster", "nobody"), "No such master").await;
+    check(&format!("redis+sentinel://127.0.0.1:{}/mymaster", watched.servers[0].port()), "SENTINEL").await;
+    watched.servers[0].pause()?;
+    check(&watched.url(), "127.0.0.1").await;
+    watched.servers[0].resume()?;
+    Ok(())
+}

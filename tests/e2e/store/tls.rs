@@ -1,0 +1,91 @@
+//! The Redis store over TLS: the same promises, and whom it trusts.
+
+use anyhow::Result;
+use c3po_coordinator::config::RedisAddress;
+use c3po_coordinator::store::redis::{OpenError, RedisStore};
+use harness::certificates::Certificates;
+use harness::cluster::Cluster;
+use harness::redis::Redis;
+use harness::watched::Watched;
+
+use super::Fixture;
+use super::redis::{address, fixture_at};
+
+async fn start() -> Result<Fixture> {
+    let certificates = Certificates::make()?;
+    let (redis, url) = Redis::start_with_tls(&certificates).await?;
+    fixture_at(trusting(&certificates, &url), (redis, certificates)).await
+}
+
+every_promise!(start);
+
+/// Returns the address with the authority that is to be trusted.
+fn trusting(certificates: &Certificates, url: &str) -> RedisAddress {
+    RedisAddress { authority: Some(certificates.authority()), ..address(url) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_reached_over_tls() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (cluster, url) = Cluster::start_with_tls(&certificates).await?;
+    let fixture = fixture_at(trusting(&certificates, &url), ()).await?;
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "hidden?").await?;
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.inbox("a").await?, ["yes"]);
+    let plain = fixture_at(address(&cluster.url()), ()).await?;
+    assert_eq!(plain.inbox("a").await?, ["yes"], "it is one cluster, by whichever of its ports");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watched_master_is_reached_over_tls() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (watched, url) = Watched::start_with_tls(&certificates).await?;
+    let fixture = fixture_at(trusting(&certificates, &url), watched).await?;
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "hidden?").await?;
+    fixture.answer(&question, "yes").await?;
+    assert_eq!(fixture.inbox("a").await?, ["yes"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_has_no_certificate_that_we_trust_is_refused_with_what_to_do() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (_redis, url) = Redis::start_with_tls(&certificates).await?;
+    let others = Certificates::make()?;
+    let strange = trusting(&others, &url);
+    let elsewhere = trusting(&certificates, &url.replace("127.0.0.1", "localhost"));
+    for untrusted in [address(&url), strange, elsewhere] {
+        let refused = RedisStore::open(&untrusted).await.expect_err("nobody vouches for it");
+        assert!(matches!(refused, OpenError::Untrusted { .. }), "{refused}");
+        assert!(refused.to_string().contains("--redis-ca"), "{refused}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (redis, url) = Redis::start_with_tls(&certificates).await?;
+    let folder = tempfile::tempdir()?;
+    let (missing, empty) = (folder.path().join("missing.pem"), folder.path().join("empty.pem"));
+    let broken = folder.path().join("broken.pem");
+    std::fs::write(&empty, "")?;
+    std::fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")?;
+    for file in [missing, empty, broken] {
+        let unusable = RedisAddress { authority: Some(file.clone()), ..address(&url) };
+        let refused = RedisStore::open(&unusable).await.expect_err("there is no certificate");
+        assert!(matches!(refused, OpenError::Authority { .. }), "{refused}");
+        assert!(refused.to_string().contains(&file.display().to_string()), "{refused}");
+    }
+    // Who speaks plainly to a port with TLS, or TLS to one without, is told that nothing answers.
+    for wrong in
+        [address(&url.replace("rediss", "redis")), trusting(&certificates, &redis.url().replace("redis", "rediss"))]
+    {
+        let refused = RedisStore::open(&wrong).await.expect_err("it does not answer");
+        assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! A coordinator on each kind of Redis, as those who use it see it: its start, what is lost with a server, what is not.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use harness::certificates::Certificates;
+use harness::cluster::Cluster;
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::http;
+use harness::link::Link;
+use harness::proxy::session;
+use harness::redis::Redis;
+use harness::watched::Watched;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long a failover or the return of a server may take until everybody has noticed.
+const SOON: Duration = Duration::from_secs(30);
+/// Makes everybody without a name say this password.
+const LOCK: [&str; 4] = ["ACL", "SETUSER", "default", ">open-sesame"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coordinator_serves_from_every_kind_of_redis_and_never_shows_its_password() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (redis, secret) = Redis::start_with_tls(&certificates).await?;
+    let cluster = Cluster::borrow().await?;
+    let watched = Watched::start(0, 1).await?;
+    redis.tell(&["ACL", "SETUSER", "default", "resetpass", ">open-sesame"]).await?;
+    watched.servers[0].tell(&LOCK).await?;
+    let with_login = |url: &str| url.replacen("://", "://:open-sesame@", 1);
+    for (url, trusted) in [
+        (with_login(&secret), Some(certificates.authority())),
+        (cluster.url(), None),
+        (with_login(&watched.url()), None),
+    ] {
+        let work = TempDir::new()?;
+        let mut coordinator = Coordinator::absent(work.path(), &url)?;
+        if let Some(authority) = &trusted {
+            coordinator = coordinator.trusting(authority);
+        }
+        coordinator.restart().await?;
+        let (mut link, _) = Link::join(&coordinator.address().to_string(), "homeassistant").await?;
+        link.call("send_message", json!({"target": "homeassistant", "message": "to myself"})).await?;
+        assert_eq!(link.call("get_messages", json!({})).await?["count"], 1);
+        let log = coordinator.process()?.log();
+        let shown = url.replace(":open-sesame@", "");
+        assert!(log.contains(&format!("with {shown}")) && !log.contains("sesame"), "{log}");
+        assert!(coordinator.stop().await?.success());
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_whose_server_is_lost_are_refused_and_the_others_notice_nothing() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
+    let coordinator = Coordinator::start_on(work.path(), &cluster.url()).await?;
+    let address = coordinator.address().to_string();
+    // Each of them is on another server.
+    let (mut a, _) = Link::join(&address, "a").await?;
+    let (mut b, _) = Link::join(&address, "b").await?;
+    let (mut c, _) = Link::join(&address, "c").await?;
+    let kept = b.call("send_message", json!({"target": "a", "message": "kept"})).await?;
+    a.hear(|frame| frame["method"] == "deliver").await?;
+
+    let lost = cluster.master_of("c3po:{a}:agent").await?;
+    cluster.masters[lost].kill()?;
+    assert_eq!(a.refusal("get_messages", json!({})).await?, "STORE_UNAVAILABLE");
+    assert_eq!(b.refusal("send_message", json!({"target": "a", "message": "lost"})).await?, "STORE_UNAVAILABLE");
+    for n in 0..20 {
+        let began = Instant::now();
+        let asked = b.call("send_message", json!({"target": "c", "message": n.to_string()})).await?;
+        c.call("reply", json!({"message_id": asked["id"], "response": "yes"})).await?;
+        let answer = b.call("wait_for_message", json!({"message_id": asked["id"], "timeout": 10})).await?;
+        assert_eq!(answer["response"], "yes");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?} in round {n}", began.elapsed());
+    }
+    // One who comes while a server is away is let in, if its own is there.
+    drop(c);
+    let c = eventually("the name is free", SOON, async || {
+        let (link, welcome) = Link::join(&address, "c").await.ok()?;
+        (welcome["agent_id"] == "c").then_some(link)
+    });
+    let mut c = c.await?;
+    assert_eq!(c.call("get_messages", json!({})).await?["count"], 0);
+    assert_eq!(http::get(coordinator.address(), "/api/health").await?.status, 500);
+
+    cluster.masters[lost].restart().await?;
+    let found = eventually("its server is back", SOON, async || a.call("get_messages", json!({})).await.ok()).await?;
+    assert_eq!((&found["count"], &found["messages"][0]["id"]), (&json!(1), &kept["id"]));
+    assert_eq!(http::get(coordinator.address(), "/api/health").await?.status, 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_keep_their_names_and_their_mail_through_a_failover() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut watched = Watched::start(1, 3).await?;
+    let coordinator = Coordinator::start_on(work.path(), &watched.url()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    let before = homeassistant.reply("send_message", json!({"target": "meshtastic", "message": "before"})).await?;
+    let waiting =
+        homeassistant.begin_call("wait_for_message", json!({"message_id": before["id"], "timeout": 300})).await?;
+    // A wait that has looked once goes on through an outage; by the end of these calls it has.
+    for _ in 0..3 {
+        homeassistant.reply("list_agents", json!({})).await?;
+    }
+    let id = before["id"].as_str().context("a message without an id")?;
+    let key = format!("c3po:{{meshtastic}}:m:{}", id.rsplit("::").next().unwrap_or_default());
+    eventually("the replica has it", SOON, async || {
+        watched.servers[1].tell(&["EXISTS", &key]).await.ok()?.starts_with(":1").then_some(())
+    })
+    .await?;
+
+    watched.servers[0].kill()?;
+    let refused = homeassistant.call("list_agents", json!({})).await?;
+    assert!(refused.is_error && refused.json()?["code"] == "STORE_UNAVAILABLE", "{refused:?}");
+    let received = eventually("the new master is found", SOON, async || {
+        let received = meshtastic.call("get_messages", json!({})).await.ok()?;
+        (!received.is_error).then(|| received.json().ok()).flatten()
+    })
+    .await?;
+    assert_eq!(received["messages"][0]["id"], before["id"]);
+    meshtastic.reply("reply", json!({"message_id": before["id"], "response": "after"})).await?;
+    let answer = homeassistant.call_result(waiting, SOON).await?;
+    assert_eq!(answer.json()?["response"], "after", "{answer:?}");
+    for (session, name) in [(&homeassistant, "homeassistant"), (&meshtastic, "meshtastic")] {
+        assert_eq!(session.reply("ping", json!({})).await?["agent_id"], name);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_full_redis_is_told_as_such_and_what_was_stored_can_be_read_and_settled() -> Result<()> {
+    let work = TempDir::new()?;
+    let redis = Redis::start().await?;
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let address = coordinator.address().to_string();
+    let (mut homeassistant, _) = Link::join(&address, "homeassistant").await?;
+    let (mut meshtastic, _) = Link::join(&address, "meshtastic").await?;
+    let send = json!({"target": "meshtastic", "message": "before"});
+    let stored = homeassistant.call("send_message", send.clone()).await?;
+    redis.tell(&["CONFIG", "SET", "maxmemory", "1"]).await?;
+
+    let refused: Value = homeassistant.try_call("send_message", send.clone()).await?.expect_err("it is full");
+    assert_eq!(refused["code"], "STORE_UNAVAILABLE", "{refused}");
+    assert!(refused.to_string().contains("store is full") && refused.to_string().contains("maxmemory"), "{refused}");
+    let (mut third, _) = Link::join(&address, "meshtastic-two").await?;
+    assert_eq!(third.call("list_agents", json!({})).await?["agents"].as_array().map(Vec::len), Some(3));
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    let settled = meshtastic.call("ack_messages", json!({"message_ids": [stored["id"]]})).await?;
+    assert_eq!(settled["acked"], json!([stored["id"]]));
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 0);
+
+    redis.tell(&["CONFIG", "SET", "maxmemory", "0"]).await?;
+    homeassistant.call("send_message", send).await?;
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! What TLS between real servers needs: a certificate authority of a test's own, and a certificate for 127.0.0.1.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// Files in a folder of their own.
+#[derive(Debug)]
+pub struct Certificates {
+    folder: TempDir,
+}
+
+impl Certificates {
+    /// Makes an authority and a certificate that it signed.
+    pub fn make() -> Result<Self> {
+        let folder = tempfile::tempdir().context("making a folder for certificates")?;
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Of one name with what it signs it would be taken for a certificate that signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "authority of a test");
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(["127.0.0.1".to_owned()])?.signed_by(&key, &authority)?;
+        let made = Self { folder };
+        fs::write(made.authority(), authority.pem())?;
+        fs::write(made.file("server.pem"), certificate.pem())?;
+        fs::write(made.file("server.key"), key.serialize_pem())?;
+        Ok(made)
+    }
+
+    /// Returns the file of the authority.
+    pub fn authority(&self) -> PathBuf {
+        self.file("ca.pem")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns the settings of a Redis that has them, without those that say where it speaks TLS.
+    pub fn settings(&self) -> Vec<String> {
+        let named = [("cert-file", "server.pem"), ("key-file", "server.key"), ("ca-cert-file", "ca.pem")];
+        let named = named.map(|(setting, file)| [format!("--tls-{setting}"), self.file(file).display().to_string()]);
+        let mut settings = named.concat();
+        settings.extend(["--tls-auth-clients".to_owned(), "no".to_owned()]);
+        settings
+    }
+}

@@ -1,0 +1,184 @@
+//! A real Redis Cluster of three masters without replicas: its own folders, free ports, ended with the test.
+
+use std::ops::Deref;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+
+use crate::certificates::Certificates;
+use crate::eventually::eventually;
+use crate::redis::Redis;
+
+/// How long a cluster may take until every slot is served. Redis waits two seconds by itself.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+/// The first and the last slot of each master.
+const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
+/// What makes a server one of a cluster that goes on without those that are lost, and notices a loss soon.
+const SETTINGS: [&str; 6] =
+    ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"];
+
+/// Three masters that have all slots between them.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The masters; each has a third of the slots, in order.
+    pub masters: Vec<Redis>,
+}
+
+/// Clusters that nobody uses, each with the process that ends it when this one is gone: statics are never dropped.
+static IDLE: Mutex<Vec<(Cluster, Child)>> = Mutex::new(Vec::new());
+/// Waits until whoever started it is gone, then ends these processes and removes these folders.
+const REMOVE: &str = "cat > /dev/null; kill -9 $1 $2 $3; rm -rf $4 $5 $6";
+
+/// A cluster with nothing in it, for a test that ends none of its servers. Others use it afterwards: starting one takes
+/// two seconds, and there are many such tests.
+#[derive(Debug)]
+pub struct Borrowed(Option<(Cluster, Child)>);
+
+impl Deref for Borrowed {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.0.as_ref().expect("it is taken out only by drop").0
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+    }
+}
+
+impl Cluster {
+    /// Takes one that nobody uses and empties it, or starts one.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn borrow() -> Result<Borrowed> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (cluster, remover) = match idle {
+            Some(idle) => idle,
+            None => {
+                let cluster = Self::start().await?;
+                let remover = cluster.remover()?;
+                (cluster, remover)
+            }
+        };
+        cluster.clear().await?;
+        Ok(Borrowed(Some((cluster, remover))))
+    }
+
+    fn remover(&self) -> Result<Child> {
+        let (pids, folders): (Vec<_>, Vec<_>) = self.masters.iter().map(Redis::remains).unzip();
+        let pids = pids.iter().map(u32::to_string);
+        let mut remover = Command::new("sh");
+        remover.args(["-c", REMOVE, "sh"]).args(pids).args(folders);
+        let quiet = remover.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        quiet.spawn().context("starting the process that ends a cluster")
+    }
+
+    /// Starts three servers, makes them one cluster, and waits until it serves every slot.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts a cluster whose servers have further settings.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with(settings: &[&str]) -> Result<Self> {
+        let settings = [&SETTINGS, settings].concat();
+        Self::join(try_join_all(SLOTS.iter().map(|_| Redis::start_with(&settings))).await?).await
+    }
+
+    /// Starts a cluster that speaks TLS on second ports, and returns the address of those.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
+        let settings = [&SETTINGS[..], &["--tls-cluster", "yes"]].concat();
+        let started = SLOTS.iter().map(|_| Redis::start_with_tls_and(certificates, &settings));
+        let (masters, urls): (Vec<_>, Vec<_>) = try_join_all(started).await?.into_iter().unzip();
+        let url = urls.first().context("there are three")?.replace("rediss", "rediss+cluster");
+        Ok((Self::join(masters).await?, url))
+    }
+
+    async fn join(masters: Vec<Redis>) -> Result<Self> {
+        let first = masters.first().context("there are three")?;
+        for (master, (from, to)) in masters.iter().zip(SLOTS) {
+            master.tell(&["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &to.to_string()]).await?;
+            first.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.client_port().to_string()]).await?;
+        }
+        let cluster = Self { masters };
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// Returns the address by which c3po reaches it, with two of its servers.
+    pub fn url(&self) -> String {
+        let servers: Vec<String> =
+            self.masters[..2].iter().map(|master| format!("127.0.0.1:{}", master.port())).collect();
+        format!("redis+cluster://{}", servers.join(","))
+    }
+
+    /// Waits until every master says that all slots are served.
+    pub async fn ready(&self) -> Result<()> {
+        eventually("the cluster serves every slot", READY_LIMIT, async || {
+            for master in &self.masters {
+                let told = master.tell(&["CLUSTER", "INFO"]).await.ok()?;
+                let ready = told.contains("cluster_state:ok") && told.contains("cluster_slots_ok:16384");
+                (ready && told.contains("cluster_known_nodes:3")).then_some(())?;
+            }
+            Some(())
+        })
+        .await
+    }
+
+    /// Removes everything that is kept.
+    pub async fn clear(&self) -> Result<()> {
+        for master in &self.masters {
+            let told = master.tell(&["FLUSHALL"]).await?;
+            ensure!(told.starts_with("+OK"), "{told}");
+        }
+        Ok(())
+    }
+
+    /// Returns which of the masters has that key.
+    pub async fn master_of(&self, key: &str) -> Result<usize> {
+        self.place(&self.masters[0], key).await
+    }
+
+    /// Returns the same, asking that one of them.
+    pub async fn place(&self, asked: &Redis, key: &str) -> Result<usize> {
+        let told = asked.tell(&["CLUSTER", "KEYSLOT", key]).await?;
+        let slot: u16 = told.trim().trim_start_matches(':').parse().with_context(|| told.clone())?;
+        SLOTS.iter().position(|(from, to)| (*from..=*to).contains(&slot)).context("every slot has a master")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_master_keeps_the_keys_of_its_slots_alone() -> Result<()> {
+        let cluster = Cluster::start().await?;
+        for key in ["c3po:{a}:agent", "c3po:{b}:agent", "c3po:{c}:agent"] {
+            let place = cluster.master_of(key).await?;
+            for (number, master) in cluster.masters.iter().enumerate() {
+                let answer = master.tell(&["SET", key, "1"]).await;
+                assert_eq!(answer.is_ok(), number == place, "{key} at {number}: {answer:?}");
+            }
+        }
+        cluster.clear().await
+    }
+}
