@@ -1,6 +1,7 @@
 //! Links that break without a word, and links that break again and again.
 
 mod ending;
+mod outdated;
 mod to_coordinator;
 mod to_redis;
 
@@ -13,6 +14,7 @@ async fn a_link_that_breaks_without_a_word_is_noticed_within_45_seconds_and_noth
         to_coordinator::breaks_without_a_word(),
         to_redis::breaks_without_a_word(),
         ending::hundreds_fall_silent(),
+        outdated::is_given_nothing(),
     )?;
     Ok(())
 }
