@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::{Advance, Claim, Store, StoreError, Tenure, Wake};
+use c3po_coordinator::store::{Advance, Claim, SendOutcome, Store, StoreError, Tenure, Wake};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::{join, join_all, try_join};
@@ -25,6 +25,9 @@ every_promise!(start);
 
 /// Three agents, each on another master.
 const AGENTS: [&str; 3] = ["a", "b", "c"];
+
+/// How long the others may take to see that a master is lost and to make its replica the next one.
+const FAILOVER: Duration = Duration::from_secs(30);
 
 /// A store on a cluster of the test's own, whose servers it may end.
 async fn own() -> Result<(Cluster, Fixture)> {
@@ -188,6 +191,44 @@ async fn wakes_are_heard_through_another_server_when_the_one_they_came_by_is_los
         timeout(Duration::from_millis(200), hear).await.ok()
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_takes_over_is_found() -> Result<()> {
+    let (mut cluster, fixture) = own().await?;
+    let lost = home(&cluster, "a").await?;
+    let replica = cluster.replica_of(lost).await?;
+    let kept = fixture.say("b", "a", "before").await?;
+    eventually("the replica has it", SOON, async || {
+        replica.tell(&["INFO", "replication"]).await.ok()?;
+        let told = replica.tell_all(&[&["READONLY"], &["ZCARD", "c3po:{a}:unshown"]]).await.ok()?;
+        told.starts_with(":1").then_some(())
+    })
+    .await?;
+    cluster.masters[lost].kill()?;
+    let call = send(message("b", "a", "after"));
+    eventually("the replica has taken over", FAILOVER, async || {
+        let begun = Instant::now();
+        let sent = fixture.store.send(&call).await;
+        assert!(begun.elapsed() < ANSWERED, "{:?}", begun.elapsed());
+        matches!(sent, Ok(SendOutcome::Stored)).then_some(())
+    })
+    .await?;
+    assert_eq!(fixture.inbox("a").await?, ["before", "after"]);
+    fixture.acknowledge(&kept).await?;
+    fixture.store.check().await?;
+
+    // The old master comes back as a replica of the new one, and nobody is led astray by it.
+    cluster.masters[lost].restart().await?;
+    eventually("the old master follows the new one", FAILOVER, async || {
+        let told = cluster.masters[lost].tell(&["INFO", "replication"]).await.ok()?;
+        told.contains("master_link_status:up").then_some(())
+    })
+    .await?;
+    assert_eq!(fixture.inbox("a").await?, ["after"]);
+    let other = open(&format!("redis+cluster://127.0.0.1:{}", cluster.masters[lost].port())).await?;
+    assert_eq!(other.pending(&id("a")).await?.count, 1);
+    Ok(())
 }
 
 /// Returns the number of the master that has the agent, asking one that is not lost.
