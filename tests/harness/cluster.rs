@@ -146,7 +146,14 @@ impl Cluster {
             replica.tell(&["CLUSTER", "REPLICATE", id]).await.ok()
         })
         .await?;
-        eventually("the replica follows its master", READY_LIMIT, async || {
+        // The others vote for no replica that they have not heard of.
+        eventually("everybody knows that the replica follows its master", READY_LIMIT, async || {
+            for master in &self.masters {
+                let told = master.tell(&["CLUSTER", "REPLICAS", id]).await.ok()?;
+                told.contains(&format!(":{}@", replica.port())).then_some(())?;
+            }
+            let told = replica.tell(&["CLUSTER", "INFO"]).await.ok()?;
+            told.contains("cluster_size:3").then_some(())?;
             let told = replica.tell(&["INFO", "replication"]).await.ok()?;
             told.contains("master_link_status:up").then_some(())
         })
