@@ -60,7 +60,7 @@ async fn receive_all(load: &Load, receiver: &McpClient) -> Result<usize> {
     while !load.ended.load(Ordering::Relaxed) || received < load.sent.load(Ordering::Relaxed) {
         let next = receiver.reply("wait_for_message", json!({"timeout": 3})).await?;
         if next["timeout"] != true {
-            ensure!(next["message"] == received.to_string(), "not the {received}th: {next}");
+            ensure!(next["message"] == *received.to_string(), "not the {received}th: {next}");
             received += 1;
         }
     }

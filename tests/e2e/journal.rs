@@ -92,3 +92,28 @@ async fn nothing_overtakes_what_was_kept_before_it() -> Result<()> {
     assert_eq!(fs::metadata(journal)?.len(), 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let mut killed = session(work.path(), "homeassistant", &url).await?;
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    killed.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    for text in ["one", "two", "three"] {
+        queue(&killed, "meshtastic", text).await?;
+    }
+    killed.process().kill().await?;
+    coordinator.restart().await?;
+
+    // Its first call, before it has a link at all.
+    let next = session(work.path(), "homeassistant", &url).await?;
+    next.reply("send_message", json!({"target": "meshtastic", "message": "four"})).await?;
+    let received = receive(&meshtastic, 4).await?;
+    let texts: Vec<_> = received.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}

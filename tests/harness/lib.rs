@@ -12,6 +12,7 @@
 //! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
 //!   that repeats itself
+//! - [`small_disk`]: one that is full soon
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
 pub mod breaker;
@@ -34,6 +35,7 @@ pub mod proxy;
 pub mod redis;
 pub mod served;
 pub mod skip;
+pub mod small_disk;
 pub mod storm;
 pub mod terminal;
 pub mod vitals;

@@ -339,7 +339,7 @@ mod tests {
         journal.append(&one, &sent).unwrap();
         journal.append(&other, &line(2)).unwrap();
         journal.refuse(&one, &sent).unwrap();
-        assert_eq!(journal.agents(), [other.clone()]);
+        assert_eq!(journal.agents(), std::slice::from_ref(&other));
         let is_for = |target: &str| journal.is_for(&other, &[target.to_owned()]);
         assert!(is_for("ws://a/acp") && !is_for("ws://b/acp"));
     }

@@ -53,8 +53,9 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     Ok(serde_json::value::to_raw_value(&kept).expect("ids, stages and times are JSON"))
 }
 
-/// Waits until what was kept before has been sent, so that nothing overtakes it. Not without a link: nothing is sent
-/// then. What holds the journal up for longer, such as a disk that fails, does not hold up the session as well.
+/// Waits until what was kept before has been sent, so that nothing overtakes it when the link comes up; not where it has
+/// been down for so long that nothing will be sent. What holds the journal up for longer, such as a disk that fails, does
+/// not hold up the session as well.
 pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) {
     let sent = async {
         loop {
@@ -62,7 +63,8 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) {
             let mut taken = std::pin::pin!(taken);
             // Counted in before looking.
             taken.as_mut().enable();
-            if shared.journal.is_empty(agent) || shared.standing.borrow().state != State::Connected {
+            let refused = shared.standing.borrow().refused_at_once(Instant::now()).is_some();
+            if refused || shared.journal.is_empty(agent) {
                 return;
             }
             taken.await;

@@ -135,11 +135,13 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Lets time pass before the next attempt: less of it where a call found no link.
+/// Lets time pass before the next attempt: less of it where a call found no link, or is under way without an answer.
 async fn pause(shared: &Shared, delay: Duration) {
     let wanted = async {
         tokio::time::sleep(REDIAL_MIN).await;
-        shared.wanted.notified().await;
+        if !shared.pending().has_impatient_calls() {
+            shared.wanted.notified().await;
+        }
     };
     tokio::select! {
         () = tokio::time::sleep(delay) => {}

@@ -120,7 +120,7 @@ async fn send(world: &World, number: usize, session: &Session, chance: &mut Numb
             "target": target, "message": format!("{key} says {}", World::name(number)),
             "requires_response": wants_answer, "queue_if_down": queued,
         });
-        let outcome = outcome(session.call("send_message", arguments).await);
+        let outcome = outcome(world.send(session, "send_message", arguments).await);
         let counts = matches!(outcome, Outcome::Accepted(_) | Outcome::Queued);
         world.record.add(Event::Sent { key, outcome, answers: None });
         if counts {
@@ -158,7 +158,7 @@ async fn deal_with(world: &World, name: &str, session: &Session, message: &Value
         let key = chance.key(format!("{name}>{sender}/reply"));
         let response = format!("{key} says {name}");
         let arguments = json!({"message_id": id, "response": response, "queue_if_down": queued});
-        let outcome = outcome(session.call("reply", arguments).await);
+        let outcome = outcome(world.send(session, "reply", arguments).await);
         world.record.add(Event::Sent { key, outcome, answers: Some(id.to_owned()) });
     } else if acknowledges {
         // Where that fails the message stays, and is shown to the next session.

@@ -22,7 +22,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// Waits until nothing waits on any host, and says that it is over.
 pub(super) async fn tell_the_end(world: &World, progress: &impl Fn(String)) {
     world.calm.cancelled().await;
-    let drained = eventually("the journals are empty", DRAINED, async || world.journals().is_empty().then_some(()));
+    let drained = eventually("everything is sent", DRAINED, async || world.is_settled().then_some(()));
     if drained.await.is_err() {
         // What lies there is found to be lost.
         progress(format!("still on hosts: {:?}", world.journals()));

@@ -9,7 +9,9 @@ use crate::dice::Dice;
 
 /// How long nothing happens to a coordinator, and how long it stays away, in milliseconds.
 const COORDINATOR: [(u64, u64); 2] = [(700, 3_000), (0, 1_500)];
-/// The same for the store.
+/// How long all of them stay away now and then.
+const LONG: (u64, u64) = (2_500, 5_000);
+/// How long nothing happens to the store, and how long it stays away.
 const STORE: [(u64, u64); 2] = [(2_000, 6_000), (0, 1_200)];
 /// How long nothing happens to any proxy, in milliseconds, where there are ten.
 const PROXY: (u64, u64) = (200, 2_000);
@@ -44,7 +46,9 @@ async fn coordinators(world: &World) -> usize {
             kills += 1;
             killed.push(victim);
         }
-        sleep(dice.millis(COORDINATOR[1].0, COORDINATOR[1].1)).await;
+        // And for so long that sends are kept on their hosts.
+        let away = if all && dice.percent(40) { LONG } else { COORDINATOR[1] };
+        sleep(dice.millis(away.0, away.1)).await;
         for mut victim in killed {
             // Without its store it ends, and is started again as a service manager would.
             while victim.restart().await.is_err() {}

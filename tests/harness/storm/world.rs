@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use c3po_shared::time::Timestamp;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
-use super::session::{Record, Session};
+use super::session::{Answer, Record, Session};
 use super::{Store, Storm};
 use crate::coordinator::Coordinator;
 use crate::dice::Dice;
@@ -27,6 +28,8 @@ pub(super) struct World {
     pub(super) record: Arc<Record>,
     /// How many messages were accepted or queued.
     pub(super) sent: AtomicUsize,
+    /// How many sends have no answer yet.
+    pub(super) sending: AtomicUsize,
     /// Set when enough was sent: nothing is killed any more, and nothing sent.
     pub(super) calm: CancellationToken,
     /// Set when everything is up again and nothing waits on a host: what is not in an inbox now never will be.
@@ -59,6 +62,7 @@ impl World {
             redis: redis.map(AsyncMutex::new),
             record: Arc::default(),
             sent: AtomicUsize::new(0),
+            sending: AtomicUsize::new(0),
             calm: CancellationToken::new(),
             over: CancellationToken::new(),
             urls,
@@ -113,6 +117,19 @@ impl World {
         let files = entries.flatten().map(|entry| entry.path());
         let holds = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
         files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).filter(holds).collect()
+    }
+
+    /// Sends by a session, and counts that as long as there is no answer.
+    pub(super) async fn send(&self, session: &Session, tool: &str, arguments: Value) -> Answer {
+        self.sending.fetch_add(1, Ordering::Relaxed);
+        let answer = session.call(tool, arguments).await;
+        self.sending.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    /// Returns whether nothing is on its way into an inbox any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.sending.load(Ordering::Relaxed) == 0 && self.journals().is_empty()
     }
 
     /// Ends everything. Returns the folder of logs where it is to be kept.

@@ -42,7 +42,8 @@ impl SqliteStore {
         let opened = tokio::task::spawn_blocking(move || open::open(&path)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
         let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
-        let writer = Worker::writer(opened.writer, wakes.clone(), opened.lock)?;
+        let place = opened.place;
+        let writer = Worker::writer(opened.writer, wakes.clone(), move || place.check())?;
         let reader = Worker::reader(opened.reader)?;
         Ok(Self { reader, writer, wakes })
     }
