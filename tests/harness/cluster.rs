@@ -17,8 +17,16 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 /// The first and the last slot of each master.
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
 /// What makes a server one of a cluster that goes on without those that are lost, and notices a loss soon.
-const SETTINGS: [&str; 6] =
-    ["--cluster-enabled", "yes", "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"];
+const SETTINGS: [&str; 8] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-require-full-coverage",
+    "no",
+    "--cluster-node-timeout",
+    "1000",
+    "--repl-diskless-sync-delay",
+    "0",
+];
 
 /// Three masters that have all slots between them.
 #[derive(Debug)]
@@ -121,6 +129,36 @@ impl Cluster {
         let cluster = Self { masters };
         cluster.ready().await?;
         Ok(cluster)
+    }
+
+    /// Starts a replica of that master, and waits until it has what the master has.
+    ///
+    /// # Panics
+    ///
+    /// Where there is no redis-server in the `PATH`.
+    pub async fn replica_of(&self, master: usize) -> Result<Redis> {
+        let (master, replica) = (&self.masters[master], Redis::start_with(&SETTINGS).await?);
+        replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()]).await?;
+        let told = master.tell(&["CLUSTER", "MYID"]).await?;
+        let id = told.lines().last().context("an id")?;
+        // It does not know its master until the two have met.
+        eventually("the replica knows its master", READY_LIMIT, async || {
+            replica.tell(&["CLUSTER", "REPLICATE", id]).await.ok()
+        })
+        .await?;
+        // The others vote for no replica that they have not heard of.
+        eventually("everybody knows that the replica follows its master", READY_LIMIT, async || {
+            for master in &self.masters {
+                let told = master.tell(&["CLUSTER", "REPLICAS", id]).await.ok()?;
+                told.contains(&format!(":{}@", replica.port())).then_some(())?;
+            }
+            let told = replica.tell(&["CLUSTER", "INFO"]).await.ok()?;
+            told.contains("cluster_size:3").then_some(())?;
+            let told = replica.tell(&["INFO", "replication"]).await.ok()?;
+            told.contains("master_link_status:up").then_some(())
+        })
+        .await?;
+        Ok(replica)
     }
 
     /// Returns the address by which c3po reaches it, with two of its servers.

@@ -7,7 +7,7 @@ use c3po_coordinator::store::{SendOutcome, Store, StoreError, Wake};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 use harness::eventually::eventually;
-use harness::watched::Watched;
+use harness::watched::{MASTER, Watched};
 use tokio::time::timeout;
 
 use super::Fixture;
@@ -59,6 +59,38 @@ async fn after_a_failover_the_store_finds_the_new_master() -> Result<()> {
         timeout(Duration::from_millis(200), heard).await.ok()
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() -> Result<()> {
+    let watched = Watched::start(1, 1).await?;
+    let fixture = fixture_on(watched.url(), ()).await?;
+    fixture.pair().await?;
+    for round in 0..2 {
+        let old = watched.master_port().await?;
+        eventually("the sentinel changes the master", FAILOVER, async || {
+            // It refuses while it is not sure of the replica, or is not through with the last one.
+            watched.sentinels[0].tell(&["SENTINEL", "FAILOVER", MASTER]).await.ok()
+        })
+        .await?;
+        let mut sent = Vec::new();
+        eventually("the master has changed", FAILOVER, async || {
+            let call = send(message("a", "b", &format!("{round} {}", sent.len())));
+            eventually("it is stored", SOON, async || {
+                matches!(fixture.store.send(&call).await, Ok(SendOutcome::Stored | SendOutcome::Repeated(_)))
+                    .then_some(())
+            })
+            .await
+            .ok()?;
+            sent.push(call.message);
+            (watched.master_port().await.ok()? != old).then_some(())
+        })
+        .await?;
+        // What the old one took in its last moments may be lost with it, but not what the new one took.
+        let last = sent.last().context("something was sent")?;
+        assert!(fixture.inbox("b").await?.iter().any(|text| text == last.text()), "{}", last.text());
+    }
+    Ok(())
 }
 
 /// Waits until a replica has the message, for what it does not have is lost with its master.
