@@ -10,7 +10,8 @@ use harness::storm::{Aftermath, Store, Storm, run};
 use serde_json::json;
 
 const HELP: &str = "\
-Agents send each other messages while coordinators, their store and proxies are killed with kill -9, by chance.
+Agents send each other messages while coordinators, their store and proxies are killed with kill -9, and links cut,
+by chance.
 Ends with 1 where a message was lost, shown twice or out of order, or a receipt was not true.
 
   --messages N    how many messages are to be accepted (10000)
@@ -84,7 +85,7 @@ fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
         let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
         let summary = json!({
             "store": format!("{store:?}").to_lowercase(), "seed": seed, "seconds": took.as_secs_f64(),
-            "kills": {"coordinators": kills[0], "store": kills[1], "proxies": kills[2]},
+            "kills": {"coordinators": kills[0], "store": kills[1], "proxies": kills[2], "links": kills[3]},
             "sends": report.sends, "accepted": report.accepted, "queued": report.queued, "refused": report.refused,
             "unknown": report.unknown, "shown": report.shown, "repeated": report.repeated,
             "unproven": report.unproven, "findings": findings,

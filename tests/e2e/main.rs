@@ -12,7 +12,6 @@ mod full_disk;
 mod journal;
 mod last_hop;
 mod links;
-mod links_to_redis;
 mod opencode;
 mod outages;
 mod plugin;

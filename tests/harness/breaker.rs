@@ -134,6 +134,12 @@ impl Breaker {
         });
     }
 
+    /// Heals it, and takes back a cut that has not come.
+    pub fn mend(&self) {
+        self.heal();
+        self.shared.cuts.iter().for_each(|cut| cut.store(u64::MAX, Ordering::Relaxed));
+    }
+
     /// Lets everything arrive that much later.
     pub fn delay(&self, delay: Duration) {
         self.shared.weather.send_modify(|weather| weather.delay = delay);

@@ -90,6 +90,13 @@ struct Finished {
     outcome: Result<Done, Refusal>,
 }
 
+impl Finished {
+    /// Returns whether the answer puts a message before the session.
+    fn hands_a_message(&self) -> bool {
+        matches!(self.outcome, Ok(Done { reply: Reply::Message(_), .. }))
+    }
+}
+
 /// What woke the loop.
 enum Event {
     Frame(Result<String, Gone>),
@@ -119,6 +126,8 @@ struct Session {
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
+    /// Waits that ended with a message while the hold may have run out.
+    unsure: Vec<Box<Finished>>,
     heard: Instant,
     drain_until: Option<Instant>,
     /// The last waits that ended with a message: one may be cancelled before its answer was used.
@@ -147,6 +156,7 @@ impl Session {
             running: HashMap::new(),
             renewal: None,
             renewed: now,
+            unsure: Vec::new(),
             heard: now,
             drain_until: None,
             ended_waits: VecDeque::new(),
@@ -202,6 +212,12 @@ impl Session {
         match event {
             Event::Frame(text) => self.on_frame(&text?)?,
             Event::Finished(None) => {}
+            // Messages go only to whoever is the agent for sure.
+            Event::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
+                self.unsure.push(finished);
+                self.renew();
+            }
+            Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
             Event::Finished(Some(finished)) => self.on_finished(finished),
             Event::Noted(noted) => self.on_noted(noted)?,
             Event::Delivery(page) => self.outbox.extend(self.delivery.frames(page, &self.caller.memory)),
@@ -265,10 +281,26 @@ impl Session {
         }
     }
 
+    /// Returns whether the hold may have run out, and another session may have taken the agent.
+    fn may_be_outdated(&self) -> bool {
+        self.caller.tenure.is_some() && self.renewed.elapsed() >= SILENCE_MAX
+    }
+
+    /// The session has the agent still. What was held back until that was sure goes on.
+    fn is_renewed(&mut self) {
+        let was_unsure = self.may_be_outdated();
+        self.renewed = Instant::now();
+        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(finished));
+        if was_unsure {
+            // What came meanwhile was not looked at.
+            self.delivery.came(Vec::new(), self.waits());
+        }
+    }
+
     fn on_renewed(&mut self, renewed: Result<bool, StoreError>) -> Result<(), End> {
         self.renewal = None;
         match renewed {
-            Ok(true) => self.renewed = Instant::now(),
+            Ok(true) => self.is_renewed(),
             Ok(false) | Err(StoreError::TakenOver(_)) => return Err(End::TakenOver),
             // The next heartbeat tries again; a hold that ran out is renewed before the next call.
             Err(error) => tracing::debug!("a hold was not renewed: {error}"),
@@ -280,7 +312,7 @@ impl Session {
         match noted.outcome {
             Ok(()) => {
                 if noted.renewed {
-                    self.renewed = Instant::now();
+                    self.is_renewed();
                 }
                 if noted.change.is_some_and(|change| change.context.is_some()) {
                     self.begin_context();

@@ -85,8 +85,8 @@ pub enum Event {
     Began { session: Session, at: Timestamp },
     /// A session was killed, and with it whatever it had not said yet.
     Killed { session: Session },
-    /// A session called a tool: what it was shown before, its model has seen.
-    Called { session: Session },
+    /// A session called a tool: what it was shown before, its model has seen. One wait at a time is what shows.
+    Called { session: Session, waits: bool },
     /// A send ended. `answers` is the message that it replies to.
     Sent { key: Key, outcome: Outcome, answers: Option<String> },
     /// A wait of a session was given a message.
@@ -200,7 +200,9 @@ struct Sent<'a> {
 
 /// A message put before a session.
 struct Showing<'a> {
+    /// When the session was known to have it, and when the wait began that got it: it was given to it in between.
     place: Place,
+    asked: Place,
     session: Session,
     shown: &'a Shown,
 }
@@ -221,16 +223,23 @@ struct Story<'a> {
 impl<'a> Story<'a> {
     fn read(events: &'a [Event]) -> Self {
         let mut story = Self::default();
+        let mut asked = BTreeMap::new();
         for (place, event) in events.iter().enumerate() {
             match event {
                 Event::Began { session, at } => drop(story.began.insert(*session, *at)),
                 Event::Killed { session } => drop(story.killed.insert(*session)),
-                Event::Called { session } => drop(story.last_call.insert(*session, place)),
+                Event::Called { session, waits } => {
+                    story.last_call.insert(*session, place);
+                    if *waits {
+                        asked.insert(*session, place);
+                    }
+                }
                 Event::Sent { key, outcome, answers } => {
                     story.sends.insert(key, Sent { outcome, answers: answers.as_deref() });
                 }
                 Event::Shown { session, shown } => {
-                    let showing = Showing { place, session: *session, shown };
+                    let asked = asked.get(session).copied().unwrap_or(place);
+                    let showing = Showing { place, asked, session: *session, shown };
                     story.showings.entry(&shown.id).or_default().push(showing);
                 }
                 Event::Hung { session, what } => {

@@ -27,7 +27,7 @@ fn began(session: Session, at: u64) -> Event {
 }
 
 fn called(session: Session) -> Event {
-    Event::Called { session }
+    Event::Called { session, waits: false }
 }
 
 fn step(stage: &str, at: u64, session: Option<&str>) -> Step {
@@ -166,6 +166,11 @@ fn a_stage_needs_its_evidence() {
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("in_session", 3, Some("2"))], 1);
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 1);
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("expired", 3, None)], 1);
+    // The other call was on its way while the message was.
+    let crossing = [Event::Called { session: 1, waits: true }, called(1), shown(1, 1, false)];
+    check_history(&crossing, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 0);
+    let earlier = [called(1), Event::Called { session: 1, waits: true }, shown(1, 1, false)];
+    check_history(&earlier, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 1);
     let went_on = [shown(1, 1, false), called(1)];
     check_history(&went_on, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("2"))], 1);
     check_history(&went_on, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 0);

@@ -1,10 +1,11 @@
-//! Who is killed when: three hands that know nothing of each other, for coordinators, the store and proxies.
+//! Who is killed when: hands that know nothing of each other, for coordinators, the store, proxies, and links.
 
 use std::time::Duration;
 
 use tokio::time::sleep;
 
 use super::world::World;
+use crate::breaker::{Breaker, Way};
 use crate::dice::Dice;
 
 /// How long nothing happens to a coordinator, and how long it stays away, in milliseconds.
@@ -16,12 +17,18 @@ const STORE: [(u64, u64); 2] = [(2_000, 6_000), (0, 1_200)];
 /// How long nothing happens to any proxy, in milliseconds, where there are ten.
 const PROXY: (u64, u64) = (200, 2_000);
 
+/// How long nothing happens to any link, in milliseconds.
+const LINK: (u64, u64) = (200, 1_500);
+/// How long a link is held or slow, in milliseconds.
+const SLOW: (u64, u64) = (50, 800);
+
 /// Kills until enough is sent, and leaves everything running. Returns how often coordinators, the store and proxies
-/// were killed.
-pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String)) -> [usize; 3] {
-    let (coordinators, store, proxies) = tokio::join!(coordinators(world), store(world), proxies(world));
-    let kills = [coordinators, store, proxies];
-    progress(format!("calm after {kills:?} kills of coordinators, the store and proxies"));
+/// were killed, and links broken.
+pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String)) -> [usize; 4] {
+    let (coordinators, store, proxies, links) =
+        tokio::join!(coordinators(world), store(world), proxies(world), links(world));
+    let kills = [coordinators, store, proxies, links];
+    progress(format!("calm after {kills:?} kills of coordinators, the store and proxies, and breaks of links"));
     kills
 }
 
@@ -85,4 +92,29 @@ async fn proxies(world: &World) -> usize {
         }
     }
     kills
+}
+
+async fn links(world: &World) -> usize {
+    let mut dice = Dice::of(world.storm.seed, 5);
+    let mut breaks = 0;
+    while goes_on(world, dice.millis(LINK.0, LINK.1)).await {
+        let link = &world.links[dice.below(world.links.len())];
+        let way = if dice.percent(50) { Way::There } else { Way::Back };
+        breaks += 1;
+        match dice.below(10) {
+            0..6 => link.cut_after(way, dice.throw() % 2_000),
+            6..8 => link.drop_all(),
+            rest => {
+                if rest == 8 {
+                    link.hold();
+                } else {
+                    link.throttle(20_000);
+                }
+                sleep(dice.millis(SLOW.0, SLOW.1)).await;
+                link.heal();
+            }
+        }
+    }
+    world.links.iter().for_each(Breaker::mend);
+    breaks
 }

@@ -49,8 +49,8 @@ pub struct Storm {
 pub struct Aftermath {
     /// What was counted and found.
     pub report: Report,
-    /// How often coordinators, the store, and proxies were killed.
-    pub kills: [usize; 3],
+    /// How often coordinators, the store, and proxies were killed, and links broken.
+    pub kills: [usize; 4],
     /// How long it took.
     pub took: Duration,
     /// The logs of every process, kept where something was found.

@@ -89,7 +89,7 @@ impl Session {
     }
 
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.record.add(Event::Called { session: self.number });
+        self.record.add(Event::Called { session: self.number, waits: tool == "wait_for_message" });
         match self.answer(tool, arguments).await {
             Ok(answer) => answer,
             Err(error) => {

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::session::{Answer, Record, Session};
 use super::{Store, Storm};
+use crate::breaker::Breaker;
 use crate::coordinator::Coordinator;
 use crate::dice::Dice;
 use crate::mcp::McpClient;
@@ -25,6 +26,8 @@ pub(super) struct World {
     pub(super) storm: Storm,
     pub(super) coordinators: Vec<AsyncMutex<Coordinator>>,
     pub(super) redis: Option<AsyncMutex<Redis>>,
+    /// Between coordinators and their store, and between proxies and coordinators.
+    pub(super) links: Vec<Breaker>,
     pub(super) record: Arc<Record>,
     /// How many messages were accepted or queued.
     pub(super) sent: AtomicUsize,
@@ -42,11 +45,16 @@ pub(super) struct World {
 impl World {
     pub(super) async fn start(storm: Storm) -> Result<Self> {
         let work = tempfile::Builder::new().prefix("c3po-storm-").tempdir().context("making a folder")?;
+        let mut links = Vec::new();
         let (redis, coordinators) = match storm.store {
             Store::Redis => {
                 let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
-                let coordinators =
-                    vec![coordinator(work.path(), "0", &redis.url())?, coordinator(work.path(), "1", &redis.url())?];
+                let mut coordinators = Vec::new();
+                for name in ["0", "1"] {
+                    let link = Breaker::before(redis.address()).await?;
+                    coordinators.push(coordinator(work.path(), name, &format!("redis://{}", link.address()))?);
+                    links.push(link);
+                }
                 (Some(redis), coordinators)
             }
             Store::Sqlite => {
@@ -54,7 +62,12 @@ impl World {
                 (None, vec![coordinator(work.path(), "0", &store)?])
             }
         };
-        let urls = coordinators.iter().map(Coordinator::url).collect();
+        let mut urls = Vec::new();
+        for coordinator in &coordinators {
+            let link = Breaker::before(coordinator.address()).await?;
+            urls.push(format!("http://{}", link.address()));
+            links.push(link);
+        }
         let world = Self {
             sessions: Mutex::new((0..storm.agents).map(|_| None).collect()),
             storm,
@@ -65,6 +78,7 @@ impl World {
             sending: AtomicUsize::new(0),
             calm: CancellationToken::new(),
             over: CancellationToken::new(),
+            links,
             urls,
             work,
         };

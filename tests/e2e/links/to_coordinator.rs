@@ -1,6 +1,4 @@
-//! Links that break without a word: half open, held up for half a minute, cut in the middle of a frame.
-//!
-//! Whoever is at the end of one notices within 45 s, nothing has an effect twice, and nothing is kept for those who left.
+//! The link between a proxy and its coordinator breaks without a word: half open, or held up for half a minute.
 
 use std::time::{Duration, Instant};
 
@@ -113,8 +111,8 @@ async fn through(
     Ok((breaker, proxy))
 }
 
-#[tokio::test]
-async fn a_link_that_breaks_without_a_word_is_noticed_within_45_seconds_and_nothing_comes_twice() -> Result<()> {
+/// Whoever is at the end of such a link notices within 45 s, and nothing has an effect twice.
+pub(super) async fn breaks_without_a_word() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let other = session(work.path(), "other", &coordinator.url()).await?;
