@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::redis::OpenError;
 use c3po_coordinator::store::{Advance, Claim, SendOutcome, Store, StoreError, Tenure, Wake};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
@@ -242,6 +243,26 @@ async fn a_replica_that_takes_over_is_found() -> Result<()> {
     assert_eq!(fixture.inbox("a").await?, ["after"]);
     let other = open(&format!("redis+cluster://127.0.0.1:{}", cluster.masters[lost].port())).await?;
     assert_eq!(other.pending(&id("a")).await?.count, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Result<()> {
+    let cluster = Cluster::borrow().await?;
+    let refused = open(&cluster.masters[0].url()).await.expect_err("it is one of three");
+    assert!(matches!(refused, OpenError::InCluster { .. }), "{refused}");
+    let alone = Redis::start().await?;
+    let lost = Redis::start_with(&["--cluster-enabled", "yes"]).await?;
+    for (redis, part) in [(&alone, "cluster support disabled"), (&lost, "does not know who has which slots")] {
+        let refused = open(&format!("redis+cluster://127.0.0.1:{}", redis.port())).await.expect_err("there is none");
+        assert!(matches!(&refused, OpenError::Unreachable { reason, .. } if reason.contains(part)), "{refused}");
+    }
+    // One of those that are named is enough, whatever the others know.
+    let (good, lost) = (cluster.masters[1].port(), lost.port());
+    let store = open(&format!("redis+cluster://127.0.0.1:{lost},127.0.0.1:{good}")).await?;
+    for _ in 0..20 {
+        store.check().await?;
+    }
     Ok(())
 }
 
