@@ -25,7 +25,7 @@ pub struct Coordinator {
     folder: PathBuf,
     quiet: bool,
     unlimited: bool,
-    authority: Option<PathBuf>,
+    environment: Vec<(&'static str, PathBuf)>,
 }
 
 impl Coordinator {
@@ -52,7 +52,7 @@ impl Coordinator {
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
         let (folder, store) = (folder.to_owned(), store.to_owned());
         let address = free_address()?;
-        Ok(Self { process: None, address, store, folder, quiet: false, unlimited: false, authority: None })
+        Ok(Self { process: None, address, store, folder, quiet: false, unlimited: false, environment: Vec::new() })
     }
 
     /// Keeps the log to itself at the end, for a program that is no test.
@@ -69,10 +69,10 @@ impl Coordinator {
         self
     }
 
-    /// Has it trust that certificate authority of its Redis.
+    /// Starts it with that variable, which names a file.
     #[must_use]
-    pub fn trusting(mut self, authority: &Path) -> Self {
-        self.authority = Some(authority.to_owned());
+    pub fn with(mut self, variable: &'static str, file: &Path) -> Self {
+        self.environment.push((variable, file.to_owned()));
         self
     }
 
@@ -100,9 +100,7 @@ impl Coordinator {
         let mut server = command(program("c3po-coordinator")?, &self.folder);
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
-        if let Some(authority) = &self.authority {
-            server.env("C3PO_REDIS_CA", authority);
-        }
+        server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
         if self.unlimited {
             server.env("C3PO_RATE_LIMIT", "0");
         }

@@ -140,7 +140,7 @@ fn check_kind(node: &Node, info: &str, in_cluster: bool) -> Result<(), OpenError
     }
     match (line(info, "redis_mode"), line(info, "role")) {
         (Some("cluster"), _) if !in_cluster => Err(OpenError::InCluster { address }),
-        (_, Some("slave")) => Err(OpenError::Replica { address }),
+        (_, Some("slave")) if !in_cluster => Err(OpenError::Replica { address }),
         _ => Ok(()),
     }
 }
