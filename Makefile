@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench claude-e2e peers python inspector conformance
+.PHONY: help up install test check demo bench load soak claude-e2e peers python inspector conformance
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -48,6 +48,18 @@ bench: ## figures and their floors, in one run
 	@tests/setup/install redis tmux claude
 	cargo build --locked --profile bench --workspace --bins --examples
 	cargo bench --locked -p c3po-tests
+
+load: ## thousands of agents on one coordinator; ARGS='--help' lists what can be chosen
+	@tests/setup/install redis
+	@tests/setup/say 'building'
+	cargo build --locked --profile quick --workspace --bins --examples
+	@exec $(QUICK)/examples/load $(ARGS)
+
+soak: ## an hour of mixed load, in which memory and descriptors have to stay what they are; ARGS='--minutes 5'
+	@tests/setup/install redis
+	@tests/setup/say 'building'
+	cargo build --locked --profile quick --workspace --bins --examples
+	@exec $(QUICK)/examples/soak $(ARGS)
 
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
 	@tests/setup/install tmux claude claude-older

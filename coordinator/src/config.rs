@@ -56,6 +56,9 @@ pub struct Settings {
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
+    /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
+    #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
+    pub max_connections: Option<usize>,
     /// The token that every client has to present; without one only loopback is served
     #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
@@ -77,6 +80,8 @@ pub struct Config {
     pub store: StoreAddress,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
+    /// Connections at once; as many as the descriptors suffice for where `None`.
+    pub max_connections: Option<usize>,
     /// What clients have to present; `None` where everybody is served.
     pub token: Option<Secret>,
     /// Further host names for `/mcp`.
@@ -130,6 +135,7 @@ impl Settings {
         Ok(Config {
             store,
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
+            max_connections: self.max_connections,
             token: self.token,
             allowed_hosts: self.allowed_hosts,
         })

@@ -59,6 +59,11 @@ pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
     server::ask_health(listen)
 }
 
+/// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.
+pub fn raise_descriptor_limit() -> usize {
+    server::raise_descriptor_limit()
+}
+
 /// Wakes this process's listeners for what any process did.
 async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     let mut wakes = office.store.wakes();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask_health, run, store};
+use c3po_coordinator::{ask_health, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,9 +33,11 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured).init();
+    raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
         let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
@@ -54,6 +56,11 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.
+fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1)
 }
 
 /// Cancels `stop` at the first SIGTERM or SIGINT; returns an error at the second, without waiting any longer.

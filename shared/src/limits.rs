@@ -20,6 +20,8 @@ pub const MESSAGE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 pub const ARCHIVE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Sends per rolling minute and agent, unless the coordinator is told another number.
 pub const SENDS_PER_MINUTE: u32 = 200;
+/// How many processes `hello` may name that are known to be dead.
+pub const SUCCEEDS_MAX: usize = 8;
 /// The longest wait, in seconds.
 pub const WAIT_MAX: u64 = 3_600;
 /// The wait where none is named, in seconds.

@@ -42,7 +42,7 @@ words! {
         Conflict = "CONFLICT",
         /// Proxy and coordinator speak different protocols.
         VersionMismatch = "VERSION_MISMATCH",
-        /// The proxy has no link to a coordinator.
+        /// The proxy has no link to a coordinator, or this one takes no more.
         CoordDown = "COORD_DOWN",
         /// The coordinator cannot reach its store.
         StoreUnavailable = "STORE_UNAVAILABLE",
@@ -230,6 +230,15 @@ impl Refusal {
             .detail("limit", limit)
     }
 
+    /// The coordinator has as many connections as it may have.
+    pub fn no_place(limit: usize) -> Self {
+        let error = format!("the coordinator has {limit} connections, which is as many as it may have");
+        Self::new(ErrorCode::CoordDown, error)
+            .suggest("It is tried again by itself; whoever runs the coordinator may raise its limit of descriptors.")
+            .detail("count", limit)
+            .detail("limit", limit)
+    }
+
     /// The coordinator cannot reach its store.
     pub fn store_unavailable() -> Self {
         let error = "the coordinator cannot reach its store, and does not know whether this was done";
@@ -306,6 +315,7 @@ mod tests {
             Refusal::too_large("message", 50_001, 50_000),
             Refusal::inbox_full(&AgentId::human(), 1_000),
             Refusal::rate_limited(200, 200, 12),
+            Refusal::no_place(19_936),
         ] {
             assert!(refusal.details.contains_key("limit") && refusal.details.contains_key("count"), "{refusal}");
         }

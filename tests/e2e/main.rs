@@ -1,11 +1,18 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
 mod api_reference;
+mod chaos;
 mod claude;
+mod coordinators;
+mod crowds;
 mod doctor;
 mod documents;
 mod first_reference;
+mod full_disk;
+mod journal;
 mod last_hop;
+mod links;
+mod links_to_redis;
 mod opencode;
 mod outages;
 mod plugin;

@@ -86,6 +86,26 @@ async fn a_call_in_a_long_outage_has_the_link_dialled_again_at_once() -> Result<
 }
 
 #[tokio::test]
+async fn a_session_after_one_that_was_killed_with_its_coordinator_has_its_name() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let mut killed = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    killed.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    // Nobody is there to notice its end; its hold lasts for most of a minute.
+    killed.process().kill().await?;
+    coordinator.restart().await?;
+
+    let next = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    assert_eq!(next.reply("ping", json!({})).await?["agent_id"], "homeassistant");
+    // That one lives, and so does the other that comes beside it.
+    let beside = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    assert_eq!(beside.reply("ping", json!({})).await?["agent_id"], "homeassistant-2");
+    assert_eq!(next.reply("ping", json!({})).await?["agent_id"], "homeassistant");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_killed_coordinator_is_hardly_noticed_with_sqlite() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;

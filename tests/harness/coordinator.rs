@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use tokio::process::Command;
 
 use crate::eventually::eventually;
 use crate::http;
@@ -26,6 +27,7 @@ pub struct Coordinator {
     quiet: bool,
     unlimited: bool,
     environment: Vec<(&'static str, PathBuf)>,
+    descriptors: Option<u32>,
 }
 
 impl Coordinator {
@@ -51,8 +53,16 @@ impl Coordinator {
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
         let (folder, store) = (folder.to_owned(), store.to_owned());
-        let address = free_address()?;
-        Ok(Self { process: None, address, store, folder, quiet: false, unlimited: false, environment: Vec::new() })
+        Ok(Self {
+            process: None,
+            address: free_address()?,
+            store,
+            folder,
+            quiet: false,
+            unlimited: false,
+            environment: Vec::new(),
+            descriptors: None,
+        })
     }
 
     /// Keeps the log to itself at the end, for a program that is no test.
@@ -73,6 +83,13 @@ impl Coordinator {
     #[must_use]
     pub fn with(mut self, variable: &'static str, file: &Path) -> Self {
         self.environment.push((variable, file.to_owned()));
+        self
+    }
+
+    /// Lets it have only so many descriptors open.
+    #[must_use]
+    pub fn with_descriptors(mut self, descriptors: u32) -> Self {
+        self.descriptors = Some(descriptors);
         self
     }
 
@@ -97,7 +114,7 @@ impl Coordinator {
     ///
     /// Errors: it ends, or does not answer; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
-        let mut server = command(program("c3po-coordinator")?, &self.folder);
+        let mut server = self.command()?;
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
@@ -123,6 +140,14 @@ impl Coordinator {
             Err(error) => return Err(error.context(format!("its log:\n{}", process.log()))),
         }
         Ok(())
+    }
+
+    fn command(&self) -> Result<Command> {
+        let program = program("c3po-coordinator")?;
+        let Some(descriptors) = self.descriptors else { return Ok(command(program, &self.folder)) };
+        let mut shell = command("sh", &self.folder);
+        shell.args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh"]).arg(descriptors.to_string()).arg(program);
+        Ok(shell)
     }
 
     /// Kills it as `kill -9` does.

@@ -4,19 +4,30 @@
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
-//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand
+//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand;
+//!   [`crowd`]: thousands of such ends; [`vitals`]: what a process uses and holds;
+//!   [`loaded`]: a coordinator and its store, measured by that
 //! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys;
 //!   [`watched`]: some that sentinels watch; [`certificates`]: what TLS between them needs
+//! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
+//! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
+//!   that repeats itself
+//! - [`small_disk`]: one that is full soon
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
+pub mod breaker;
 pub mod certificates;
+pub mod checker;
 pub mod claude;
 pub mod cluster;
 pub mod coordinator;
+pub mod crowd;
+pub mod dice;
 pub mod eventually;
 pub mod fake_api;
 pub mod http;
 pub mod link;
+pub mod loaded;
 pub mod mcp;
 pub mod opencode;
 pub mod process;
@@ -24,5 +35,8 @@ pub mod proxy;
 pub mod redis;
 pub mod served;
 pub mod skip;
+pub mod small_disk;
+pub mod storm;
 pub mod terminal;
+pub mod vitals;
 pub mod watched;

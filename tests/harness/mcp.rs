@@ -275,6 +275,23 @@ impl McpClient {
         Ok(status)
     }
 
+    /// Sends the server a signal by name, such as `KILL`. What it has said before is still heard.
+    ///
+    /// Errors: it has ended, or `kill` refuses.
+    pub async fn signal(&self, name: &str) -> Result<()> {
+        self.process.signal(name).await
+    }
+
+    /// Returns whether the server's output is over.
+    pub fn has_ended(&self) -> bool {
+        self.heard.said().over
+    }
+
+    /// Waits until the server's output is over.
+    pub async fn output_ends(&self) {
+        self.reader.wait().await;
+    }
+
     /// Returns the server's process, for signals and its log.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process

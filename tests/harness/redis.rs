@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -112,6 +112,11 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
     /// Returns its port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
@@ -149,6 +154,11 @@ impl Redis {
             ensure!(!last.starts_with('-'), "{words:?}: {last}");
         }
         Ok(last)
+    }
+
+    /// Returns the id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it at once, as a power cut would.

@@ -37,6 +37,7 @@ impl Served {
         let mut config = Config {
             store: StoreAddress::Sqlite(folder.path().join("c3po.db")),
             rate_limit: None,
+            max_connections: None,
             token: None,
             allowed_hosts: Vec::new(),
         };

@@ -123,6 +123,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         context: before.as_ref().map(|agent| agent.context).unwrap_or_default(),
         state: before.as_ref().map(|agent| agent.state),
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
+        succeeds: Vec::new(),
         lease: SILENCE_MAX,
     };
     let taken = settle_name(office, &newcomer).await?;

@@ -31,6 +31,8 @@ pub(crate) struct Newcomer {
     pub(crate) context: u64,
     /// What the session does, where its host knows.
     pub(crate) state: Option<State>,
+    /// The processes that its host knows to be dead.
+    pub(crate) succeeds: Vec<Uuid>,
     /// How long its hold lasts unless renewed.
     pub(crate) lease: Duration,
 }
@@ -54,6 +56,7 @@ pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<
             reach: newcomer.reach.clone(),
             context: newcomer.context,
             state: newcomer.state,
+            succeeds: newcomer.succeeds.clone(),
             lease: newcomer.lease,
         };
         if let Some(tenure) = office.store.claim(&claim).await? {

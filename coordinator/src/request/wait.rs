@@ -23,6 +23,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once: more than one only where other waits were handed some.
 const PAGE: usize = 8;
+/// How many bytes of them: a page of long ones is mostly read for the first.
+const PAGE_BYTES: usize = 16 * 1024;
 
 /// What a wait is for.
 enum Wanted {
@@ -117,9 +119,9 @@ async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Optio
 async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
-        let selection = Selection { kind, thread: None, after, limit: PAGE };
+        let selection = Selection { kind, thread: None, after, limit: PAGE, bytes: PAGE_BYTES };
         let page = office.store.unshown(&caller.agent, selection).await?;
-        let complete = page.len() < PAGE;
+        let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
             if caller.memory.hand(&placed.message.id, Instant::now()) {

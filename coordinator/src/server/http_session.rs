@@ -93,6 +93,7 @@ impl HttpSessions {
             reach: vec![Via::WaitForMessage, Via::GetMessages],
             context: 0,
             state: None,
+            succeeds: Vec::new(),
             lease: HTTP_PRESENCE,
         };
         let tenure = settle_name(office, &newcomer).await?;

@@ -1,6 +1,7 @@
 //! The one port: which path leads where, and what stands before all of them.
 
 mod acp;
+mod admission;
 mod evidence;
 mod health;
 mod http_session;
@@ -17,13 +18,14 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
 use c3po_shared::refusal::Refusal;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::admission::Admission;
+pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
 use crate::auth::Auth;
@@ -51,6 +53,8 @@ pub(crate) async fn serve(
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let listener =
+        Admission::new(listener, admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
     let server = Server {
         office,
         auth: Arc::new(Auth::new(config.token.clone())),
@@ -59,11 +63,6 @@ pub(crate) async fn serve(
         stop: stop.clone(),
     };
     let routes = routes(&server, config);
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!("small frames may wait for large ones on this connection: {error}");
-        }
-    });
     let serving = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     let ended = async {
         let outcome = serving.await.context("serving connections");

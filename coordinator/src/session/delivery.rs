@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::vocabulary::{Kind, KindFilter};
+use c3po_shared::vocabulary::Kind;
 use c3po_shared::wire::{Broadcast, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -122,9 +122,7 @@ impl Delivery {
         }
         self.unread = false;
         let (store, agent, after) = (Arc::clone(&office.store), agent.clone(), self.position);
-        self.reading = Some(Box::pin(async move {
-            store.unshown(&agent, Selection { kind: KindFilter::Any, thread: None, after, limit: PAGE }).await
-        }));
+        self.reading = Some(Box::pin(async move { store.unshown(&agent, selection(after)).await }));
     }
 
     /// The store is to be read at once.
@@ -149,8 +147,8 @@ impl Delivery {
             last = arrival.position;
         }
         let placed = |arrival| match Arc::try_unwrap(arrival) {
-            Ok(Arrival { position, message, .. }) => Placed { position, message },
-            Err(shared) => Placed { position: shared.position, message: shared.message.clone() },
+            Ok(Arrival { position, message, .. }) => Placed { position, message, bytes: 0 },
+            Err(shared) => Placed { position: shared.position, message: shared.message.clone(), bytes: 0 },
         };
         Some(carried.into_iter().map(placed).collect())
     }
@@ -174,7 +172,7 @@ impl Delivery {
                 return Vec::new();
             }
         };
-        let (more, now) = (page.len() == PAGE, Instant::now());
+        let (more, now) = (selection(self.position).is_filled_by(&page), Instant::now());
         let (mut messages, mut bytes, mut cut) = (Vec::new(), 0, false);
         for placed in page {
             bytes += placed.message.text().len() + placed.message.context.as_deref().map_or(0, str::len);
@@ -229,4 +227,9 @@ impl Delivery {
             None => [self.due, self.left_out.map(|(_, at)| at)].into_iter().flatten().min(),
         }
     }
+}
+
+/// What one frame may hold of what stands behind a position.
+fn selection(after: u64) -> Selection<'static> {
+    Selection { after, limit: PAGE, bytes: PAGE_BYTES, ..Selection::default() }
 }

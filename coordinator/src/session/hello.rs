@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX};
+use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::connection::{Connection, Gone};
 use crate::presence::Present;
 use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
+use crate::store::Agent;
 
 /// How long a link may take to say who it is.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -100,6 +101,7 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
         context: hello.context,
         state: hello.state,
+        succeeds: hello.succeeds.into_iter().take(SUCCEEDS_MAX).collect(),
         lease: SILENCE_MAX,
     };
     let tenure = settle_name(office, &newcomer).await?;
@@ -127,11 +129,12 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
 async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     let known = office.store.agent(&hello.name).await?;
-    if known.as_ref().is_some_and(|agent| agent.is_online(Timestamp::now())) {
+    let lives = |agent: &Agent| agent.is_online(Timestamp::now()) && !hello.succeeds.contains(&agent.instance);
+    if known.as_ref().is_some_and(lives) {
         let error = format!("{} is a connected session, and nobody can speak for it", hello.name);
         return Err(Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself."));
     }
-    if known.is_none() && hello.name != AgentId::human() {
+    if known.is_none() && !hello.leftover && hello.name != AgentId::human() {
         // A name that was merely mistyped must not become an agent that messages can be left for.
         return Err(Refusal::agent_not_found(hello.name.as_str(), &[]));
     }

@@ -37,7 +37,7 @@ const DRAIN: Duration = Duration::from_secs(3);
 /// How many events that are ready are done before what came of them is written.
 const TOGETHER: usize = 16;
 /// How many calls of one link are at work at once, waits aside: nobody fills the store's queue before everybody else.
-const CALLS_AT_ONCE: usize = 8;
+const CALLS_AT_ONCE: usize = 4;
 /// How many waits that ended are remembered: a cancellation crosses at most the last few answers.
 const ENDED_WAITS: usize = 16;
 
@@ -240,7 +240,8 @@ impl Session {
             Box::new(Finished { id, call: call_id, tool, outcome })
         };
         self.running.insert(call_id, (tool, abort));
-        self.calls.push(Box::pin(async move { Abortable::new(work, registration).await.ok() }));
+        // Not by an async block around it, which would hold it twice.
+        self.calls.push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
     }
 
     fn waits(&self) -> usize {

@@ -76,6 +76,8 @@ pub struct Claim {
     /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
     /// Of no account where the same process comes back: it wishes the name that it was given.
     pub suffixed: bool,
+    /// Processes that are known to be dead by their own host: a hold of theirs is over, whatever is left of its lease.
+    pub succeeds: Vec<Uuid>,
     /// How long the hold lasts unless renewed.
     pub lease: Duration,
 }
@@ -91,6 +93,8 @@ pub struct Tenure {
     pub generation: u64,
     /// The process that holds it.
     pub instance: Uuid,
+    /// By which of its links: one more with each claim. Only the latest can end the hold.
+    pub link: u64,
 }
 
 /// An agent as it is stored.
@@ -225,10 +229,12 @@ pub struct Placed {
     pub position: u64,
     /// The envelope.
     pub message: Message,
+    /// How many bytes the envelope has as it is kept.
+    pub bytes: usize,
 }
 
 /// Which part of an inbox is wanted.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
     /// Which kinds.
     pub kind: KindFilter,
@@ -238,6 +244,22 @@ pub struct Selection<'a> {
     pub after: u64,
     /// How many at most.
     pub limit: usize,
+    /// After how many bytes no further message is read, so that long ones are not read in vain.
+    pub bytes: usize,
+}
+
+impl Default for Selection<'_> {
+    /// Nothing, whatever its kind and length.
+    fn default() -> Self {
+        Self { kind: KindFilter::default(), thread: None, after: 0, limit: 0, bytes: usize::MAX }
+    }
+}
+
+impl Selection<'_> {
+    /// Returns whether a page has all that one page may have, so that there may be more behind it.
+    pub fn is_filled_by(&self, page: &[Placed]) -> bool {
+        page.len() >= self.limit || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
+    }
 }
 
 /// How much an agent has not dealt with.
@@ -334,7 +356,7 @@ impl Wake {
 pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
-    /// Returns `None` where another instance holds it now. The same instance keeps the generation, also after its
+    /// Returns `None` where another instance holds it now, unless that is one that the claim succeeds. The same instance keeps the generation, also after its
     /// lease ended, unless another took the name meanwhile; any other raises it by one, makes the state `starting`
     /// where the claim names none, and makes every message of the inbox unshown again. So does the same instance in a
     /// larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
@@ -346,7 +368,8 @@ pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Returns false where the tenure is outdated, or the agent is no longer known.
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool>;
 
-    /// Ends the hold; an outdated tenure ends nothing. A suffixed agent with an empty inbox is forgotten.
+    /// Ends the hold; an outdated tenure ends nothing, nor does one whose process has claimed the name again since, by
+    /// another link. A suffixed agent with an empty inbox is forgotten.
     async fn release(&self, tenure: &Tenure) -> Result<()>;
 
     /// Returns the agent of exactly that name.

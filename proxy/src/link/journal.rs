@@ -1,18 +1,26 @@
 //! Sends and replies that wait on this host's disk for the coordinator. Knows files, nothing of the link.
 //!
 //! One file of JSON lines for each agent. A line is answered for once it is synced; what a crash cut off in the middle
-//! was never answered for and is ignored. Several proxies of one agent take turns by a lock file, which, unlike the
-//! journal itself, is never replaced.
+//! was never answered for and is ignored. A line that was sent is struck out by one byte in its place, which a crash
+//! cannot tear and which needs no room on a full disk. Several proxies of one agent take turns by a lock file.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+/// How long another process may have its turn: one that was stopped in the middle of it must not hang the others.
+const TURN_MAX: Duration = Duration::from_secs(2);
+/// How often a turn is asked for.
+const TURN_AGAIN: Duration = Duration::from_millis(5);
+/// What a line begins with that was sent.
+const STRUCK_OUT: u8 = b'#';
 
 /// One call that waits.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +33,9 @@ pub(super) struct Line {
     pub(super) arguments: Box<RawValue>,
     /// When it was accepted here.
     pub(super) at: Timestamp,
+    /// The coordinators for which it was accepted; empty where that was not noted.
+    #[serde(default)]
+    pub(super) coordinators: Vec<String>,
 }
 
 /// The journals of this host's agents.
@@ -58,23 +69,41 @@ impl Journal {
             return Ok(None);
         }
         let _turn = self.turn(agent)?;
-        Ok(self.read(agent)?.into_iter().next())
+        let first = self.read(agent)?.into_iter().next().map(|(_, line)| line);
+        if first.is_none() {
+            // Whoever struck out the last line was killed before it could do this.
+            self.clear(agent)?;
+        }
+        Ok(first)
+    }
+
+    /// Returns whether what waits for the agent was meant for one of these coordinators.
+    pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
+        let Ok(lines) = self.read(agent) else { return false };
+        let known =
+            |line: &Line| line.coordinators.is_empty() || line.coordinators.iter().any(|one| targets.contains(one));
+        lines.first().is_some_and(|(_, line)| known(line))
     }
 
     /// Takes a line out: it is answered.
     pub(super) fn remove(&self, agent: &AgentId, call_id: CallId) -> io::Result<()> {
         let _turn = self.turn(agent)?;
-        let mut lines = self.read(agent)?;
-        lines.retain(|line| line.call_id != call_id);
-        let path = self.lines(agent);
-        let fresh = path.with_extension("jsonl.new");
-        let mut file = private().write(true).create(true).truncate(true).open(&fresh)?;
-        for line in &lines {
-            file.write_all(text(line)?.as_bytes())?;
+        let (done, left): (Vec<_>, Vec<_>) =
+            self.read(agent)?.into_iter().partition(|(_, line)| line.call_id == call_id);
+        if left.is_empty() {
+            return self.clear(agent);
         }
-        file.sync_all()?;
-        std::fs::rename(&fresh, &path)?;
-        File::open(&self.folder)?.sync_all()
+        let file = private().write(true).open(self.lines(agent))?;
+        done.iter().try_for_each(|(at, _)| file.write_all_at(&[STRUCK_OUT], *at))?;
+        file.sync_data()
+    }
+
+    /// Returns the agents for which something waits.
+    pub(super) fn agents(&self) -> Vec<AgentId> {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let agents = names.filter_map(|name| name.strip_suffix(".jsonl")?.parse().ok());
+        agents.filter(|agent: &AgentId| !agent.as_str().ends_with(".refused") && !self.is_empty(agent)).collect()
     }
 
     /// Puts a line that was refused beside the journal, for a person to look at, and takes it out.
@@ -91,33 +120,57 @@ impl Journal {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let lock =
             private().write(true).create(true).truncate(false).open(self.folder.join(format!("{agent}.lock")))?;
-        lock.lock()?;
-        Ok(lock)
+        let end = Instant::now() + TURN_MAX;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(held_too_long(agent)),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(TURN_AGAIN),
+            }
+        }
+    }
+
+    /// Empties the journal, every line of which was sent.
+    fn clear(&self, agent: &AgentId) -> io::Result<()> {
+        match private().write(true).open(self.lines(agent)) {
+            Ok(file) => file.set_len(0).and_then(|()| file.sync_all()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn lines(&self, agent: &AgentId) -> PathBuf {
         self.folder.join(format!("{agent}.jsonl"))
     }
 
-    fn read(&self, agent: &AgentId) -> io::Result<Vec<Line>> {
+    /// Returns the lines that were not sent, and where in the file each begins.
+    fn read(&self, agent: &AgentId) -> io::Result<Vec<(u64, Line)>> {
         let mut bytes = Vec::new();
         match File::open(self.lines(agent)) {
             Ok(mut file) => file.read_to_end(&mut bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        // Bytes that are no text spoil their own line only.
-        let text = String::from_utf8_lossy(&bytes);
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        let readable = |line: &str| match serde_json::from_str(line) {
-            Ok(line) => Some(line),
-            Err(error) => {
-                tracing::warn!("a line of {agent}'s journal is not readable and is left out: {error}");
-                None
+        let (mut lines, mut at) = (Vec::new(), 0_u64);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let place = at;
+            at += u64::try_from(line.len()).unwrap_or_default();
+            if line.last() != Some(&b'\n') || line.first() == Some(&STRUCK_OUT) {
+                continue;
             }
-        };
-        Ok(whole.lines().filter_map(readable).collect())
+            match serde_json::from_slice(line) {
+                Ok(line) => lines.push((place, line)),
+                Err(error) => tracing::warn!("a line of {agent}'s journal is not readable and is left out: {error}"),
+            }
+        }
+        Ok(lines)
     }
+}
+
+fn held_too_long(agent: &AgentId) -> io::Error {
+    let error = format!("another process has held the journal of {agent} for {} s", TURN_MAX.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, error)
 }
 
 fn private() -> OpenOptions {
@@ -176,7 +229,8 @@ mod tests {
     fn line(number: u32) -> Line {
         let arguments =
             serde_json::value::to_raw_value(&json!({"target": "b", "message": format!("m{number}")})).unwrap();
-        Line { call_id: CallId::fresh(), tool: "send_message".to_owned(), arguments, at: Timestamp::now() }
+        let (call_id, tool, at) = (CallId::fresh(), "send_message".to_owned(), Timestamp::now());
+        Line { call_id, tool, arguments, at, coordinators: vec!["ws://a/acp".to_owned()] }
     }
 
     fn journal() -> (tempfile::TempDir, Journal) {
@@ -220,7 +274,7 @@ mod tests {
         std::fs::write(&path, torn).unwrap();
         assert_eq!(journal.read(&agent()).unwrap().len(), 1);
         journal.append(&agent(), &two).unwrap();
-        let ids: Vec<_> = journal.read(&agent()).unwrap().iter().map(|line| line.call_id).collect();
+        let ids: Vec<_> = journal.read(&agent()).unwrap().iter().map(|(_, line)| line.call_id).collect();
         assert_eq!(ids, [one.call_id, two.call_id]);
     }
 
@@ -242,6 +296,52 @@ mod tests {
         assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, two.call_id);
         let refused = std::fs::read_to_string(journal.folder.join("web.refused.jsonl")).unwrap();
         assert!(refused.contains(&one.call_id.to_string()));
+    }
+
+    #[test]
+    fn what_was_sent_stays_out_whatever_a_crash_left_behind_it() {
+        let (_folder, journal) = journal();
+        let lines = [line(1), line(2), line(3)];
+        lines.iter().for_each(|line| journal.append(&agent(), line).unwrap());
+        let length = std::fs::metadata(journal.lines(&agent())).unwrap().len();
+        journal.remove(&agent(), lines[1].call_id).unwrap();
+        assert_eq!(std::fs::metadata(journal.lines(&agent())).unwrap().len(), length, "nothing is written anew");
+        journal.remove(&agent(), lines[0].call_id).unwrap();
+        assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, lines[2].call_id);
+        journal.remove(&agent(), lines[2].call_id).unwrap();
+        assert!(journal.is_empty(&agent()));
+        // As a process leaves it that is killed before it could empty the file, with half a line behind.
+        std::fs::write(journal.lines(&agent()), "#struck out\n{\"call").unwrap();
+        assert!(!journal.is_empty(&agent()));
+        assert!(journal.first(&agent()).unwrap().is_none() && journal.is_empty(&agent()));
+    }
+
+    #[test]
+    fn a_process_that_keeps_its_turn_hangs_nobody() {
+        let (_folder, journal) = journal();
+        journal.append(&agent(), &line(1)).unwrap();
+        let turn = journal.turn(&agent()).unwrap();
+        let began = Instant::now();
+        let refused = journal.append(&agent(), &line(2)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < 2 * TURN_MAX, "{:?}", began.elapsed());
+        drop(turn);
+        journal.append(&agent(), &line(3)).unwrap();
+        assert_eq!(journal.read(&agent()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_agents_with_something_that_waits_are_known() {
+        let (_folder, journal) = journal();
+        assert!(journal.agents().is_empty());
+        let (one, other): (AgentId, AgentId) = (agent(), "web-2".parse().unwrap());
+        let sent = line(1);
+        journal.append(&one, &sent).unwrap();
+        journal.append(&other, &line(2)).unwrap();
+        journal.refuse(&one, &sent).unwrap();
+        assert_eq!(journal.agents(), std::slice::from_ref(&other));
+        let is_for = |target: &str| journal.is_for(&other, &[target.to_owned()]);
+        assert!(is_for("ws://a/acp") && !is_for("ws://b/acp"));
     }
 
     #[test]

@@ -6,10 +6,12 @@
 mod connection;
 mod facts;
 mod journal;
+mod leftovers;
 mod pending;
 mod queue;
 mod rules;
 mod run;
+mod seats;
 mod serve;
 mod standing;
 
@@ -31,6 +33,7 @@ pub use facts::Facts;
 use journal::Journal;
 use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
+use seats::Seats;
 pub use standing::{Standing, State};
 
 /// How long after the client's `initialized` a session counts as real even without a call.
@@ -64,6 +67,8 @@ enum Kind {
         /// Whether messages are to be delivered as they come.
         follows: bool,
     },
+    /// That of a living session, which sends what a dead one left on this host.
+    Leftover,
 }
 
 impl Kind {
@@ -72,7 +77,7 @@ impl Kind {
         match self {
             Self::Session => vec![Via::WaitForMessage, Via::GetMessages],
             Self::Person { follows: true } => vec![Via::Terminal],
-            Self::Person { follows: false } => Vec::new(),
+            Self::Person { follows: false } | Self::Leftover => Vec::new(),
         }
     }
 }
@@ -96,8 +101,11 @@ struct Shared {
     /// Set when the session is real: from now on the link dials.
     real: SetOnce<()>,
     journal: Journal,
+    seats: Seats,
     /// Something was put into the journal.
     kept: Notify,
+    /// Something was taken out of it.
+    taken: Notify,
     deliveries: Arc<dyn Deliveries>,
 }
 
@@ -119,6 +127,7 @@ impl Link {
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
         let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
+        let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let shared = Shared {
             config,
@@ -134,7 +143,9 @@ impl Link {
             initialized: SetOnce::new(),
             real: SetOnce::new(),
             journal,
+            seats,
             kept: Notify::new(),
+            taken: Notify::new(),
             deliveries,
         };
         Self { shared: Arc::new(shared) }
@@ -169,6 +180,10 @@ impl Link {
     pub async fn call(&self, call: &Call, arguments: Box<RawValue>) -> Answer {
         self.begin();
         let outgoing = OutgoingCall::new(CallId::fresh(), call, arguments, Instant::now());
+        let agent = self.shared.standing.borrow().agent.clone();
+        if keeps_order(call) && !self.shared.journal.is_empty(&agent) {
+            queue::wait_behind(&self.shared, &agent).await;
+        }
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
@@ -281,6 +296,11 @@ impl Shared {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether a call puts something into others' inboxes, in an order that stays.
+fn keeps_order(call: &Call) -> bool {
+    matches!(call, Call::SendMessage(_) | Call::Reply(_) | Call::Broadcast(_))
 }
 
 fn wants_queue(call: &Call) -> bool {

@@ -290,6 +290,11 @@ impl Pending {
         self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
     }
 
+    /// Returns whether calls are under way whose callers want an answer now, and do not wait for something to happen.
+    pub(super) fn has_impatient_calls(&self) -> bool {
+        self.entries.values().any(|entry| matches!(&entry.body, Body::Call(call, _) if call.wait.is_none()))
+    }
+
     /// Returns whether receipts wait for an answer.
     pub(super) fn has_receipts(&self) -> bool {
         self.entries.len() > self.calls

@@ -12,10 +12,16 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State};
+use super::{Link, Shared, State, leftovers};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a call that keeps its order waits for what was kept before it.
+const BEHIND_MAX: Duration = Duration::from_secs(2);
+
+/// How often is looked for what dead sessions left on this host.
+const LEFTOVERS_EVERY: Duration = Duration::from_secs(30);
 
 /// How long until the disk is tried again after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
@@ -31,7 +37,8 @@ struct Kept {
 /// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
 pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
     let at = Timestamp::now();
-    let line = Line { call_id: call.call_id, tool: call.tool.name().to_owned(), arguments: call.arguments.clone(), at };
+    let (tool, coordinators) = (call.tool.name().to_owned(), shared.config.urls.clone());
+    let line = Line { call_id: call.call_id, tool, arguments: call.arguments.clone(), at, coordinators };
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
         let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
@@ -46,7 +53,29 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     Ok(serde_json::value::to_raw_value(&kept).expect("ids, stages and times are JSON"))
 }
 
-/// Sends what waits, oldest first, whenever the link is up. Never ends by itself.
+/// Waits until what was kept before has been sent, so that nothing overtakes it when the link comes up; not where it has
+/// been down for so long that nothing will be sent. What holds the journal up for longer, such as a disk that fails, does
+/// not hold up the session as well.
+pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) {
+    let sent = async {
+        loop {
+            let taken = shared.taken.notified();
+            let mut taken = std::pin::pin!(taken);
+            // Counted in before looking.
+            taken.as_mut().enable();
+            let refused = shared.standing.borrow().refused_at_once(Instant::now()).is_some();
+            if refused || shared.journal.is_empty(agent) {
+                return;
+            }
+            taken.await;
+        }
+    };
+    if tokio::time::timeout(BEHIND_MAX, sent).await.is_err() {
+        tracing::warn!("what waits on this host for {agent} is not sent for {} s", BEHIND_MAX.as_secs());
+    }
+}
+
+/// Sends what waits, oldest first, whenever the link is up; then what dead sessions left. Never ends by itself.
 pub(super) async fn drain(link: &Link) {
     let mut standing = link.shared.standing.subscribe();
     loop {
@@ -62,12 +91,20 @@ pub(super) async fn drain(link: &Link) {
             // The sender lives as long as the link.
             _ = standing.changed() => {}
             () = link.shared.kept.notified() => {}
+            () = look_after_leftovers(link, &agent), if up => {}
         }
     }
 }
 
+/// Sends what dead sessions left, now and then.
+async fn look_after_leftovers(link: &Link, agent: &AgentId) {
+    // On the heap, for it is a whole link that mostly is not there.
+    Box::pin(leftovers::send(&link.shared, agent)).await;
+    tokio::time::sleep(LEFTOVERS_EVERY).await;
+}
+
 /// Sends the oldest line. Returns how long to pause before the next; `None` where there is nothing to do for now.
-async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
+pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
     let shared = &link.shared;
     if shared.journal.is_empty(agent) {
         return None;
@@ -97,7 +134,10 @@ async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
         },
     };
     match settled {
-        Ok(()) => Some(Duration::ZERO),
+        Ok(()) => {
+            shared.taken.notify_waiters();
+            Some(Duration::ZERO)
+        }
         Err(error) => {
             tracing::error!("cannot take call {call_id} out of the journal: {error}");
             Some(DISK_AGAIN)

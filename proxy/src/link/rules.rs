@@ -14,6 +14,8 @@ const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// How much longer than asked a wait may take while the link is up: the coordinator's own answer is on its way.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
+/// Within what time everybody who lost a coordinator is at the next one, where there is another.
+const ELSEWHERE: Duration = Duration::from_millis(200);
 /// After how long a connection counts as stable, so that the next loss starts with the shortest delay.
 pub(super) const STABLE: Duration = Duration::from_secs(10);
 
@@ -36,6 +38,13 @@ pub(super) fn backoff() -> ExponentialBackoff {
         .with_jitter()
         .without_max_times()
         .build()
+}
+
+/// Returns how long to wait before the first attempt after a connection ended: hardly at all where another coordinator
+/// may be well. Each process waits for a time of its own, so that not all of them come at once.
+pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Duration> {
+    let spread = u64::try_from(process % ELSEWHERE.as_millis()).unwrap_or_default();
+    (urls > 1 && stable).then(|| Duration::from_millis(spread))
 }
 
 /// Returns whether dialling again after a refusal is of no use. A person is told what a session waits for to pass.
@@ -76,6 +85,12 @@ mod tests {
         assert_eq!(gives_up_at(down, false, later(60)), later(2));
         assert_eq!(gives_up_at(down, true, None), later(30));
         assert_eq!(gives_up_at(down, true, later(60)), later(60));
+    }
+
+    #[test]
+    fn another_coordinator_is_tried_at_once_unless_connections_keep_ending() {
+        assert_eq!(first_delay(2, true, 1_234), Some(Duration::from_millis(34)));
+        assert_eq!((first_delay(1, true, 1_234), first_delay(2, false, 1_234)), (None, None));
     }
 
     #[test]

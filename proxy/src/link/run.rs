@@ -7,13 +7,17 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Hello, PROTOCOL_VERSION, Welcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::connection::{Connection, DialError};
+use super::seats::Seat;
 use super::serve::{End, serve};
 use super::{Facts, GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
+/// How long the disk may take for a seat.
+const SEAT_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps the link up until it is stopped. Calls that wait are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
@@ -37,7 +41,7 @@ pub async fn run(link: Link, stop: CancellationToken) {
 async fn kept_is_sent(link: &Link) {
     match link.shared.kind {
         Kind::Session => queue::drain(link).await,
-        Kind::Person { .. } => std::future::pending().await,
+        Kind::Person { .. } | Kind::Leftover => std::future::pending().await,
     }
 }
 
@@ -58,6 +62,32 @@ struct Course {
     next_url: usize,
     /// The name for `hello`: wished at first, canonical once there was an answer.
     name: AgentId,
+    /// The seat of that name on this host, where this process has it.
+    seat: Option<Seat>,
+}
+
+impl Course {
+    /// Takes the seat of a name, and gives up that of any other. Without one, a hold of a dead process runs out by itself.
+    async fn sit(&mut self, shared: &Shared, name: &AgentId) {
+        if matches!(shared.kind, Kind::Person { .. }) || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
+            return;
+        }
+        let (older, seats, name, instance) = (self.seat.take(), shared.seats.clone(), name.clone(), shared.instance);
+        let taking = tokio::task::spawn_blocking(move || {
+            older.map_or(Ok(()), Seat::give_up)?;
+            seats.take(&name, instance)
+        });
+        match tokio::time::timeout(SEAT_MAX, taking).await {
+            Ok(Ok(Ok(seat))) => self.seat = seat,
+            Ok(Ok(Err(error))) => tracing::debug!("no seat was taken: {error}"),
+            Ok(Err(_)) | Err(_) => tracing::debug!("no seat was taken in time"),
+        }
+    }
+
+    /// Returns the processes that this one is known to follow.
+    fn succeeds(&self) -> Vec<Uuid> {
+        self.seat.as_ref().map(|seat| seat.dead.clone()).unwrap_or_default()
+    }
 }
 
 async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
@@ -67,9 +97,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         shared.standing.send_modify(|standing| standing.is_refused(refusal));
         return;
     }
-    let mut course = Course { next_url: 0, name: shared.config.agent.clone() };
+    let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None };
     let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
+        let mut first_delay = None;
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
             Some(Err(refusal)) => {
@@ -84,15 +115,19 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
-                if began.elapsed() >= rules::STABLE {
+                let stable = began.elapsed() >= rules::STABLE;
+                if stable {
                     backoff = rules::backoff();
                 }
+                // One that goes down has said so, and is stable for all that is known.
+                let stable = stable || matches!(end, End::Draining);
+                first_delay = rules::first_delay(shared.config.urls.len(), stable, shared.instance.as_u128());
                 if !goes_on(shared, &mut course, end) {
                     return;
                 }
             }
         }
-        let delay = backoff.next().unwrap_or(Duration::from_secs(30));
+        let delay = first_delay.or_else(|| backoff.next()).unwrap_or(Duration::from_secs(30));
         tracing::debug!("dialling again in {delay:?}");
         if stop.run_until_cancelled(pause(shared, delay)).await.is_none() {
             return;
@@ -100,11 +135,13 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Lets time pass before the next attempt: less of it where a call found no link.
+/// Lets time pass before the next attempt: less of it where a call found no link, or is under way without an answer.
 async fn pause(shared: &Shared, delay: Duration) {
     let wanted = async {
         tokio::time::sleep(REDIAL_MIN).await;
-        shared.wanted.notified().await;
+        if !shared.pending().has_impatient_calls() {
+            shared.wanted.notified().await;
+        }
     };
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
@@ -119,6 +156,8 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
     match end {
         End::Stopped => return false,
         End::Lost(why) => {
+            // Another one first: to dial one that does not even refuse takes seconds.
+            course.next_url += 1;
             tracing::info!("the link is down: {why}");
             lost(why);
         }
@@ -143,10 +182,16 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
 /// Tries every coordinator once. `Err` is a refusal that no later attempt would change.
 async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connection, Welcome)>, Refusal> {
     let urls = &shared.config.urls;
+    let name = course.name.clone();
+    course.sit(shared, &name).await;
+    if shared.kind == Kind::Leftover && course.seat.is_none() {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("a living process of this host is {name}")));
+    }
     for _ in 0..urls.len() {
         let target = &urls[course.next_url % urls.len()];
-        match dial_one(shared, target, &course.name).await {
+        match dial_one(shared, target, course).await {
             Ok((connection, welcome, told)) => {
+                course.sit(shared, &welcome.agent_id).await;
                 shared.deliveries.begins(&welcome.agent_id, welcome.generation);
                 shared.pending().write_all_again();
                 if *shared.facts() != told {
@@ -168,22 +213,24 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
 }
 
 /// Returns the connection, and what it was told of the session.
-async fn dial_one(shared: &Shared, target: &str, name: &AgentId) -> Result<(Connection, Welcome, Facts), DialError> {
+async fn dial_one(shared: &Shared, target: &str, course: &Course) -> Result<(Connection, Welcome, Facts), DialError> {
     let mut connection = Connection::dial(target, shared.config.token.as_ref()).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {
         protocol_version: PROTOCOL_VERSION.to_owned(),
-        name: name.clone(),
+        name: course.name.clone(),
         host: shared.config.host.clone(),
         instance: shared.instance,
         session_id: facts.session_id,
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        last_delivered: shared.deliveries.position(name),
+        last_delivered: shared.deliveries.position(&course.name),
         person: shared.kind != Kind::Session,
+        leftover: shared.kind == Kind::Leftover,
         reach: facts.reach,
         context: facts.context,
         state: facts.state,
+        succeeds: course.succeeds(),
     };
     let welcome = connection.hello(&hello).await?;
     Ok((connection, welcome, told))

@@ -50,6 +50,10 @@ pub struct Hello {
     /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
+    /// Sends what a dead session of that name left on its host. Like a person's command, but that the name may be
+    /// forgotten by now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leftover: bool,
     /// The ways by which this host can get a message into its session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reach: Vec<Via>,
@@ -59,6 +63,9 @@ pub struct Hello {
     /// What the session does, where the host knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+    /// Processes that had the wished name on this host and are dead: their holds need not run out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub succeeds: Vec<Uuid>,
 }
 
 /// Returns whether a context is the session's first.

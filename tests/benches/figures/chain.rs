@@ -114,7 +114,7 @@ async fn pass_on(State(mut hub): State<Hub>, upgrade: WebSocketUpgrade) -> Respo
     })
 }
 
-fn code(outcome: Result<()>) -> ExitCode {
+pub(crate) fn code(outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -125,7 +125,7 @@ fn code(outcome: Result<()>) -> ExitCode {
     }
 }
 
-/// Returns the first line that the hub prints: its address.
+/// Returns the first line that a server prints: its address.
 pub(crate) fn address(hub: &mut std::process::Child) -> Result<String> {
     let output = hub.stdout.take().context("the hub's output is not piped")?;
     let mut line = String::new();

@@ -10,8 +10,11 @@ mod claude_floor;
 mod echo;
 mod floors;
 mod hooks;
+mod isolation;
+mod load;
 mod measure;
 mod product;
+mod rates;
 mod report;
 
 use std::path::PathBuf;
@@ -24,6 +27,8 @@ use crate::report::Report;
 
 /// The argument that leaves everything out but what is measured with the real Claude Code.
 const ONLY_CLAUDE: &str = "claude";
+/// The argument that leaves everything out but many agents at once.
+const ONLY_LOAD: &str = "load";
 /// The argument that leaves everything out but the hooks.
 const ONLY_HOOKS: &str = "hooks";
 
@@ -33,6 +38,8 @@ fn main() -> ExitCode {
         [echo::ARGUMENT] => return echo::run(),
         [chain::RELAY, hub] => return chain::relay(hub),
         [chain::HUB, redis] => return chain::hub(redis),
+        [rates::ECHO] => return rates::echo(None),
+        [rates::ECHO, redis] => return rates::echo(Some(redis)),
         // Cargo passes arguments of its own.
         _ => {}
     }
@@ -40,6 +47,7 @@ fn main() -> ExitCode {
     let take = match () {
         () if only(ONLY_CLAUDE) => claude_floor::all,
         () if only(ONLY_HOOKS) => hooks::all,
+        () if only(ONLY_LOAD) => many_agents,
         () => everything,
     };
     match run(take) {
@@ -71,10 +79,20 @@ fn everything(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let floors = floors::all(runtime, report)?;
     println!("\nfigures");
     product::all(runtime, &floors, report)?;
+    many_agents(runtime, report)?;
     println!("\nhooks");
     hooks::all(runtime, report)?;
     println!("\nthe last hop");
     claude_floor::all(runtime, report)
+}
+
+fn many_agents(runtime: &Runtime, report: &mut Report) -> Result<()> {
+    println!("\nsends per second");
+    rates::all(runtime, report)?;
+    println!("\nmany agents");
+    load::all(runtime, report)?;
+    println!("\nothers, while somebody behaves badly");
+    isolation::all(runtime, report)
 }
 
 /// Beside the build, where nothing is kept that matters.

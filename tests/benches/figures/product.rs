@@ -1,4 +1,4 @@
-//! What c3po's own processes cost: starting, resting, a round trip, a delivery, many of them.
+//! What c3po's own processes cost: starting, resting, a round trip, a delivery.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,12 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_shared::ids::CallId;
 use harness::coordinator::Coordinator;
-use harness::link::Link;
 use harness::process::program;
 use harness::redis::Redis;
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -24,12 +21,6 @@ use crate::report::{Goal, Report};
 const ROUNDS: usize = 1_000;
 /// Starting processes takes longer.
 const STARTS: usize = 50;
-/// How many idle agents are connected to measure what one takes.
-const IDLE_AGENTS: usize = 1_000;
-/// How many agents send at once.
-const SENDERS: usize = 64;
-/// For how long they send.
-const SENDING: Duration = Duration::from_secs(5);
 /// A message that settles itself once it was seen, so that inboxes stay short.
 const NEWS: &str = r#"{"target":"meshtastic","message":"What MQTT topics are available?","requires_response":false}"#;
 /// The request id of the wait that a delivery ends.
@@ -42,17 +33,9 @@ pub(crate) fn all(runtime: &Runtime, floors: &Floors, report: &mut Report) -> Re
     let work = TempDir::new()?;
     start_of_the_proxy(work.path(), floors, report)?;
     let redis = runtime.block_on(Redis::start())?;
-    let mut coordinator = start_of_the_coordinator(runtime, work.path(), &redis.url(), report)?;
+    let coordinator = start_of_the_coordinator(runtime, work.path(), &redis.url(), report)?;
     round_trip(work.path(), &coordinator, floors, report)?;
     delivery(work.path(), &coordinator, floors, report)?;
-    idle_agents(runtime, &mut coordinator, report)?;
-    let sends = throughput(runtime, &coordinator)?;
-    report.figure("sends per second, 64 agents, Redis everysec", sends, "/s", None, Some(Goal::Above(15_000.0)));
-    let database = format!("sqlite:{}", work.path().join("c3po.db").display());
-    let mut embedded = Coordinator::absent(work.path(), &database)?.quietly().unlimited();
-    runtime.block_on(embedded.restart())?;
-    let sends = throughput(runtime, &embedded)?;
-    report.figure("sends per second, 64 agents, SQLite durable", sends, "/s", None, Some(Goal::Above(5_000.0)));
     Ok(())
 }
 
@@ -148,56 +131,4 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     report.figure("send to the end of another agent's wait, p50", times.p50(), "ms", Some(floor), goal);
     report.figure("send to the end of another agent's wait, p99", times.percentile(0.99), "ms", Some(floor), None);
     Ok(())
-}
-
-fn idle_agents(runtime: &Runtime, coordinator: &mut Coordinator, report: &mut Report) -> Result<()> {
-    let process = coordinator.process()?.id()?;
-    let before = resident(process)?;
-    let address = coordinator.address().to_string();
-    let links = runtime.block_on(async {
-        let mut links = Vec::with_capacity(IDLE_AGENTS);
-        for number in 0..IDLE_AGENTS {
-            let (mut link, _) = Link::join(&address, &format!("idle-agent-{number}")).await?;
-            link.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 600})).await?;
-            links.push(link);
-        }
-        anyhow::Ok(links)
-    })?;
-    let each = (resident(process)? - before) * 1024.0 / IDLE_AGENTS as f64;
-    drop(links);
-    report.figure("coordinator, memory per idle agent in a wait, 1,000", each, "kB", None, Some(Goal::Below(8.0)));
-    Ok(())
-}
-
-/// Each sender has one message under way at a time; recipients are as many agents, which acknowledge nothing.
-fn throughput(runtime: &Runtime, coordinator: &Coordinator) -> Result<f64> {
-    let address = coordinator.address().to_string();
-    runtime.block_on(async {
-        let mut links = Vec::with_capacity(SENDERS);
-        for number in 0..SENDERS {
-            links.push(Link::join(&address, &format!("sender-{number}")).await?.0);
-        }
-        let began = Instant::now();
-        let sending = links.into_iter().enumerate().map(|(number, link)| send_for_a_while(link, number, began));
-        let sent: Vec<u64> = futures_util::future::try_join_all(sending).await?;
-        Ok(sent.iter().sum::<u64>() as f64 / began.elapsed().as_secs_f64())
-    })
-}
-
-/// Sends to one recipient after the other, and reads its own inbox empty now and then, so that none is ever full.
-async fn send_for_a_while(mut link: Link, number: usize, began: Instant) -> Result<u64> {
-    let mut sent = 0;
-    while began.elapsed() < SENDING {
-        let target = format!("sender-{}", (number + 1) % SENDERS);
-        link.call("send_message", json!({"target": target, "message": "What MQTT topics are available?"})).await?;
-        sent += 1;
-        if sent % 500 == 0 {
-            let inbox = link.call("get_messages", json!({"limit": 1000})).await?;
-            let ids: Vec<_> = inbox["messages"].as_array().into_iter().flatten().map(|one| one["id"].clone()).collect();
-            if !ids.is_empty() {
-                link.call("ack_messages", json!({"message_ids": ids})).await?;
-            }
-        }
-    }
-    Ok(sent)
 }

@@ -27,6 +27,8 @@ pub(crate) enum Goal {
     Above(f64),
     /// At most that much more than the floor.
     FloorAnd(f64),
+    /// At most that many times the floor.
+    Times(f64),
     /// At most that much, and at most that many times the floor.
     BelowAndTimes(f64, f64),
 }
@@ -49,6 +51,11 @@ impl Report {
         println!("  {what:<58} not measured: {why}");
     }
 
+    /// Prints what belongs to the figure before it.
+    pub(crate) fn note(&self, what: &str) {
+        println!("    {what}");
+    }
+
     /// Notes and prints a figure.
     pub(crate) fn figure(
         &mut self,
@@ -63,12 +70,14 @@ impl Report {
             Goal::Below(most) => value <= most,
             Goal::Above(least) => value >= least,
             Goal::FloorAnd(more) => floor.is_none_or(|floor| value <= floor + more),
+            Goal::Times(times) => ratio.is_none_or(|ratio| ratio <= times),
             Goal::BelowAndTimes(most, times) => value <= most && ratio.is_none_or(|ratio| ratio <= times),
         });
         let goal = goal.map(|goal| match goal {
             Goal::Below(most) => format!("<= {most} {unit}"),
             Goal::Above(least) => format!(">= {least} {unit}"),
             Goal::FloorAnd(more) => format!("<= floor + {more} {unit}"),
+            Goal::Times(times) => format!("<= {times} x"),
             Goal::BelowAndTimes(most, times) => format!("<= {most} {unit} and <= {times} x"),
         });
         let ratio_text = ratio.map_or(String::new(), |ratio| format!("{ratio:.1} x floor"));

@@ -132,7 +132,7 @@ async fn go_on_without(fixture: &Fixture, lost: &str, [one, other]: [&str; 2]) -
     let answer = fixture.store.inbox(&id(one), everything()).await?.remove(0).message;
     fixture.acknowledge(&answer).await?;
     let agent = fixture.store.agent(&id(one)).await?.expect("it exists");
-    let tenure = Tenure { agent: id(one), uid: agent.uid, generation: agent.generation, instance: agent.instance };
+    let tenure = fixture.take(&Claim { instance: agent.instance, ..claim(one) }).await?;
     fixture.store.release(&tenure).await?;
     fixture.agent(one).await?;
     assert!(begun.elapsed() < ANSWERED, "the others wait for nobody: {:?}", begun.elapsed());

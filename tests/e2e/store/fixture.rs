@@ -147,6 +147,7 @@ pub(crate) fn claim(name: &str) -> Claim {
         context: 0,
         state: None,
         suffixed: false,
+        succeeds: Vec::new(),
         lease: LEASE,
     }
 }

@@ -20,6 +20,7 @@ macro_rules! every_promise {
                 a_thousand_senders_to_many_inboxes_all_arrive_once;
             reading:
                 reading_changes_nothing,
+                long_messages_fill_a_page_before_its_limit,
                 an_inbox_is_paged_by_position,
                 kind_and_thread_select,
                 pending_counts_what_is_in_the_inbox,
@@ -71,6 +72,8 @@ macro_rules! every_promise {
                 a_released_name_is_free_at_once,
                 a_suffixed_agent_is_forgotten_when_it_leaves_nothing,
                 a_suffixed_agent_with_mail_is_kept,
+                an_earlier_link_of_a_process_does_not_end_its_hold,
+                a_process_that_is_known_to_be_dead_holds_nothing,
                 a_suffixed_agent_stays_one_when_its_process_comes_back;
             records:
                 an_unknown_agent_is_nobody,

@@ -45,6 +45,29 @@ pub(crate) async fn an_inbox_is_paged_by_position(fixture: Fixture) -> Result<()
     Ok(())
 }
 
+pub(crate) async fn long_messages_fill_a_page_before_its_limit(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let long = "x".repeat(10_000);
+    for text in [long.as_str(), "short", &long, &long, "last"] {
+        fixture.say("a", "b", text).await?;
+    }
+    for kind in [KindFilter::Any, KindFilter::Message] {
+        let (mut after, mut pages) = (0, Vec::new());
+        loop {
+            let selection = Selection { kind, after, limit: 4, bytes: 9_000, ..Selection::default() };
+            let page = fixture.store.inbox(&id("b"), selection).await?;
+            assert_eq!(page, fixture.store.unshown(&id("b"), selection).await?);
+            pages.push(page.len());
+            after = page.last().map_or(after, |last| last.position);
+            if !selection.is_filled_by(&page) {
+                break;
+            }
+        }
+        assert_eq!(pages, [1, 2, 1, 1], "the first that goes over the bound is the last of its page");
+    }
+    Ok(())
+}
+
 pub(crate) async fn kind_and_thread_select(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let question = fixture.say("b", "a", "question").await?;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::Store;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
+use c3po_coordinator::store::{Store, StoreError};
 use futures_util::future::BoxFuture;
 use tempfile::tempdir;
 
@@ -127,6 +127,24 @@ async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<
     assert!(second.agent(&id("b")).await?.is_some());
     drop(second);
     SqliteStore::open(&path).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_was_deleted_takes_nothing_more_and_reads_on() -> Result<()> {
+    let folder = tempdir()?;
+    let (path, aside) = (folder.path().join("c3po.db"), folder.path().join("aside"));
+    make(&path).await?;
+    let store = SqliteStore::open(&path).await?;
+    fs::rename(&path, &aside)?;
+    let refused = store.send(&send(message("a", "b", "into nothing"))).await.expect_err("the file is gone");
+    assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("c3po.db was deleted")), "{refused}");
+    fs::write(&path, b"")?;
+    assert!(store.send(&send(message("a", "b", "into another file"))).await.is_err());
+    assert_eq!(store.pending(&id("b")).await?.count, 1);
+    fs::rename(&aside, &path)?;
+    store.send(&send(message("a", "b", "it is back"))).await?;
+    assert_eq!(store.pending(&id("b")).await?.count, 2);
     Ok(())
 }
 

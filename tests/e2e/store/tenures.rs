@@ -54,14 +54,16 @@ pub(crate) async fn the_same_process_keeps_its_generation(fixture: Fixture) -> R
     fixture.advance(&sent, &first, Stage::InSession, Via::GetMessages).await?;
     let amendment = Amendment { state: Some(State::Busy), ..Amendment::default() };
     fixture.store.amend(&id("a"), None, &amendment).await?;
-    assert_eq!(fixture.take(&wish).await?, first);
+    let again = fixture.take(&wish).await?;
+    assert_eq!(again, Tenure { link: again.link, ..first.clone() });
 
     let over = async || {
         let agent = fixture.store.agent(&id("a")).await.ok()??;
         (!agent.is_online(Timestamp::now())).then_some(())
     };
     eventually("the lease is over", SOON, over).await?;
-    assert_eq!(fixture.take(&Claim { lease: LEASE, ..wish }).await?, first);
+    let later = fixture.take(&Claim { lease: LEASE, ..wish }).await?;
+    assert_eq!(later, Tenure { link: later.link, ..first });
     assert!(fixture.unshown("a").await?.is_empty(), "the session still has what it was shown");
     assert_eq!(fixture.store.agent(&id("a")).await?.map(|agent| agent.state), Some(State::Busy));
     assert_eq!(fixture.store.claim(&claim("a")).await?, None);
@@ -177,5 +179,33 @@ pub(crate) async fn a_suffixed_agent_stays_one_when_its_process_comes_back(fixtu
     fixture.acknowledge(&sent).await?;
     fixture.store.release(&chosen).await?;
     assert!(fixture.store.agent(&id("a-3")).await?.is_some());
+    Ok(())
+}
+
+pub(crate) async fn an_earlier_link_of_a_process_does_not_end_its_hold(fixture: Fixture) -> Result<()> {
+    let wish = Claim { suffixed: true, ..claim("a-2") };
+    let older = fixture.take(&wish).await?;
+    let newer = fixture.take(&wish).await?;
+    assert_eq!((newer.generation, newer.link > older.link), (older.generation, true));
+    fixture.store.release(&older).await?;
+    let agent = fixture.store.agent(&id("a-2")).await?.expect("it is not forgotten");
+    assert!(agent.is_online(Timestamp::now()), "it is still held by the newer link");
+    assert!(fixture.store.renew(&older, LEASE).await?, "it is the same session");
+    fixture.store.release(&newer).await?;
+    assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn a_process_that_is_known_to_be_dead_holds_nothing(fixture: Fixture) -> Result<()> {
+    let dead = fixture.agent("a").await?;
+    fixture.agent("b").await?;
+    let sent = fixture.say("b", "a", "hello").await?;
+    fixture.advance(&sent, &dead, Stage::InSession, Via::GetMessages).await?;
+    let another = fixture.agent("c").await?.instance;
+    assert_eq!(fixture.store.claim(&Claim { succeeds: vec![another], ..claim("a") }).await?, None);
+    let heir = fixture.take(&Claim { succeeds: vec![another, dead.instance], ..claim("a") }).await?;
+    assert_eq!((heir.generation, heir.uid), (2, dead.uid));
+    assert_eq!(fixture.unshown("a").await?, ["hello"]);
+    assert!(!fixture.store.renew(&dead, LEASE).await?);
     Ok(())
 }

@@ -51,6 +51,23 @@ async fn pages_follow_each_other_and_can_be_narrowed() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_page_of_the_longest_messages_holds_one_and_says_where_the_next_begins() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let mut ids = Vec::new();
+    for text in ["🛰".repeat(50_000), "🛰".repeat(50_000), "short".to_owned()] {
+        ids.push(ask(&mut homeassistant, &text).await?);
+    }
+    let mut arguments = json!({"limit": 1000});
+    for (number, id) in ids.iter().enumerate() {
+        let page = meshtastic.call("get_messages", arguments).await?;
+        assert_eq!(each(&page["messages"], "id"), std::slice::from_ref(id));
+        assert_eq!((&page["count"], page["next_cursor"].is_null()), (&json!(3), number == 2), "{number}");
+        arguments = json!({"limit": 1000, "cursor": page["next_cursor"]});
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn nobody_reads_or_acknowledges_anothers_mail() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let question = ask(&mut homeassistant, "secret").await?;

@@ -22,7 +22,7 @@ const NAMES: usize = 500;
 /// Takes a name for a session.
 pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Option<Tenure>> {
     let listed = list_first(connection, &claim.name).await?;
-    let taken: Option<(String, u64)> = connection
+    let taken: Option<(String, u64, u64)> = connection
         .invoke(
             scripts::about(&scripts::CLAIM, &claim.name)
                 .arg(claim.instance.to_string())
@@ -33,15 +33,16 @@ pub(super) async fn claim(connection: &Connection, claim: &Claim) -> Result<Opti
                 .arg(records::write(&claim.reach)?)
                 .arg(u8::from(claim.suffixed))
                 .arg(claim.context)
-                .arg(claim.state.map_or("", State::as_str)),
+                .arg(claim.state.map_or("", State::as_str))
+                .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" ")),
         )
         .await?;
     if listed {
         list(connection, &claim.name).await?;
     }
-    let Some((uid, generation)) = taken else { return Ok(None) };
+    let Some((uid, generation, link)) = taken else { return Ok(None) };
     let uid = records::parse(&uid)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance }))
+    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link }))
 }
 
 /// Makes a hold last.
@@ -63,6 +64,7 @@ pub(super) async fn release(connection: &Connection, tenure: &Tenure) -> Result<
             scripts::about(&scripts::RELEASE, &tenure.agent)
                 .arg(tenure.generation)
                 .arg(tenure.instance.to_string())
+                .arg(tenure.link)
                 .arg(millis(POSITION_LIFE)),
         )
         .await?;

@@ -40,7 +40,8 @@ pub(super) async fn page(
     let everything = selection.kind == KindFilter::Any && selection.thread.is_none();
     let mut page = Vec::new();
     let mut after = selection.after;
-    while page.len() < selection.limit {
+    let mut read = 0;
+    while page.len() < selection.limit && read <= selection.bytes {
         let wanted = selection.limit - page.len();
         let step = if everything { wanted.min(STEP) } else { STEP };
         let answer: Vec<String> = store
@@ -52,13 +53,16 @@ pub(super) async fn page(
                     .arg(wanted)
                     .arg(selection.kind.as_str())
                     .arg(selection.thread.map(MessageId::as_str).unwrap_or_default())
-                    .arg(step),
+                    .arg(step)
+                    .arg(selection.bytes - read),
             )
             .await?;
         let Some((next, found)) = answer.split_first() else { return Err(corrupt("a page without its first word")) };
         for facts in found.chunks_exact(3) {
             let message = Message { repeated: facts[2] == "1", ..records::envelope(&facts[1])? };
-            page.push(Placed { position: records::parse(&facts[0])?, message });
+            let bytes = facts[1].len();
+            read += bytes;
+            page.push(Placed { position: records::parse(&facts[0])?, message, bytes });
         }
         if next.is_empty() {
             break;

@@ -29,26 +29,35 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
 
 /// Takes the name for a session, unless another holds it.
 pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
-    let tenure = match find(work, &claim.name)? {
+    let (uid, generation) = match find(work, &claim.name)? {
         Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
             resume(work, claim)?;
             enter_context(work, &claim.name, claim.context)?;
-            Tenure { agent: agent.id, uid: agent.uid, generation: agent.generation, instance: agent.instance }
+            (agent.uid, agent.generation)
         }
-        Some(agent) if agent.is_online(work.now) => return Ok(None),
+        Some(agent) if agent.is_online(work.now) && !claim.succeeds.contains(&agent.instance) => return Ok(None),
         Some(agent) => {
             let generation = agent.generation + 1;
             take_over(work, claim, generation)?;
-            Tenure { agent: agent.id, uid: agent.uid, generation, instance: claim.instance }
+            (agent.uid, generation)
         }
         None => {
             let uid = Uuid::new_v4();
             insert(work, &claim.name, uid)?;
             take_over(work, claim, 1)?;
-            Tenure { agent: claim.name.clone(), uid, generation: 1, instance: claim.instance }
+            (uid, 1)
         }
     };
-    Ok(Some(tenure))
+    let link = next_link(work, &claim.name)?;
+    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link }))
+}
+
+/// Numbers the link by which the name was claimed.
+fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
+    let sql = "UPDATE agents SET link = link + 1 WHERE id = ? RETURNING link";
+    let link =
+        work.connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).map(i64::cast_unsigned)?;
+    Ok(link)
 }
 
 /// The same process again: what its session's context has been shown stays shown.
@@ -172,7 +181,7 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
 
 /// Ends the hold, and forgets a suffixed agent that leaves nothing behind.
 pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure) -> Result<()> {
-    if is_current(work, tenure)? {
+    if is_current(work, tenure)? && is_latest_link(work, tenure)? {
         hold_until(work, &tenure.agent, work.now)?;
         settle_expired(work, &tenure.agent)?;
         let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
@@ -211,6 +220,11 @@ fn is_current(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     let generation = tenure.generation.cast_signed();
     let names = (tenure.agent.as_str(), tenure.uid.as_bytes(), generation, tenure.instance.as_bytes());
     Ok(query.exists(names)?)
+}
+
+fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
+    let mut query = work.connection.prepare_cached("SELECT 1 FROM agents WHERE id = ? AND link = ?")?;
+    Ok(query.exists((tenure.agent.as_str(), whole(tenure.link)))?)
 }
 
 fn agent(row: &Row<'_>) -> Result<Agent> {

@@ -51,11 +51,15 @@ pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Sele
         ":after": i64::try_from(selection.after).unwrap_or(i64::MAX),
         ":thread": selection.thread.map(MessageId::as_str), ":limit": integer(selection.limit),
     })?;
-    let mut placed = Vec::new();
-    while let Some(row) = rows.next()? {
+    let (mut placed, mut read) = (Vec::new(), 0);
+    while read <= selection.bytes
+        && let Some(row) = rows.next()?
+    {
         let position = row.get::<_, i64>("position")?.cast_unsigned();
+        let bytes = row.get_ref("envelope")?.as_str().map_or(0, str::len);
+        read += bytes;
         let message = Message { repeated: row.get("repeated")?, ..from_json(row, "envelope")? };
-        placed.push(Placed { position, message });
+        placed.push(Placed { position, message, bytes });
     }
     Ok(placed)
 }

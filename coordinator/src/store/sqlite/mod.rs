@@ -42,16 +42,17 @@ impl SqliteStore {
         let opened = tokio::task::spawn_blocking(move || open::open(&path)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
         let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
-        let writer = Worker::writer(opened.writer, wakes.clone(), opened.lock)?;
+        let place = opened.place;
+        let writer = Worker::writer(opened.writer, wakes.clone(), move || place.check())?;
         let reader = Worker::reader(opened.reader)?;
         Ok(Self { reader, writer, wakes })
     }
 
     async fn read(&self, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
         let (agent, thread) = (agent.clone(), selection.thread.cloned());
-        let Selection { kind, after, limit, .. } = selection;
+        let Selection { kind, after, limit, bytes, .. } = selection;
         let read = self.reader.run(move |work| {
-            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit })
+            inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit, bytes })
         });
         read.await
     }

@@ -2,18 +2,21 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::store::StoreError;
+
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// What takes a database from the version of the index to the next.
-const LADDER: [&str; VERSION as usize] = [include_str!("schema.sql"), include_str!("contexts.sql")];
+const LADDER: [&str; VERSION as usize] =
+    [include_str!("schema.sql"), include_str!("contexts.sql"), include_str!("links.sql")];
 /// What every database of this version holds.
 const PARTS: [&str; 7] = ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages"];
 /// How long a statement waits for another connection's lock.
@@ -65,11 +68,43 @@ pub enum OpenError {
     Threads(#[from] io::Error),
 }
 
-/// The connections of an opened store, and the lock that keeps others out.
+/// The connections of an opened store, and its place, which keeps others out.
 pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) reader: Connection,
-    pub(super) lock: File,
+    pub(super) place: Place,
+}
+
+/// The file at its path, and the lock that is held for as long as this is.
+#[derive(Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    identity: (u64, u64),
+    _lock: File,
+}
+
+impl Place {
+    fn of(path: &Path, lock: File) -> io::Result<Self> {
+        Ok(Self { path: path.into(), identity: identity(path)?, _lock: lock })
+    }
+
+    /// Refuses to write where the file is no longer at its path: what goes into one that was deleted is lost with this
+    /// process.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match identity(&self.path) {
+            Ok(found) if found == self.identity => Ok(()),
+            _ => Err(StoreError::Unavailable(format!(
+                "{} was deleted or replaced; put it back, or start the coordinator again",
+                self.path.display()
+            ))),
+        }
+    }
+}
+
+/// Returns what a file is, whatever it is called.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let file = fs::metadata(path)?;
+    Ok((file.dev(), file.ino()))
 }
 
 /// Opens the database, and makes it where there is none.
@@ -93,7 +128,8 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     writer.pragma_update(None, "cache_size", -CACHE_KIB).map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
-    Ok(Opened { writer, reader, lock })
+    let place = Place::of(path, lock).map_err(|source| OpenError::NotWritable { path: path.into(), source })?;
+    Ok(Opened { writer, reader, place })
 }
 
 /// Refuses what the first bytes of the file already tell, without SQLite, which might repair or create something.

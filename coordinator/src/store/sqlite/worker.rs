@@ -87,18 +87,21 @@ impl std::fmt::Debug for dyn Job {
 }
 
 impl Worker {
-    /// Starts the thread that writes. It keeps `hold` for as long as it lives.
-    pub(super) fn writer<H: Send + 'static>(
+    /// Starts the thread that writes, as long as `check` has nothing against it. It keeps that for as long as it lives.
+    pub(super) fn writer(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
-        hold: H,
+        check: impl Fn() -> Result<()> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
-                write(&connection, group, &wakes);
+                match check() {
+                    Ok(()) => write(&connection, group, &wakes),
+                    Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
+                }
             }
             drop(connection);
-            drop(hold);
+            drop(check);
         })
     }
 
@@ -302,7 +305,11 @@ mod tests {
     #[tokio::test]
     async fn closing_finishes_what_is_queued() {
         let (hold, mut held) = oneshot::channel::<()>();
-        let writer = Worker::writer(database(), broadcast::channel(1).0, hold).expect("a thread");
+        let writer = Worker::writer(database(), broadcast::channel(1).0, move || {
+            let _held = &hold;
+            Ok(())
+        })
+        .expect("a thread");
         let (gate, closed) = std::sync::mpsc::channel::<()>();
         let mut first = Box::pin(writer.run(move |_| Ok(closed.recv().is_err())));
         // Polled once, an operation is in the queue; the first one keeps the thread busy.

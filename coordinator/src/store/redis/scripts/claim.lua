@@ -1,8 +1,9 @@
--- Takes the name for a session: {uid, generation}, or nothing where another process holds it.
--- ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or ''
+-- Takes the name for a session: {uid, generation, link}, or nothing where another process holds it.
+-- ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or '', the
+-- processes that are known to be dead
 local instance, lease = ARGV[1], tonumber(ARGV[2])
 local held = redis.call('HMGET', agent, 'instance', 'held_until', 'suffixed', 'generation')
-if held[1] and held[1] ~= instance and tonumber(held[2]) > now then
+if held[1] and held[1] ~= instance and not string.find(ARGV[10], held[1], 1, true) and tonumber(held[2]) > now then
   return false
 end
 if not held[1] then
@@ -29,4 +30,5 @@ if ARGV[5] ~= '' then
   redis.call('HSET', agent, 'session_id', ARGV[5])
 end
 redis.call('HSET', agent, 'reach', ARGV[6], 'held_until', now + lease, 'last_seen', now)
-return redis.call('HMGET', agent, 'uid', 'generation')
+redis.call('HINCRBY', agent, 'link', 1)
+return redis.call('HMGET', agent, 'uid', 'generation', 'link')

@@ -1,7 +1,8 @@
 -- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, '1' where repeated or '', position, ...}.
--- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at
+-- ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply', thread or '', how many to look at,
+-- after how many bytes to stop
 local after, limit, wanted, thread = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local most = tonumber(ARGV[6])
+local most, room = tonumber(ARGV[6]), tonumber(ARGV[7])
 local lists = ARGV[1] == 'inbox' and { unshown, shown } or { unshown }
 expire()
 
@@ -69,12 +70,13 @@ local some_repeated = redis.call('EXISTS', repeated) == 1
 local found, more = candidates()
 local page = { more and tostring(found[#found].position) or '' }
 for _, place in ipairs(found) do
-  if #page > limit * 3 then
-    page[1] = ''
+  if #page > limit * 3 or room < 0 then
+    page[1] = room < 0 and page[#page - 2] or ''
     break
   end
   local envelope = envelope_of(place.id)
   if envelope then
+    room = room - #envelope
     page[#page + 1] = tostring(place.position)
     page[#page + 1] = envelope
     page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, place.id) == 1 and '1' or ''

@@ -1,0 +1,126 @@
+//! Which process of this host is which agent: a file for each name, locked for as long as its process lives.
+//!
+//! Who gets the lock knows that every process named in the file is dead, however it ended and whoever has noticed.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::SUCCEEDS_MAX;
+use uuid::Uuid;
+
+/// The seats of this host's agents.
+#[derive(Debug, Clone)]
+pub(super) struct Seats {
+    folder: PathBuf,
+    host: String,
+}
+
+/// One name's seat, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) name: AgentId,
+    /// The processes that had it before, the latest last. They are dead.
+    pub(super) dead: Vec<Uuid>,
+    /// Holds the lock.
+    file: File,
+}
+
+impl Seat {
+    /// Leaves the seat as a process that lives on under another name: nobody may take it for dead.
+    pub(super) fn give_up(mut self) -> io::Result<()> {
+        write(&mut self.file, &self.dead)
+    }
+}
+
+impl Seats {
+    /// A home may be one folder on several machines, and locks may not reach that far: each machine has its own seats.
+    pub(super) fn new(folder: PathBuf, host: &str) -> Self {
+        let host = AgentId::from_any(host).map_or_else(|| "unknown".to_owned(), |host| host.to_string());
+        Self { folder, host }
+    }
+
+    /// Takes a name's seat for a process and notes that it has it. Returns `None` where a living process has it.
+    pub(super) fn take(&self, name: &AgentId, instance: Uuid) -> io::Result<Option<Seat>> {
+        let Some(mut file) = self.lock(name)? else { return Ok(None) };
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut had: Vec<Uuid> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        had.retain(|before| *before != instance);
+        let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
+        // Before the name is claimed: a process that is killed right after that is found dead as well.
+        write(&mut file, &[&dead[..], &[instance]].concat())?;
+        Ok(Some(Seat { name: name.clone(), dead, file }))
+    }
+
+    /// Locks a name's file; `None` where a living process has it.
+    pub(super) fn lock(&self, name: &AgentId) -> io::Result<Option<File>> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let path = self.path(name);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn path(&self, name: &AgentId) -> PathBuf {
+        Path::new(&self.folder).join(format!("{name}@{}", self.host))
+    }
+}
+
+fn write(file: &mut File, had: &[Uuid]) -> io::Result<()> {
+    let lines: String = had.iter().map(|had| format!("{had}\n")).collect();
+    file.seek(SeekFrom::Start(0))?;
+    file.set_len(0)?;
+    file.write_all(lines.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_a_seat_knows_who_died_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let seats = Seats::new(folder.path().join("state/seats"), "nas2");
+        let name: AgentId = "web".parse().unwrap();
+        let processes: Vec<_> = (0..SUCCEEDS_MAX + 3).map(|_| Uuid::new_v4()).collect();
+        let first = seats.take(&name, processes[0]).unwrap().unwrap();
+        assert!(first.dead.is_empty() && seats.take(&name, processes[1]).unwrap().is_none());
+        drop(first);
+        assert_eq!(seats.take(&name, processes[1]).unwrap().unwrap().dead, [processes[0]]);
+        assert_eq!(seats.take(&name, processes[1]).unwrap().unwrap().dead, [processes[0]], "the same process again");
+        for process in &processes[2..] {
+            drop(seats.take(&name, *process).unwrap().unwrap());
+        }
+        let last = seats.take(&name, Uuid::new_v4()).unwrap().unwrap();
+        assert_eq!(last.dead, processes[processes.len() - SUCCEEDS_MAX..]);
+    }
+
+    #[test]
+    fn who_gives_a_seat_up_is_not_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let seats = Seats::new(folder.path().to_owned(), "nas2");
+        let name: AgentId = "web".parse().unwrap();
+        let dead = Uuid::new_v4();
+        drop(seats.take(&name, dead).unwrap());
+        seats.take(&name, Uuid::new_v4()).unwrap().unwrap().give_up().unwrap();
+        assert_eq!(seats.take(&name, Uuid::new_v4()).unwrap().unwrap().dead, [dead]);
+    }
+
+    #[test]
+    fn another_machine_has_its_own_seats_and_garbage_names_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let name: AgentId = "web".parse().unwrap();
+        let here = Seats::new(folder.path().to_owned(), "nas2");
+        let there = Seats::new(folder.path().to_owned(), "nas/3");
+        let _here = here.take(&name, Uuid::new_v4()).unwrap().unwrap();
+        drop(there.lock(&name).unwrap().unwrap());
+        std::fs::write(there.path(&name), "garbage\n\n").unwrap();
+        assert!(there.take(&name, Uuid::new_v4()).unwrap().unwrap().dead.is_empty());
+    }
+}

@@ -1,0 +1,33 @@
+//! A short kill test on each store; `make chaos` is the long one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::storm::{Store, Storm, run};
+
+/// What chance follows from where nothing else is said.
+const SEED: u64 = 1_977;
+
+/// Nothing is lost, shown twice or out of order, and no receipt is without evidence.
+async fn nothing_is_lost(store: Store) -> Result<()> {
+    let seed = match std::env::var("C3PO_CHAOS_SEED") {
+        Ok(seed) => seed.parse().context("C3PO_CHAOS_SEED")?,
+        Err(_) => SEED,
+    };
+    let storm = Storm { messages: 300, agents: 8, seed, store, pace: Duration::from_millis(400) };
+    let aftermath = run(storm, |line| eprintln!("{line}")).await?;
+    let again = format!("again with C3PO_CHAOS_SEED={seed}; logs: {:?}", aftermath.logs);
+    assert!(aftermath.report.findings.is_empty(), "{again}\n{}", aftermath.report);
+    eprintln!("seed {seed}, {:?}, kills {:?}: {}", aftermath.took, aftermath.kills, aftermath.report);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_is_lost_while_coordinators_redis_and_proxies_are_killed() -> Result<()> {
+    nothing_is_lost(Store::Redis).await
+}
+
+#[tokio::test]
+async fn nothing_is_lost_while_the_coordinator_and_proxies_are_killed_on_sqlite() -> Result<()> {
+    nothing_is_lost(Store::Sqlite).await
+}

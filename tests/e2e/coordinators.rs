@@ -1,0 +1,124 @@
+//! Several coordinators on one Redis: one may go at any time, and nobody who calls notices.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::mcp::McpClient;
+use harness::proxy::session;
+use harness::redis::Redis;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// What anything may take, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Two coordinators on one Redis, each with a folder of its own.
+async fn two(work: &TempDir, redis: &Redis) -> Result<[Coordinator; 2]> {
+    let mut both = Vec::new();
+    for name in ["one", "other"] {
+        let folder = work.path().join(name);
+        std::fs::create_dir(&folder)?;
+        let mut coordinator = Coordinator::absent(&folder, &redis.url())?.unlimited();
+        coordinator.restart().await?;
+        both.push(coordinator);
+    }
+    both.try_into().ok().context("two coordinators")
+}
+
+/// How far the load is.
+#[derive(Default)]
+struct Load {
+    sent: AtomicUsize,
+    /// No more is to be sent.
+    done: AtomicBool,
+    /// No more is being sent.
+    ended: AtomicBool,
+}
+
+/// Sends one message after another until it is told to stop. Returns how long the slowest took.
+async fn send_until_done(load: &Load, sender: &McpClient) -> Result<Duration> {
+    let mut slowest = Duration::ZERO;
+    while !load.done.load(Ordering::Relaxed) {
+        let began = Instant::now();
+        let text = load.sent.load(Ordering::Relaxed).to_string();
+        let arguments = json!({"target": "receiver", "message": text, "requires_response": false});
+        let answer = sender.reply("send_message", arguments).await?;
+        ensure!(answer["receipt"]["stage"] == "stored", "{answer}");
+        load.sent.fetch_add(1, Ordering::Relaxed);
+        slowest = slowest.max(began.elapsed());
+    }
+    load.ended.store(true, Ordering::Relaxed);
+    Ok(slowest)
+}
+
+/// Takes one message after another, each by a wait that goes on through everything, until there are no more.
+async fn receive_all(load: &Load, receiver: &McpClient) -> Result<usize> {
+    let mut received = 0;
+    while !load.ended.load(Ordering::Relaxed) || received < load.sent.load(Ordering::Relaxed) {
+        let next = receiver.reply("wait_for_message", json!({"timeout": 3})).await?;
+        if next["timeout"] != true {
+            ensure!(next["message"] == *received.to_string(), "not the {received}th: {next}");
+            received += 1;
+        }
+    }
+    Ok(received)
+}
+
+#[tokio::test]
+async fn a_rolling_restart_under_load_is_not_noticed() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [mut one, mut other] = two(&work, &redis).await?;
+    let sender = session(work.path(), "sender", &format!("{},{}", one.url(), other.url())).await?;
+    let receiver = session(work.path(), "receiver", &format!("{},{}", other.url(), one.url())).await?;
+    let bystander = session(work.path(), "bystander", &format!("{},{}", one.url(), other.url())).await?;
+    for agent in [&sender, &receiver, &bystander] {
+        agent.reply("ping", json!({})).await?;
+    }
+    let waiting = bystander.begin_call("wait_for_message", json!({"timeout": 120})).await?;
+    let load = Load::default();
+    let sent = || load.sent.load(Ordering::Relaxed);
+    let rolling = async {
+        for coordinator in [&mut one, &mut other] {
+            let before = sent();
+            eventually("some are sent", SOON, async || (sent() > before + 50).then_some(())).await?;
+            ensure!(coordinator.stop().await?.success(), "it drains");
+            coordinator.restart().await?;
+        }
+        load.done.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    let sending = send_until_done(&load, &sender);
+    let (slowest, received, ()) = tokio::try_join!(sending, receive_all(&load, &receiver), rolling)?;
+    assert_eq!(received, sent());
+    // 3 s is how long a coordinator gives to what is under way.
+    assert!(slowest < Duration::from_secs(5), "a send took {slowest:?}");
+    assert!(!bystander.has_answered(waiting), "a wait goes on elsewhere");
+    sender.reply("send_message", json!({"target": "bystander", "message": "at last"})).await?;
+    assert_eq!(bystander.call_result(waiting, SOON).await?.json()?["message"], "at last");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_of_a_killed_coordinator_is_at_the_other_one_within_a_second() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [mut one, other] = two(&work, &redis).await?;
+    let here = session(work.path(), "here", &format!("{},{}", one.url(), other.url())).await?;
+    let there = session(work.path(), "there", &other.url()).await?;
+    here.reply("ping", json!({})).await?;
+    there.reply("ping", json!({})).await?;
+    let waiting = here.begin_call("wait_for_message", json!({"timeout": 120})).await?;
+    // A link counts as stable after 10 s; until then one that breaks may break again.
+    let began = Instant::now();
+    eventually("a stable link", SOON, async || (began.elapsed() > Duration::from_secs(11)).then_some(())).await?;
+    one.kill().await?;
+    let killed = Instant::now();
+    there.reply("send_message", json!({"target": "here", "message": "still there?"})).await?;
+    let received = here.call_result(waiting, SOON).await?.json()?;
+    assert_eq!(received["message"], "still there?");
+    assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
+    assert_eq!(here.reply("ping", json!({})).await?["agent_id"], "here");
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! Many agents on one coordinator, and some that behave badly: the others notice nothing.
+
+mod places;
+mod rough;

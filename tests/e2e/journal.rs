@@ -1,0 +1,119 @@
+//! What is kept on a host for a coordinator that is away: never lost, never twice, in its order, under its sender's name.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::mcp::McpClient;
+use harness::proxy::session;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// From the return of a coordinator to the arrival of what waited for it, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Keeps a message on the host of a session.
+async fn queue(session: &McpClient, target: &str, text: &str) -> Result<()> {
+    let arguments = json!({"target": target, "message": text, "queue_if_down": true});
+    let queued = session.reply("send_message", arguments).await?;
+    assert_eq!(queued["receipt"]["stage"], "queued_on_host", "{queued}");
+    Ok(())
+}
+
+/// Waits for so many messages, and returns who sent them and what they say.
+async fn receive(session: &McpClient, count: usize) -> Result<Vec<(String, String)>> {
+    let mut received = Vec::new();
+    let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
+    eventually("everything has arrived", SOON, async || {
+        let next = session.call("wait_for_message", json!({"timeout": 5})).await.ok()?.json().ok()?;
+        if next["id"].is_string() {
+            received.push((text(&next, "from_agent"), text(&next, "message")));
+        }
+        (received.len() == count).then_some(())
+    })
+    .await?;
+    assert_eq!(session.reply("get_messages", json!({})).await?["count"], count, "and nothing twice");
+    Ok(received)
+}
+
+#[tokio::test]
+async fn what_dead_sessions_left_on_a_host_is_sent_by_a_living_one_in_their_names() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let mut first = session(work.path(), "homeassistant", &url).await?;
+    first.reply("ping", json!({})).await?;
+    let mut second = session(work.path(), "homeassistant", &url).await?;
+    assert_eq!(second.reply("ping", json!({})).await?["agent_id"], "homeassistant-2");
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    queue(&first, "meshtastic", "one").await?;
+    queue(&second, "meshtastic", "two").await?;
+    queue(&second, "meshtastic", "three").await?;
+    first.process().kill().await?;
+    second.process().kill().await?;
+
+    coordinator.restart().await?;
+    let mut received = receive(&meshtastic, 3).await?;
+    received.sort_by_key(|(sender, _)| sender.clone());
+    let expected = [("homeassistant", "one"), ("homeassistant-2", "two"), ("homeassistant-2", "three")];
+    assert_eq!(received, expected.map(|(sender, text)| (sender.to_owned(), text.to_owned())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_overtakes_what_was_kept_before_it() -> Result<()> {
+    const KEPT: usize = 40;
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    homeassistant.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    for number in 0..KEPT {
+        queue(&homeassistant, "meshtastic", &number.to_string()).await?;
+    }
+    coordinator.restart().await?;
+    // Without `queue_if_down`, as soon as there is a link at all.
+    eventually("a plain send", SOON, async || {
+        let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "last"})).await.ok()?;
+        (!sent.is_error).then_some(())
+    })
+    .await?;
+    let received = receive(&meshtastic, KEPT + 1).await?;
+    let texts: Vec<_> = received.into_iter().map(|(_, text)| text).collect();
+    let expected: Vec<_> = (0..KEPT).map(|number| number.to_string()).chain(["last".to_owned()]).collect();
+    assert_eq!(texts, expected);
+    let journal = work.path().join(".local/state/c3po/journal/homeassistant.jsonl");
+    assert_eq!(fs::metadata(journal)?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let url = coordinator.url();
+    let mut killed = session(work.path(), "homeassistant", &url).await?;
+    let meshtastic = session(work.path(), "meshtastic", &url).await?;
+    killed.reply("ping", json!({})).await?;
+    meshtastic.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    for text in ["one", "two", "three"] {
+        queue(&killed, "meshtastic", text).await?;
+    }
+    killed.process().kill().await?;
+    coordinator.restart().await?;
+
+    // Its first call, before it has a link at all.
+    let next = session(work.path(), "homeassistant", &url).await?;
+    next.reply("send_message", json!({"target": "meshtastic", "message": "four"})).await?;
+    let received = receive(&meshtastic, 4).await?;
+    let texts: Vec<_> = received.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}

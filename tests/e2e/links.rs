@@ -1,0 +1,136 @@
+//! Links that break without a word: half open, held up for half a minute, cut in the middle of a frame.
+//!
+//! Whoever is at the end of one notices within 45 s, nothing has an effect twice, and nothing is kept for those who left.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+use harness::breaker::{Breaker, Way};
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::mcp::McpClient;
+use harness::proxy::session;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// After so much silence a link counts as broken.
+const SILENCE: Duration = Duration::from_secs(45);
+/// What follows when it is noticed: dialling, and what waited.
+const SLACK: Duration = Duration::from_secs(6);
+/// For how long a route is lost.
+const HELD: Duration = Duration::from_secs(30);
+
+/// How a link breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Break {
+    Both,
+    There,
+    Back,
+    Held,
+}
+
+impl Break {
+    const ALL: [Self; 4] = [Self::Both, Self::There, Self::Back, Self::Held];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::There => "there",
+            Self::Back => "back",
+            Self::Held => "held",
+        }
+    }
+
+    fn apply(self, breaker: &Breaker) {
+        match self {
+            Self::Both => {
+                breaker.forget(Way::There);
+                breaker.forget(Way::Back);
+            }
+            Self::There => breaker.forget(Way::There),
+            Self::Back => breaker.forget(Way::Back),
+            Self::Held => breaker.hold(),
+        }
+    }
+
+    /// How long it may take until what waited goes on.
+    fn noticed_within(self) -> Duration {
+        match self {
+            Self::Held => HELD + SLACK,
+            _ => SILENCE + SLACK,
+        }
+    }
+}
+
+/// Waits for the next message and returns it.
+async fn next(session: &McpClient, wait: u64, within: Duration) -> Result<Value> {
+    session.call_result(wait, within).await?.json()
+}
+
+/// A session behind a link that breaks while it waits, and while it sends. Returns both.
+async fn through(
+    how: Break,
+    work: &TempDir,
+    coordinator: &Coordinator,
+    other: &McpClient,
+) -> Result<(Breaker, McpClient)> {
+    let breaker = Breaker::before(coordinator.address()).await?;
+    let proxy = session(work.path(), how.name(), &format!("http://{}", breaker.address())).await?;
+    proxy.reply("ping", json!({})).await?;
+    let waiting = proxy.begin_call("wait_for_message", json!({"timeout": 300})).await?;
+    // Behind the wait on the same link: the coordinator has both.
+    proxy.reply("ping", json!({})).await?;
+    let broken = Instant::now();
+    how.apply(&breaker);
+    let text = format!("to {}", how.name());
+    let sent = other.reply("send_message", json!({"target": how.name(), "message": text})).await?;
+    let arguments = json!({"target": "other", "message": format!("from {}", how.name())});
+    let sending = proxy.begin_call("send_message", arguments).await?;
+    if how == Break::Held {
+        eventually("half a minute", 2 * HELD, async || (broken.elapsed() > HELD).then_some(())).await?;
+        ensure!(!proxy.has_answered(sending), "the route is lost");
+        breaker.heal();
+    }
+    let received = next(&proxy, waiting, how.noticed_within()).await?;
+    ensure!(received["id"] == sent["id"] && received["repeated"].is_null(), "{how:?}: {received}");
+    let accepted = next(&proxy, sending, how.noticed_within()).await.with_context(|| format!("{how:?}"))?;
+    ensure!(accepted["id"].is_string(), "{how:?}: {accepted}");
+    ensure!(broken.elapsed() < how.noticed_within(), "{how:?}: {:?}", broken.elapsed());
+    ensure!((breaker.taken() == 1) == (how == Break::Held), "{how:?}: {} links", breaker.taken());
+
+    // It is in the session once, and said so.
+    let again = proxy.reply("wait_for_message", json!({"timeout": 1})).await?;
+    ensure!(again["timeout"] == true, "{how:?}: {again}");
+    let status = eventually("it is seen", SLACK, async || {
+        let status = other.reply("message_status", json!({"message_id": sent["id"]})).await.ok()?;
+        (status["stage"] == "seen").then_some(status)
+    });
+    let status = status.await.with_context(|| format!("{how:?}"))?;
+    let history = status["history"].as_array().context("a history")?;
+    let of = |stage: &str| history.iter().filter(|step| step["stage"] == stage).count();
+    ensure!(of("in_session") == 1 && of("on_host") == 1, "{how:?}: {status}");
+    Ok((breaker, proxy))
+}
+
+#[tokio::test]
+async fn a_link_that_breaks_without_a_word_is_noticed_within_45_seconds_and_nothing_comes_twice() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let other = session(work.path(), "other", &coordinator.url()).await?;
+    other.reply("ping", json!({})).await?;
+    let sessions = try_join_all(Break::ALL.map(|how| through(how, &work, &coordinator, &other))).await?;
+
+    let mut texts = Vec::new();
+    for _ in Break::ALL {
+        let next = other.reply("wait_for_message", json!({"timeout": 5})).await?;
+        texts.push(next["message"].as_str().context("a message")?.to_owned());
+    }
+    texts.sort();
+    assert_eq!(texts, ["from back", "from both", "from held", "from there"]);
+    assert_eq!(other.reply("get_messages", json!({})).await?["count"], 4, "each of them once");
+    let agents = other.reply("list_agents", json!({"status": "online"})).await?;
+    let online = agents["agents"].as_array().map(Vec::len);
+    assert_eq!(online, Some(1 + sessions.len()), "the end of an older link has ended no newer one: {agents}");
+    Ok(())
+}

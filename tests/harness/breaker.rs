@@ -1,0 +1,345 @@
+//! A link that breaks: passes TCP on to a target, and loses, holds, cuts or delays it as it is told. Reorders nothing.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// In which direction bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From who dialled to the target.
+    There,
+    /// Back.
+    Back,
+}
+
+/// What happens to bytes of one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Passes,
+    /// They are kept back until the link is whole again, as a lost route does.
+    Held,
+}
+
+/// What happens to everything.
+#[derive(Debug, Clone, Copy)]
+struct Weather {
+    there: Fate,
+    back: Fate,
+    delay: Duration,
+    /// How many bytes a second, where that is bounded.
+    rate: Option<u64>,
+    /// Of connections with a smaller number, which directions are swallowed for ever.
+    forgotten: [u64; 2],
+    /// Of connections with a smaller number nothing is left.
+    dropped: u64,
+}
+
+/// A listener before a target. Ends with it.
+#[derive(Debug)]
+pub struct Breaker {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    _stop: tokio_util::sync::DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    weather: watch::Sender<Weather>,
+    next: AtomicU64,
+    open: AtomicUsize,
+    /// How many bytes still pass on each way before the connection is cut; `u64::MAX` for no cut.
+    cuts: [AtomicU64; 2],
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Breaker {
+    /// Listens on a free port and passes everything on to `target`, which need not be there yet.
+    ///
+    /// Errors: there is no free port.
+    pub async fn before(target: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening")?;
+        let address = listener.local_addr().context("asking for the port")?;
+        let weather = Weather {
+            there: Fate::Passes,
+            back: Fate::Passes,
+            delay: Duration::ZERO,
+            rate: None,
+            forgotten: [0; 2],
+            dropped: 0,
+        };
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            target,
+            weather: watch::Sender::new(weather),
+            next: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+            cuts: [AtomicU64::new(u64::MAX), AtomicU64::new(u64::MAX)],
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+        });
+        shared.tasks.spawn(Arc::clone(&shared).listen(listener));
+        Ok(Self { address, shared, _stop: stop.drop_guard() })
+    }
+
+    /// Returns where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns how many connections were ever taken.
+    pub fn taken(&self) -> u64 {
+        self.shared.next.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many connections are open now.
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends every present connection.
+    pub fn drop_all(&self) {
+        let next = self.taken();
+        self.shared.weather.send_modify(|weather| weather.dropped = next);
+    }
+
+    /// Swallows whatever goes that way on the present connections, for ever and without a word: they are half open.
+    /// New ones are whole.
+    pub fn forget(&self, way: Way) {
+        let next = self.taken();
+        self.shared.weather.send_modify(|weather| weather.forgotten[index(way)] = next);
+    }
+
+    /// Keeps everything back on both ways, on present and new connections, until [`heal`](Self::heal): then it arrives.
+    pub fn hold(&self) {
+        self.shared.weather.send_modify(|weather| (weather.there, weather.back) = (Fate::Held, Fate::Held));
+    }
+
+    /// Lets everything through again that is held, delayed or slow.
+    pub fn heal(&self) {
+        self.shared.weather.send_modify(|weather| {
+            (weather.there, weather.back) = (Fate::Passes, Fate::Passes);
+            (weather.delay, weather.rate) = (Duration::ZERO, None);
+        });
+    }
+
+    /// Lets everything arrive that much later.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    /// Lets only so many bytes a second through each way of each connection.
+    pub fn throttle(&self, bytes_a_second: u64) {
+        self.shared.weather.send_modify(|weather| weather.rate = Some(bytes_a_second.max(1)));
+    }
+
+    /// Ends the connection on which, from now on, that many bytes have gone that way: in the middle of a frame. Once.
+    pub fn cut_after(&self, way: Way, bytes: u64) {
+        self.shared.cuts[index(way)].store(bytes, Ordering::Relaxed);
+    }
+}
+
+fn index(way: Way) -> usize {
+    match way {
+        Way::There => 0,
+        Way::Back => 1,
+    }
+}
+
+impl Shared {
+    async fn listen(self: Arc<Self>, listener: TcpListener) {
+        while let Some(Ok((stream, _))) = self.stop.run_until_cancelled(listener.accept()).await {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            self.tasks.spawn(Arc::clone(&self).pass_on(stream, number));
+        }
+    }
+
+    async fn pass_on(self: Arc<Self>, near: TcpStream, number: u64) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        // A target that is not there is a connection that ends.
+        if let Some(Ok(far)) = self.stop.run_until_cancelled(TcpStream::connect(self.target)).await {
+            // Small frames go at once, as on the real link.
+            let _ = (near.set_nodelay(true), far.set_nodelay(true));
+            let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
+            tokio::select! {
+                () = self.pump(near_in, far_out, Way::There, number) => {}
+                () = self.pump(far_in, near_out, Way::Back, number) => {}
+                () = self.is_dropped(number) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn is_dropped(&self, number: u64) {
+        let mut weather = self.weather.subscribe();
+        // The sender lives as long as this.
+        let _ = weather.wait_for(|weather| number < weather.dropped).await;
+    }
+
+    /// Passes one way on, until it ends or is cut.
+    async fn pump(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, number: u64) {
+        let mut weather = self.weather.subscribe();
+        let mut bytes = vec![0; 16 << 10];
+        loop {
+            let passes = |weather: &Weather| fate(weather, way) == Fate::Passes;
+            if weather.wait_for(passes).await.is_err() {
+                return;
+            }
+            let read = from.read(&mut bytes).await.unwrap_or_default();
+            // It may have been held while this waited for something to read.
+            let Ok(now) = weather.wait_for(passes).await.map(|weather| *weather) else { return };
+            if number < now.forgotten[index(way)] {
+                if read == 0 {
+                    // Nobody is told of the end either.
+                    std::future::pending::<()>().await;
+                }
+                continue;
+            }
+            if read == 0 {
+                return;
+            }
+            tokio::time::sleep(now.delay).await;
+            let left = self.take_from_cut(way, read);
+            if to.write_all(&bytes[..left.unwrap_or(read)]).await.is_err() || left.is_some() {
+                return;
+            }
+            if let Some(rate) = now.rate {
+                let read = u64::try_from(read).unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(read * 1_000 / rate)).await;
+            }
+        }
+    }
+
+    /// Counts bytes towards a cut. Returns how many of them still pass, where it comes among them.
+    fn take_from_cut(&self, way: Way, read: usize) -> Option<usize> {
+        let cut = &self.cuts[index(way)];
+        let left = cut.load(Ordering::Relaxed);
+        let wanted = u64::try_from(read).unwrap_or_default();
+        if left == u64::MAX {
+            return None;
+        }
+        if left >= wanted {
+            cut.store(left - wanted, Ordering::Relaxed);
+            return None;
+        }
+        cut.store(u64::MAX, Ordering::Relaxed);
+        usize::try_from(left).ok()
+    }
+}
+
+fn fate(weather: &Weather, way: Way) -> Fate {
+    match way {
+        Way::There => weather.there,
+        Way::Back => weather.back,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(10);
+    /// So long nothing comes where nothing is to come.
+    const NEVER: Duration = Duration::from_millis(100);
+
+    /// A breaker before a listener, a connection through it, and its two ends.
+    async fn connected() -> Result<(Breaker, TcpListener, TcpStream, TcpStream)> {
+        let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let breaker = Breaker::before(target.local_addr()?).await?;
+        let near = TcpStream::connect(breaker.address()).await?;
+        let (far, _) = timeout(SOON, target.accept()).await??;
+        Ok((breaker, target, near, far))
+    }
+
+    async fn hear(stream: &mut TcpStream, count: usize) -> Result<String> {
+        let mut bytes = vec![0; count];
+        timeout(SOON, stream.read_exact(&mut bytes)).await??;
+        Ok(String::from_utf8(bytes)?)
+    }
+
+    async fn hears_nothing(stream: &mut TcpStream) -> bool {
+        timeout(NEVER, stream.read(&mut [0; 1])).await.is_err()
+    }
+
+    #[tokio::test]
+    async fn everything_passes_and_what_was_held_arrives_later() -> Result<()> {
+        let (breaker, _target, mut near, mut far) = connected().await?;
+        near.write_all(b"one").await?;
+        assert_eq!(hear(&mut far, 3).await?, "one");
+        breaker.hold();
+        near.write_all(b"two").await?;
+        far.write_all(b"back").await?;
+        assert!(hears_nothing(&mut far).await && hears_nothing(&mut near).await);
+        breaker.heal();
+        assert_eq!((hear(&mut far, 3).await?, hear(&mut near, 4).await?), ("two".to_owned(), "back".to_owned()));
+        assert_eq!((breaker.taken(), breaker.open()), (1, 1));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_way_swallows_for_ever_also_the_end_and_a_new_connection_does_not() -> Result<()> {
+        let (breaker, target, mut near, mut far) = connected().await?;
+        breaker.forget(Way::There);
+        near.write_all(b"lost").await?;
+        far.write_all(b"back").await?;
+        assert_eq!(hear(&mut near, 4).await?, "back");
+        drop(near);
+        assert!(hears_nothing(&mut far).await, "neither the text nor the end");
+        breaker.heal();
+        let mut near = TcpStream::connect(breaker.address()).await?;
+        let (mut newer, _) = timeout(SOON, target.accept()).await??;
+        near.write_all(b"there").await?;
+        assert_eq!(hear(&mut newer, 5).await?, "there");
+        assert!(hears_nothing(&mut far).await);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_cut_comes_after_so_many_bytes_once() -> Result<()> {
+        let (breaker, _target, mut near, mut far) = connected().await?;
+        breaker.cut_after(Way::There, 5);
+        near.write_all(b"abc").await?;
+        assert_eq!(hear(&mut far, 3).await?, "abc");
+        near.write_all(b"defg").await?;
+        let mut rest = String::new();
+        timeout(SOON, far.read_to_string(&mut rest)).await??;
+        assert_eq!(rest, "de");
+        assert_eq!(timeout(SOON, near.read(&mut [0; 1])).await?.unwrap_or_default(), 0);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn connections_are_dropped_delayed_and_throttled() -> Result<()> {
+        let (breaker, target, mut near, mut far) = connected().await?;
+        let began = tokio::time::Instant::now();
+        breaker.delay(Duration::from_millis(50));
+        near.write_all(b"late").await?;
+        assert_eq!(hear(&mut far, 4).await?, "late");
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        breaker.heal();
+        breaker.throttle(100);
+        near.write_all(&[b'x'; 10]).await?;
+        hear(&mut far, 10).await?;
+        near.write_all(b"y").await?;
+        hear(&mut far, 1).await?;
+        assert!(began.elapsed() >= Duration::from_millis(150), "{:?}", began.elapsed());
+        breaker.drop_all();
+        assert_eq!(timeout(SOON, far.read(&mut [0; 1])).await?.unwrap_or_default(), 0);
+        let _whole = TcpStream::connect(breaker.address()).await?;
+        timeout(SOON, target.accept()).await??;
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Receipts against what really happened: no stage without evidence, and no evidence without its stage.
+
+use std::collections::BTreeSet;
+
+use super::{Finding, Outcome, Showing, Step, Story};
+
+/// Stages that nothing in the run proves, or that stand in an impossible order.
+pub(super) fn unproven(story: &Story<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (id, steps) in &story.histories {
+        let mut complain = |why: String| findings.push(Finding::Receipt { id: (*id).to_owned(), why });
+        if steps.first().is_none_or(|step| step.stage != "stored") {
+            complain("does not begin with stored".to_owned());
+        }
+        if steps.windows(2).any(|pair| pair[0].at > pair[1].at) {
+            complain("goes back in time".to_owned());
+        }
+        let showings = story.showings.get(id).map(Vec::as_slice).unwrap_or_default();
+        let sessions: BTreeSet<_> = showings.iter().map(|showing| showing.session).collect();
+        let in_session: Vec<_> = steps.iter().filter(|step| step.stage == "in_session").collect();
+        if in_session.len() > sessions.len() {
+            complain(format!("was in {} sessions, and {} were given it", in_session.len(), sessions.len()));
+        }
+        for step in *steps {
+            match step.stage.as_str() {
+                "stored" | "on_host" | "in_session" => {}
+                "seen" => {
+                    if !in_session.iter().any(|shown| shown.session == step.session) {
+                        complain(format!("was seen in session {:?}, in which it was not", step.session));
+                    }
+                    if !showings.iter().any(|showing| went_on(story, showing)) {
+                        complain("was seen, and no session that had it went on".to_owned());
+                    }
+                }
+                "answered" => {
+                    if !is_answered_by(story, id, step) {
+                        complain(format!("was answered by {:?}, which nobody sent", step.reply));
+                    }
+                }
+                other => complain(format!("is {other}")),
+            }
+        }
+    }
+    findings
+}
+
+/// Returns whether a session called a tool after it was given the message.
+fn went_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
+    story.last_call.get(&showing.session).is_some_and(|last| *last > showing.place)
+}
+
+/// Returns whether somebody sent that reply, or may have.
+fn is_answered_by(story: &Story<'_>, id: &str, step: &Step) -> bool {
+    let Some(reply) = &step.reply else { return false };
+    story.sends.values().filter(|sent| sent.answers == Some(id)).any(|sent| match sent.outcome {
+        Outcome::Accepted(accepted) => accepted == reply,
+        Outcome::Queued | Outcome::Unknown => true,
+        Outcome::Refused => false,
+    })
+}
+
+/// What a session that lived on was given, and an answer that was accepted, must stand in the history.
+pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let stages = |id: &str| -> BTreeSet<&str> {
+        let steps = story.histories.get(id).copied().unwrap_or_default();
+        steps.iter().map(|step| step.stage.as_str()).collect()
+    };
+    for (id, showings) in story.showings.iter().filter(|(id, _)| story.histories.contains_key(**id)) {
+        let Some(survivor) = showings.iter().find(|showing| !story.killed.contains(&showing.session)) else { continue };
+        let stages = stages(id);
+        let mut wanted = vec!["in_session"];
+        if went_on(story, survivor) && !stages.contains("answered") {
+            wanted.push("seen");
+        }
+        for stage in wanted.into_iter().filter(|stage| !stages.contains(stage)) {
+            let why = format!("is not {stage}, and session {} had it and lived on", survivor.session);
+            findings.push(Finding::Receipt { id: (*id).to_owned(), why });
+        }
+    }
+    for sent in story.sends.values() {
+        if let (Outcome::Accepted(reply), Some(id)) = (sent.outcome, sent.answers)
+            && !stages(id).contains("answered")
+        {
+            findings
+                .push(Finding::Receipt { id: id.to_owned(), why: format!("is not answered, and {reply} answers it") });
+        }
+    }
+    findings
+}

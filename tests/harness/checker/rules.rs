@@ -1,0 +1,105 @@
+//! Losses, repeats, and the order of what one sender sends to one recipient.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Finding, Key, Outcome, Session, Showing, Story};
+
+/// What was accepted and not shown, refused and shown, sent once and there twice.
+pub(super) fn losses(story: &Story<'_>) -> Vec<Finding> {
+    let mut ids: BTreeMap<&Key, BTreeSet<&str>> = BTreeMap::new();
+    for (id, showings) in &story.showings {
+        for showing in showings {
+            ids.entry(&showing.shown.key).or_default().insert(id);
+        }
+    }
+    for (id, key) in &story.left {
+        ids.entry(key).or_default().insert(id);
+    }
+    let mut findings = Vec::new();
+    for (key, sent) in &story.sends {
+        let found = ids.remove(key).unwrap_or_default();
+        let shown = |id: &&&str| story.showings.contains_key(**id);
+        match sent.outcome {
+            Outcome::Accepted(id) if !story.showings.contains_key(id.as_str()) => {
+                findings.push(Finding::Lost { key: (*key).clone(), id: id.clone() });
+            }
+            Outcome::Queued if !found.iter().any(|id| shown(&id)) => {
+                findings.push(Finding::Lost { key: (*key).clone(), id: "queued".to_owned() });
+            }
+            Outcome::Refused => {
+                findings.extend(found.iter().map(|id| Finding::Undead { key: (*key).clone(), id: (*id).to_owned() }))
+            }
+            _ => {}
+        }
+        if found.len() > 1 {
+            let ids = found.iter().map(|id| (*id).to_owned()).collect();
+            findings.push(Finding::SentTwice { key: (*key).clone(), ids });
+        }
+    }
+    // What nobody sent is nobody's.
+    let nobodys = |(key, ids): (&Key, BTreeSet<&str>)| {
+        ids.into_iter().map(|id| Finding::Undead { key: key.clone(), id: id.to_owned() }).collect::<Vec<_>>()
+    };
+    findings.extend(ids.into_iter().flat_map(nobodys));
+    findings
+}
+
+/// What a session was shown twice, or shown again without a mark, or with a mark that is not true.
+pub(super) fn repeats(story: &Story<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (id, showings) in &story.showings {
+        let mut sessions = BTreeSet::new();
+        for (nth, showing) in showings.iter().enumerate() {
+            let twice = |why: String| Finding::ShownTwice { id: (*id).to_owned(), why };
+            if !sessions.insert(showing.session) {
+                findings.push(twice(format!("was given to session {} again", showing.session)));
+            }
+            let is_first = sessions.len() == 1;
+            if showing.shown.repeated && nth == 0 {
+                findings.push(Finding::FalselyRepeated { id: (*id).to_owned() });
+            }
+            if !showing.shown.repeated && !is_first && was_known_to_be_shown(story, id, showing) {
+                findings.push(twice(format!("was given to session {} without a mark", showing.session)));
+            }
+        }
+    }
+    findings
+}
+
+/// Returns whether, before a session began, it was recorded that an earlier one had the message.
+fn was_known_to_be_shown(story: &Story<'_>, id: &str, showing: &Showing<'_>) -> bool {
+    let Some(began) = story.began.get(&showing.session) else { return false };
+    let history = story.histories.get(id).copied().unwrap_or_default();
+    history.iter().any(|step| step.stage == "in_session" && step.at < *began)
+}
+
+/// How often a message was given to a later session without a mark, because the earlier one was killed before anybody
+/// could know that it had it.
+pub(super) fn unproven_repeats(story: &Story<'_>) -> usize {
+    let unmarked = |showings: &Vec<Showing<'_>>| showings.iter().skip(1).filter(|one| !one.shown.repeated).count();
+    story.showings.values().map(unmarked).sum()
+}
+
+/// What came to a session after something that was sent later. Only of sends whose end their sender knew, for the
+/// others nobody can say when they were made.
+pub(super) fn order(story: &Story<'_>) -> Vec<Finding> {
+    let mut last: BTreeMap<(Session, &str, &str), &Key> = BTreeMap::new();
+    let mut showings: Vec<_> = story.showings.values().flatten().collect();
+    showings.sort_by_key(|showing| showing.place);
+    let mut findings = Vec::new();
+    for Showing { session, shown, .. } in showings {
+        let known = story.sends.get(&shown.key).is_some_and(|sent| *sent.outcome != Outcome::Unknown);
+        if !known {
+            continue;
+        }
+        // As whom it was sent: a session may have had to take another name.
+        let sender = shown.id.split("::").next().unwrap_or_default();
+        match last.insert((*session, sender, &shown.key.lane), &shown.key) {
+            Some(after) if after.number > shown.key.number => {
+                findings.push(Finding::Reordered { key: shown.key.clone(), after: after.clone(), session: *session });
+            }
+            _ => {}
+        }
+    }
+    findings
+}

@@ -1,0 +1,201 @@
+//! The client's end of a WebSocket, as lean as one can be: one buffer each way, nothing copied, nothing allocated for a frame.
+//!
+//! It knows only what a coordinator sends: whole frames, unmasked. Thousands of these fit into one process beside the
+//! coordinator that they measure, which a complete library would disturb.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use c3po_shared::wire::{PATH, SUBPROTOCOL};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::trouble::Trouble;
+
+/// How much room a read finds at least.
+const ROOM: usize = 1024;
+/// A buffer that grew further than this is given back once it is empty.
+const KEPT: usize = 64 * 1024;
+/// The longest answer to an upgrade.
+const HEAD_MAX: usize = 16 * 1024;
+/// The coordinator checks only that there is a key.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+const TEXT: u8 = 1;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Socket {
+    stream: TcpStream,
+    incoming: Vec<u8>,
+    /// Where what was not looked at yet begins.
+    unread: usize,
+    /// The payload of the latest frame.
+    payload: Range<usize>,
+    outgoing: Vec<u8>,
+}
+
+impl Socket {
+    /// Connects and upgrades.
+    ///
+    /// Errors: nobody listens there, or it was turned down.
+    pub async fn open(address: SocketAddr) -> Result<Self, Trouble> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let mut socket =
+            Self { stream, incoming: Vec::new(), unread: 0, payload: 0..0, outgoing: Vec::with_capacity(512) };
+        let request = format!(
+            "GET {PATH} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
+        );
+        socket.stream.write_all(request.as_bytes()).await?;
+        socket.read_head().await?;
+        Ok(socket)
+    }
+
+    async fn read_head(&mut self) -> Result<(), Trouble> {
+        let end = loop {
+            if let Some(at) = find(&self.incoming, b"\r\n\r\n") {
+                break at + 4;
+            }
+            if self.incoming.len() > HEAD_MAX || self.read_more().await? == 0 {
+                return Err(Trouble::Broken("the upgrade was not answered".to_owned()));
+            }
+        };
+        let head = String::from_utf8_lossy(&self.incoming[..end]);
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        if status != 101 {
+            let length = header(&head, "content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
+            while self.incoming.len() < end + usize::min(length, HEAD_MAX) && self.read_more().await? > 0 {}
+            return Err(Trouble::refused(status, &String::from_utf8_lossy(&self.incoming[end..])));
+        }
+        self.unread = end;
+        Ok(())
+    }
+
+    /// Waits for the next text frame; [`text`](Self::text) is what it says. Cancel-safe.
+    ///
+    /// Errors: the connection is over.
+    pub async fn next(&mut self) -> Result<(), Trouble> {
+        loop {
+            while let Some((kind, payload)) = self.take_frame()? {
+                self.payload = payload;
+                match kind {
+                    TEXT => return Ok(()),
+                    CLOSE => return Err(self.closed()),
+                    // A pong is a few bytes into an empty buffer: it is written at once, or with the next frame.
+                    PING => self.answer_ping(),
+                    PONG => {}
+                    kind => return Err(Trouble::Broken(format!("a frame of kind {kind}"))),
+                }
+            }
+            self.tidy();
+            if self.read_more().await? == 0 {
+                return Err(Trouble::Broken("the connection ended".to_owned()));
+            }
+        }
+    }
+
+    /// Returns the latest frame's text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.incoming[self.payload.clone()]).unwrap_or_default()
+    }
+
+    /// Writes a text frame.
+    ///
+    /// Errors: the connection is over.
+    pub async fn send(&mut self, text: &str) -> Result<(), Trouble> {
+        frame(&mut self.outgoing, TEXT, text.as_bytes());
+        let written = self.stream.write_all(&self.outgoing).await;
+        self.outgoing.clear();
+        if self.outgoing.capacity() > KEPT {
+            self.outgoing.shrink_to(ROOM);
+        }
+        Ok(written?)
+    }
+
+    fn answer_ping(&mut self) {
+        let payload = self.incoming[self.payload.clone()].to_vec();
+        frame(&mut self.outgoing, PONG, &payload);
+        if let Ok(written) = self.stream.try_write(&self.outgoing) {
+            self.outgoing.drain(..written);
+        }
+    }
+
+    fn closed(&self) -> Trouble {
+        let code = self.incoming[self.payload.clone()].first_chunk().map(|code| u16::from_be_bytes(*code));
+        Trouble::Closed(code.unwrap_or(1005))
+    }
+
+    /// Returns the kind and the payload of the next frame, if all of it is here.
+    fn take_frame(&mut self) -> Result<Option<(u8, Range<usize>)>, Trouble> {
+        let here = &self.incoming[self.unread..];
+        let Some(&[first, second]) = here.first_chunk() else { return Ok(None) };
+        let (begin, length) = match second {
+            126 => match here.get(2..4) {
+                Some(&[high, low]) => (4, usize::from(u16::from_be_bytes([high, low]))),
+                _ => return Ok(None),
+            },
+            127 => match here.get(2..).and_then(<[u8]>::first_chunk) {
+                Some(length) => (10, usize::try_from(u64::from_be_bytes(*length)).unwrap_or(usize::MAX)),
+                None => return Ok(None),
+            },
+            length => (2, usize::from(length)),
+        };
+        if first & 0xf0 != 0x80 || second > 127 {
+            return Err(Trouble::Broken("a frame in pieces, or masked".to_owned()));
+        }
+        if here.len() < begin + length {
+            return Ok(None);
+        }
+        let begin = self.unread + begin;
+        self.unread = begin + length;
+        Ok(Some((first & 0x0f, begin..self.unread)))
+    }
+
+    /// Makes room for what comes: forgets what was looked at.
+    fn tidy(&mut self) {
+        self.incoming.drain(..self.unread);
+        (self.unread, self.payload) = (0, 0..0);
+        if self.incoming.is_empty() && self.incoming.capacity() > KEPT {
+            self.incoming.shrink_to(ROOM);
+        }
+    }
+
+    async fn read_more(&mut self) -> Result<usize, Trouble> {
+        self.incoming.reserve(ROOM);
+        Ok(self.stream.read_buf(&mut self.incoming).await?)
+    }
+}
+
+/// Appends one frame of a client. The mask is zero, which is a mask as well and costs nothing: nobody is between us.
+fn frame(into: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    into.push(0x80 | kind);
+    match payload.len() {
+        length @ 0..=125 => into.push(0x80 | u8::try_from(length).unwrap_or_default()),
+        length @ 126..=0xffff => {
+            into.push(0x80 | 126);
+            into.extend(u16::try_from(length).unwrap_or_default().to_be_bytes());
+        }
+        length => {
+            into.push(0x80 | 127);
+            into.extend((length as u64).to_be_bytes());
+        }
+    }
+    into.extend([0; 4]);
+    into.extend(payload);
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
+}

@@ -1,0 +1,88 @@
+//! Who is killed when: three hands that know nothing of each other, for coordinators, the store and proxies.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::world::World;
+use crate::dice::Dice;
+
+/// How long nothing happens to a coordinator, and how long it stays away, in milliseconds.
+const COORDINATOR: [(u64, u64); 2] = [(700, 3_000), (0, 1_500)];
+/// How long all of them stay away now and then.
+const LONG: (u64, u64) = (2_500, 5_000);
+/// How long nothing happens to the store, and how long it stays away.
+const STORE: [(u64, u64); 2] = [(2_000, 6_000), (0, 1_200)];
+/// How long nothing happens to any proxy, in milliseconds, where there are ten.
+const PROXY: (u64, u64) = (200, 2_000);
+
+/// Kills until enough is sent, and leaves everything running. Returns how often coordinators, the store and proxies
+/// were killed.
+pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String)) -> [usize; 3] {
+    let (coordinators, store, proxies) = tokio::join!(coordinators(world), store(world), proxies(world));
+    let kills = [coordinators, store, proxies];
+    progress(format!("calm after {kills:?} kills of coordinators, the store and proxies"));
+    kills
+}
+
+/// Lets time pass. Returns false when the storm is over.
+async fn goes_on(world: &World, pause: Duration) -> bool {
+    world.calm.run_until_cancelled(sleep(pause)).await.is_some()
+}
+
+async fn coordinators(world: &World) -> usize {
+    let mut dice = Dice::of(world.storm.seed, 1);
+    let mut kills = 0;
+    while goes_on(world, dice.millis(COORDINATOR[0].0, COORDINATOR[0].1)).await {
+        // Now and then all of them are away at once.
+        let first = dice.below(world.coordinators.len());
+        let all = dice.percent(25);
+        let victims = world.coordinators.iter().enumerate().filter(|(number, _)| all || *number == first);
+        let mut killed = Vec::new();
+        for (_, victim) in victims {
+            let mut victim = victim.lock().await;
+            // It runs: whoever kills it starts it again.
+            let _ = victim.kill().await;
+            kills += 1;
+            killed.push(victim);
+        }
+        // And for so long that sends are kept on their hosts.
+        let away = if all && dice.percent(40) { LONG } else { COORDINATOR[1] };
+        sleep(dice.millis(away.0, away.1)).await;
+        for mut victim in killed {
+            // Without its store it ends, and is started again as a service manager would.
+            while victim.restart().await.is_err() {}
+        }
+    }
+    kills
+}
+
+async fn store(world: &World) -> usize {
+    let Some(redis) = &world.redis else { return 0 };
+    let mut dice = Dice::of(world.storm.seed, 2);
+    let mut kills = 0;
+    while goes_on(world, dice.millis(STORE[0].0, STORE[0].1)).await {
+        let mut redis = redis.lock().await;
+        // It runs, and the system does not refuse to kill it.
+        let _ = redis.kill();
+        kills += 1;
+        sleep(dice.millis(STORE[1].0, STORE[1].1)).await;
+        while redis.restart().await.is_err() {}
+    }
+    kills
+}
+
+async fn proxies(world: &World) -> usize {
+    let mut dice = Dice::of(world.storm.seed, 3);
+    let mut kills = 0;
+    let pause = |dice: &mut Dice| dice.millis(PROXY.0, PROXY.1) * 10 / u32::try_from(world.storm.agents).unwrap_or(10);
+    while goes_on(world, pause(&mut dice)).await {
+        if let Some(session) = world.session_of(dice.below(world.storm.agents))
+            && !session.is_dead()
+        {
+            session.kill().await;
+            kills += 1;
+        }
+    }
+    kills
+}

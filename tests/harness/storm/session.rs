@@ -1,0 +1,126 @@
+//! One session of an agent: its proxy, what it was told, and whether it still lives.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use c3po_shared::time::Timestamp;
+use serde_json::Value;
+
+use crate::checker::{self, Event, Key, Shown};
+use crate::mcp::McpClient;
+
+/// After so long an answer counts as never coming: a proxy gives a call up after 30 s without a link.
+const ANSWER: Duration = Duration::from_secs(90);
+
+/// Everything that happened, in order.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    events: Mutex<Vec<Event>>,
+    sessions: Mutex<usize>,
+}
+
+impl Record {
+    pub(super) fn add(&self, event: Event) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    pub(super) fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn next_session(&self) -> checker::Session {
+        let mut last = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        *last += 1;
+        *last
+    }
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The tool's reply.
+    Reply(Value),
+    /// The tool refused.
+    Refused(Value),
+    /// The proxy is gone, and nobody knows.
+    Gone,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) number: checker::Session,
+    /// The agent that it wants to be.
+    pub(super) name: String,
+    client: McpClient,
+    dead: AtomicBool,
+    record: Arc<Record>,
+}
+
+impl Session {
+    /// Begins one whose proxy was started at `at`.
+    pub(super) fn new(name: &str, client: McpClient, at: Timestamp, record: Arc<Record>) -> Self {
+        let number = record.next_session();
+        record.add(Event::Began { session: number, at });
+        Self { number, name: name.to_owned(), client, dead: AtomicBool::new(false), record }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    /// Kills the proxy. What it has written before is still read.
+    pub(super) async fn kill(&self) {
+        if !self.dead.swap(true, Ordering::Relaxed) {
+            self.record.add(Event::Killed { session: self.number });
+            // One that has ended by itself is dead as well.
+            let _ = self.client.signal("KILL").await;
+        }
+    }
+
+    /// Ends the session as its client does.
+    pub(super) async fn end(&self) {
+        self.client.close_input().await;
+        // What is still running after that is killed when it is dropped.
+        let _ = tokio::time::timeout(Duration::from_secs(5), self.client.output_ends()).await;
+        self.dead.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Answer {
+        self.record.add(Event::Called { session: self.number });
+        match self.answer(tool, arguments).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if !self.client.has_ended() && !self.is_dead() {
+                    let what = format!("{tool}: {error:#}");
+                    self.record.add(Event::Hung { session: self.number, what });
+                    self.kill().await;
+                }
+                Answer::Gone
+            }
+        }
+    }
+
+    async fn answer(&self, tool: &str, arguments: Value) -> Result<Answer> {
+        let id = self.client.begin_call(tool, arguments).await?;
+        let result = self.client.call_result(id, ANSWER).await?;
+        let said = result.json()?;
+        Ok(if result.is_error { Answer::Refused(said) } else { Answer::Reply(said) })
+    }
+
+    /// Notes a message that a wait was given.
+    pub(super) fn shown(&self, message: &Value) {
+        if let Some((id, key)) = read(message) {
+            let repeated = message["repeated"] == true;
+            self.record.add(Event::Shown { session: self.number, shown: Shown { id, key, repeated } });
+        }
+    }
+}
+
+/// Returns the id of a message, and the key that its text begins with.
+pub(super) fn read(message: &Value) -> Option<(String, Key)> {
+    let text = message["message"].as_str().or(message["response"].as_str())?;
+    Some((message["id"].as_str()?.to_owned(), Key::read(text)?))
+}

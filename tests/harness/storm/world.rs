@@ -1,0 +1,153 @@
+//! What the agents stand on: coordinators, their store, folders, and how far the storm is.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use c3po_shared::time::Timestamp;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use super::session::{Answer, Record, Session};
+use super::{Store, Storm};
+use crate::coordinator::Coordinator;
+use crate::dice::Dice;
+use crate::mcp::McpClient;
+use crate::proxy::proxy_command;
+use crate::redis::Redis;
+
+/// Everything that the drivers and the killers share.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) storm: Storm,
+    pub(super) coordinators: Vec<AsyncMutex<Coordinator>>,
+    pub(super) redis: Option<AsyncMutex<Redis>>,
+    pub(super) record: Arc<Record>,
+    /// How many messages were accepted or queued.
+    pub(super) sent: AtomicUsize,
+    /// How many sends have no answer yet.
+    pub(super) sending: AtomicUsize,
+    /// Set when enough was sent: nothing is killed any more, and nothing sent.
+    pub(super) calm: CancellationToken,
+    /// Set when everything is up again and nothing waits on a host: what is not in an inbox now never will be.
+    pub(super) over: CancellationToken,
+    urls: Vec<String>,
+    sessions: Mutex<Vec<Option<Arc<Session>>>>,
+    work: TempDir,
+}
+
+impl World {
+    pub(super) async fn start(storm: Storm) -> Result<Self> {
+        let work = tempfile::Builder::new().prefix("c3po-storm-").tempdir().context("making a folder")?;
+        let (redis, coordinators) = match storm.store {
+            Store::Redis => {
+                let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
+                let coordinators =
+                    vec![coordinator(work.path(), "0", &redis.url())?, coordinator(work.path(), "1", &redis.url())?];
+                (Some(redis), coordinators)
+            }
+            Store::Sqlite => {
+                let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+                (None, vec![coordinator(work.path(), "0", &store)?])
+            }
+        };
+        let urls = coordinators.iter().map(Coordinator::url).collect();
+        let world = Self {
+            sessions: Mutex::new((0..storm.agents).map(|_| None).collect()),
+            storm,
+            coordinators: coordinators.into_iter().map(AsyncMutex::new).collect(),
+            redis: redis.map(AsyncMutex::new),
+            record: Arc::default(),
+            sent: AtomicUsize::new(0),
+            sending: AtomicUsize::new(0),
+            calm: CancellationToken::new(),
+            over: CancellationToken::new(),
+            urls,
+            work,
+        };
+        for coordinator in &world.coordinators {
+            coordinator.lock().await.restart().await?;
+        }
+        Ok(world)
+    }
+
+    /// Starts a session of that agent: its proxy, with the coordinators in any order.
+    pub(super) async fn session(&self, name: &str, dice: &mut Dice) -> Result<Arc<Session>> {
+        let mut urls = self.urls.clone();
+        dice.shuffle(&mut urls);
+        let mut command = proxy_command(self.work.path(), name, &urls.join(","))?;
+        command.env("C3PO_LOG", "debug");
+        let at = Timestamp::now();
+        let client = McpClient::start(command, &self.work.path().join(format!("{name}.log")))?.quietly();
+        client.initialize().await.with_context(|| format!("the proxy of {name}"))?;
+        Ok(Arc::new(Session::new(name, client, at, Arc::clone(&self.record))))
+    }
+
+    /// Notes which session an agent has, for who kills it.
+    pub(super) fn present(&self, agent: usize, session: Option<Arc<Session>>) {
+        if let Some(seat) = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(agent) {
+            *seat = session;
+        }
+    }
+
+    /// Returns the session that an agent has now.
+    pub(super) fn session_of(&self, agent: usize) -> Option<Arc<Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(agent)?.clone()
+    }
+
+    /// Returns an agent's name.
+    pub(super) fn name(number: usize) -> String {
+        format!("agent{number}")
+    }
+
+    /// Counts a message that has to arrive. The last one ends the storm.
+    pub(super) fn one_more_is_sent(&self) {
+        if self.sent.fetch_add(1, Ordering::Relaxed) + 1 >= self.storm.messages {
+            self.calm.cancel();
+        }
+    }
+
+    /// Returns the files in which sends wait on this host that hold anything.
+    pub(super) fn journals(&self) -> Vec<PathBuf> {
+        let folder = self.work.path().join(".local/state/c3po/journal");
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let files = entries.flatten().map(|entry| entry.path());
+        let holds = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|file| file.len() > 0);
+        files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).filter(holds).collect()
+    }
+
+    /// Sends by a session, and counts that as long as there is no answer.
+    pub(super) async fn send(&self, session: &Session, tool: &str, arguments: Value) -> Answer {
+        self.sending.fetch_add(1, Ordering::Relaxed);
+        let answer = session.call(tool, arguments).await;
+        self.sending.fetch_sub(1, Ordering::Relaxed);
+        answer
+    }
+
+    /// Returns whether nothing is on its way into an inbox any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.sending.load(Ordering::Relaxed) == 0 && self.journals().is_empty()
+    }
+
+    /// Ends everything. Returns the folder of logs where it is to be kept.
+    pub(super) async fn end(&self, keep: bool) -> Option<PathBuf> {
+        let folder = keep.then(|| std::env::temp_dir().join(format!("c3po-storm-{:x}", self.storm.seed)));
+        if let Some(folder) = &folder {
+            // Logs are for a person; the findings stand without them.
+            let _ = std::fs::remove_dir_all(folder);
+            let copied = std::process::Command::new("cp").arg("-r").arg(self.work.path()).arg(folder).status();
+            copied.ok().filter(std::process::ExitStatus::success)?;
+        }
+        folder
+    }
+}
+
+/// Chooses a port for a coordinator with a folder of its own below `work`.
+fn coordinator(work: &Path, name: &str, store: &str) -> Result<Coordinator> {
+    let folder = work.join(format!("coordinator{name}"));
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(Coordinator::absent(&folder, store)?.unlimited().quietly())
+}

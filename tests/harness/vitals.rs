@@ -1,0 +1,78 @@
+//! What a process has used and holds, as the system tells it.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// So many times in a second the system counts; every Linux that is met today.
+const TICKS: f64 = 100.0;
+
+/// One look at a process.
+#[derive(Debug, Clone, Copy)]
+pub struct Vitals {
+    /// The time it had a processor since its start, in its own code and in the system's for it.
+    pub processor: Duration,
+    /// Its resident memory, in bytes.
+    pub resident: u64,
+    /// How many descriptors it has open.
+    pub descriptors: usize,
+}
+
+impl Vitals {
+    /// Looks at a process.
+    ///
+    /// Errors: it has ended, or is not ours to look at.
+    pub fn of(process: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{process}/{file}");
+            fs::read_to_string(&path).context(path)
+        };
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("its descriptors")?.count();
+        Ok(Self { processor: processor(&read("stat")?)?, resident: resident(&read("status")?)?, descriptors })
+    }
+}
+
+fn processor(stat: &str) -> Result<Duration> {
+    // The name stands in parentheses and may hold anything.
+    let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
+    let ticks = |index: usize| rest.split_whitespace().nth(index).and_then(|ticks| ticks.parse::<f64>().ok());
+    let (user, system) = (ticks(11).context("no utime")?, ticks(12).context("no stime")?);
+    Ok(Duration::from_secs_f64((user + system) / TICKS))
+}
+
+fn resident(status: &str) -> Result<u64> {
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kilobytes: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
+    Ok(kilobytes * 1024)
+}
+
+/// Raises this process's limit of open descriptors, and that of what it starts, as far as the system lets it.
+/// Returns what it is then.
+///
+/// Errors: the system refuses.
+pub fn raise_descriptor_limit() -> Result<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("raising the limit of descriptors")?;
+    Ok(maximum.unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_sees_itself_work() -> Result<()> {
+        let before = Vitals::of(std::process::id())?;
+        let file = fs::File::open("/proc/self/stat")?;
+        let mut after = before;
+        while after.processor == before.processor {
+            after = Vitals::of(std::process::id())?;
+        }
+        assert!(after.resident > 1 << 20 && after.processor > before.processor);
+        drop(file);
+        assert!(Vitals::of(u32::MAX).is_err());
+        Ok(())
+    }
+}

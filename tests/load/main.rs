@@ -1,0 +1,173 @@
+//! `make load`: thousands of agents that wait, some that send, and what that costs the coordinator and its store.
+
+#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+
+mod report;
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, ValueEnum};
+use harness::crowd::{Crowd, Pace, Sending};
+use harness::eventually::eventually;
+use harness::loaded::Loaded;
+use harness::vitals::raise_descriptor_limit;
+use tokio::time::{interval, sleep};
+
+use crate::report::{Report, Sent};
+
+/// Descriptors that are not links: files, the runtime, the coordinator's pipes.
+const OTHER_DESCRIPTORS: u64 = 100;
+/// How long all agents together may take to connect.
+const GATHERING: Duration = Duration::from_secs(180);
+/// How long the last messages may take to arrive once nobody sends any more.
+const LAST_ARRIVALS: Duration = Duration::from_secs(10);
+
+/// Many agents on one coordinator: how long they take to connect, what each costs, how fast messages reach them
+#[derive(Debug, Parser)]
+#[command(name = "make load ARGS='…'")]
+struct Options {
+    /// Agents that wait for mail; with 0 the senders send to each other, and what is pushed to them is acknowledged
+    #[arg(long, default_value_t = 1_000)]
+    agents: usize,
+    /// Agents that send
+    #[arg(long, default_value_t = 64)]
+    senders: usize,
+    /// Messages per second by all senders together [default: each sends when the last one is answered]
+    #[arg(long)]
+    rate: Option<f64>,
+    /// How long they send
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// How long everybody rests before that, to see what resting costs
+    #[arg(long, default_value_t = 5.0)]
+    rest: f64,
+    /// Characters in a message
+    #[arg(long, default_value_t = 60)]
+    body: usize,
+    /// The store of the coordinator that is started
+    #[arg(long, value_enum, default_value = "redis")]
+    store: Store,
+    /// A coordinator that runs already, such as 127.0.0.1:8420, instead of one that is started. It needs
+    /// C3PO_RATE_LIMIT=0
+    #[arg(long)]
+    coordinator: Option<String>,
+    /// The process to measure with --coordinator
+    #[arg(long, requires = "coordinator")]
+    pid: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the coordinator keeps its messages.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    /// A redis-server of its own, appendfsync everysec
+    Redis,
+    /// The embedded store
+    Sqlite,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    let limit = raise_descriptor_limit()?;
+    let needed = (options.agents + options.senders) as u64 + OTHER_DESCRIPTORS;
+    ensure!(
+        limit >= needed,
+        "{needed} descriptors are needed and {limit} allowed: raise `ulimit -n`, or take fewer agents"
+    );
+    let work = tempfile::tempdir().context("making a folder")?;
+    let server = match &options.coordinator {
+        Some(address) => Loaded::running(address, options.pid)?,
+        None => match options.store {
+            Store::Redis => Loaded::on_redis(work.path()).await?,
+            Store::Sqlite => Loaded::on_sqlite(work.path()).await?,
+        },
+    };
+    let report = measure(&options, &server).await?;
+    if options.json {
+        println!("{}", report.json());
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
+    let crowd = Crowd::new(server.address);
+    let mut report = Report { agents: options.agents, senders: options.senders, ..Report::default() };
+    gather(&crowd, options.agents, server, &mut report).await?;
+
+    let senders = crowd.join("sender", options.senders).await?;
+    say(&format!("{} agents that send have a link; everybody rests for {} s", options.senders, options.rest));
+    let before = server.used()?;
+    sleep(Duration::from_secs_f64(options.rest)).await;
+    let resting = server.used()?.since(&before).per_second(options.rest);
+
+    let targets = match options.agents {
+        0 => senders.iter().map(|sender| sender.name().to_owned()).collect(),
+        agents => (0..agents).map(|number| format!("agent-{number}")).collect(),
+    };
+    let pace = options.rate.map_or(Pace::AsAnswered, Pace::PerSecond);
+    let span = Duration::from_secs_f64(options.seconds);
+    let sending = Sending { targets, pace, span, body: options.body };
+    let before = server.used()?;
+    let began = tokio::time::Instant::now();
+    let sent = tokio::select! {
+        sent = crowd.send(senders, &sending) => sent?,
+        never = show_progress(&crowd) => match never {},
+    };
+    let took = began.elapsed();
+    if options.agents > 0 {
+        let all_arrived = async || {
+            let (sent, arrived) = crowd.tally().progress();
+            (arrived >= sent).then_some(())
+        };
+        // What did not arrive is seen in the report.
+        let _ = eventually("every message arrives", LAST_ARRIVALS, all_arrived).await;
+    }
+    let used = server.used()?.since(&before);
+    report.sent = Some(Sent { counted: crowd.tally().take(), took, used, resting });
+    report.memory_at_the_end = server.memory()?;
+    for sender in sent {
+        sender.goodbye().await;
+    }
+    crowd.end().await;
+    Ok(report)
+}
+
+async fn gather(crowd: &Crowd, agents: usize, server: &Loaded, report: &mut Report) -> Result<()> {
+    report.memory_before = server.memory()?;
+    let before = server.used()?;
+    crowd.gather("agent", agents);
+    report.gathered = tokio::select! {
+        gathered = crowd.gathered(agents, GATHERING) => gathered?,
+        never = show_progress(crowd) => match never {},
+    };
+    report.gathering_used = server.used()?.since(&before);
+    // Their first looks into their inboxes are over after that.
+    sleep(Duration::from_secs(1)).await;
+    report.memory_with_agents = server.memory()?;
+    report.troubles_of_gathering = crowd.tally().take().troubles;
+    say(&format!("{agents} agents wait after {:.2} s", report.gathered.as_secs_f64()));
+    Ok(())
+}
+
+async fn show_progress(crowd: &Crowd) -> std::convert::Infallible {
+    let mut ticks = interval(Duration::from_secs(1));
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        let (sent, arrived) = crowd.tally().progress();
+        say(&format!("{} agents wait, {sent} messages sent, {arrived} arrived", crowd.waiting()));
+    }
+}
+
+/// Tells how it goes.
+fn say(line: &str) {
+    // Nobody is there to be told that standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

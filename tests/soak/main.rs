@@ -1,0 +1,136 @@
+//! `make soak`: an hour of everything at a moderate rate, while memory and descriptors of every process are watched.
+
+#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+
+mod samples;
+mod sessions;
+mod verdict;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use harness::coordinator::Coordinator;
+use harness::crowd::{Crowd, Pace, Sending};
+use harness::redis::Redis;
+use harness::vitals::raise_descriptor_limit;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::samples::{Roster, Samples, Traffic};
+use crate::sessions::Sessions;
+
+/// How many coordinators share the Redis.
+const COORDINATORS: usize = 2;
+/// Of the crowd, one in so many sends instead of waiting.
+const SENDERS: usize = 6;
+/// About how long an agent of the crowd keeps a link.
+const LINK_LIFE: Duration = Duration::from_secs(600);
+/// How long the crowd may take to connect.
+const GATHERING: Duration = Duration::from_secs(60);
+
+/// Mixed load on two coordinators and one Redis: what memory and descriptors do meanwhile
+#[derive(Debug, Parser)]
+#[command(name = "make soak ARGS='…'")]
+struct Options {
+    /// How long
+    #[arg(long, default_value_t = 60.0)]
+    minutes: f64,
+    /// How much of that is not judged, at the beginning [default: a tenth, at least a minute]
+    #[arg(long)]
+    warm_up: Option<f64>,
+    /// Agents of the crowd
+    #[arg(long, default_value_t = 300)]
+    agents: usize,
+    /// Sessions, each with a real proxy
+    #[arg(long, default_value_t = 10)]
+    sessions: usize,
+    /// Messages per second that the crowd sends
+    #[arg(long, default_value_t = 50.0)]
+    rate: f64,
+    /// Seconds between two looks at the processes
+    #[arg(long, default_value_t = 10.0)]
+    every: f64,
+    /// Where the samples are written
+    #[arg(long, default_value = "target/soak.csv")]
+    csv: PathBuf,
+    /// Where what the crowd sent and how fast it arrived is written
+    #[arg(long, default_value = "target/soak-traffic.csv")]
+    traffic: PathBuf,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<ExitCode> {
+    let options = Options::parse();
+    ensure!(options.sessions >= 2 && options.agents >= SENDERS, "two sessions and {SENDERS} agents are the least");
+    raise_descriptor_limit()?;
+    let work = tempfile::tempdir().context("making a folder")?;
+    let samples = soak(&options, work.path()).await?;
+    let span = Duration::from_secs_f64(options.minutes * 60.0);
+    let warm_up = options
+        .warm_up
+        .map_or(span.div_f64(10.0).max(Duration::from_secs(60)), |minutes| Duration::from_secs_f64(minutes * 60.0));
+    let verdict = verdict::of(&samples, warm_up);
+    println!("{verdict}");
+    println!("samples in {}, traffic in {}", options.csv.display(), options.traffic.display());
+    Ok(if verdict.is_flat() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn soak(options: &Options, work: &Path) -> Result<Samples> {
+    let roster = Arc::new(Roster::default());
+    let redis = Redis::start().await?;
+    roster.enter("redis", redis.id());
+    let mut coordinators = Vec::new();
+    for number in 1..=COORDINATORS {
+        let folder = work.join(format!("coordinator-{number}"));
+        std::fs::create_dir(&folder)?;
+        let mut coordinator = Coordinator::absent(&folder, &redis.url())?.quietly();
+        coordinator.restart().await?;
+        roster.enter(&format!("coordinator-{number}"), coordinator.process()?.id()?);
+        coordinators.push(coordinator);
+    }
+    let addresses: Vec<_> = coordinators.iter().map(Coordinator::address).collect();
+    let waiting = options.agents - options.agents / SENDERS;
+    let crowd = Crowd::of_several(addresses).with_link_life(LINK_LIFE);
+    crowd.gather("agent", waiting);
+    crowd.gathered(waiting, GATHERING).await?;
+    let senders = crowd.join("sender", options.agents / SENDERS).await?;
+    say(&format!("{waiting} agents wait on {COORDINATORS} coordinators, {} send", senders.len()));
+
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let traffic = Arc::new(Traffic::default());
+    let urls: Vec<_> = coordinators.iter().map(Coordinator::url).collect();
+    let sessions = Sessions::new(work, urls, waiting, Arc::clone(&roster), Arc::clone(&traffic));
+    for number in 0..options.sessions {
+        tasks.spawn(sessions.clone().live(number, options.sessions, stop.clone()));
+    }
+    tasks.close();
+
+    let span = Duration::from_secs_f64(options.minutes * 60.0);
+    let targets = (0..waiting).map(|number| format!("agent-{number}")).collect();
+    let sending = Sending { targets, pace: Pace::PerSecond(options.rate), span, body: 200 };
+    let mut samples = Samples::create(&options.csv, &options.traffic)?;
+    let looking = samples.take_every(Duration::from_secs_f64(options.every), &roster, &crowd, &traffic);
+    tokio::select! {
+        sent = crowd.send(senders, &sending) => drop(sent?),
+        looked = looking => match looked? {},
+    }
+    stop.cancel();
+    tasks.wait().await;
+    crowd.end().await;
+    for mut coordinator in coordinators {
+        let status = coordinator.stop().await?;
+        ensure!(status.success(), "a coordinator ended with {status}");
+    }
+    Ok(samples)
+}
+
+/// Tells how it goes.
+fn say(line: &str) {
+    // Nobody is there to be told that standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,209 @@
+//! Sessions with a real proxy beside each: they ask and answer, read and acknowledge, and some of them end and begin anew.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::mcp::McpClient;
+use harness::proxy::session;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::samples::{Roster, Traffic};
+
+/// One session in so many is restarted again and again.
+const RESTARTED: usize = 5;
+/// How long such a session lives.
+const SESSION_LIFE: Duration = Duration::from_secs(120);
+/// A proxy says goodbye within 100 ms; the rest is for a busy machine.
+const GOODBYE: Duration = Duration::from_secs(10);
+/// How long a wait is asked to last.
+const WAIT_SECONDS: u64 = 20;
+/// How long its answer may take in all.
+const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
+/// How long a session rests after something failed.
+const PAUSE: Duration = Duration::from_secs(1);
+/// One deed in so many is a broadcast to everybody.
+const BROADCAST_ONE_IN: u64 = 400;
+
+/// What all sessions have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Sessions {
+    work: PathBuf,
+    urls: Arc<[String]>,
+    crowd: usize,
+    roster: Arc<Roster>,
+    traffic: Arc<Traffic>,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        work: &Path,
+        urls: Vec<String>,
+        crowd: usize,
+        roster: Arc<Roster>,
+        traffic: Arc<Traffic>,
+    ) -> Self {
+        Self { work: work.to_owned(), urls: urls.into(), crowd, roster, traffic }
+    }
+
+    /// Lives as one session after the other under one name, until it is stopped.
+    pub(crate) async fn live(self, number: usize, count: usize, stop: CancellationToken) {
+        let name = format!("session-{number}");
+        let mut chance = Chance(number as u64 + 1);
+        let mut lives = 0_u32;
+        while !stop.is_cancelled() {
+            if let Err(error) = self.one_life(&name, number, count, lives, &mut chance, &stop).await {
+                self.traffic.count(format!("sessions: a session failed: {error:#}"));
+                sleep(PAUSE).await;
+            }
+            lives += 1;
+        }
+    }
+
+    async fn one_life(
+        &self,
+        name: &str,
+        number: usize,
+        count: usize,
+        lives: u32,
+        chance: &mut Chance,
+        stop: &CancellationToken,
+    ) -> Result<()> {
+        // Each begins with another coordinator, and knows the others.
+        let mut urls = self.urls.to_vec();
+        urls.rotate_left(number % self.urls.len());
+        let mut client = session(&self.work, name, &urls.join(",")).await?.quietly();
+        let process = format!("proxy-{number}");
+        self.roster.enter(&process, client.process().id()?);
+        let restarts = number % RESTARTED == RESTARTED - 1;
+        let life = async { if restarts { sleep(SESSION_LIFE).await } else { std::future::pending().await } };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = life => {}
+            never = self.answer_questions(&client) => match never {},
+            never = self.do_things(&client, number, count, chance) => match never {},
+        }
+        self.roster.leave(&process);
+        if restarts && !lives.is_multiple_of(3) {
+            self.traffic.count("sessions: killed");
+            return client.process().kill().await;
+        }
+        self.traffic.count("sessions: ended");
+        let status = client.end(GOODBYE).await?;
+        anyhow::ensure!(status.success(), "a proxy ended with {status}");
+        Ok(())
+    }
+
+    /// Answers whoever asks.
+    async fn answer_questions(&self, client: &McpClient) -> std::convert::Infallible {
+        loop {
+            let answered = async {
+                let got = wait(client, json!({"kind": "message", "timeout": WAIT_SECONDS})).await?;
+                if got["requires_response"] == true {
+                    client.reply("reply", json!({"message_id": got["id"], "response": "so it is"})).await?;
+                    self.traffic.count("sessions: answers given");
+                }
+                anyhow::Ok(())
+            };
+            self.note("answering", answered.await).await;
+        }
+    }
+
+    /// Does one thing after the other, with pauses between.
+    async fn do_things(
+        &self,
+        client: &McpClient,
+        number: usize,
+        count: usize,
+        chance: &mut Chance,
+    ) -> std::convert::Infallible {
+        let mut asked = Value::Null;
+        loop {
+            sleep(Duration::from_millis(500 + chance.below(2_500))).await;
+            let deed = chance.below(10);
+            let done = async {
+                match deed {
+                    0..=4 => {
+                        let other = (number + 1 + chance.below(count as u64 - 1) as usize) % count;
+                        asked = self.ask(client, &format!("session-{other}")).await?;
+                    }
+                    5 => read_and_acknowledge(client).await?,
+                    6 => drop(client.reply("list_agents", json!({"limit": 20})).await?),
+                    7 if asked.is_string() => {
+                        client.reply("get_thread", json!({"message_id": asked})).await?;
+                        client.reply("message_status", json!({"message_id": asked})).await?;
+                    }
+                    8 => {
+                        let target = format!("agent-{}", chance.below(self.crowd as u64));
+                        let news = json!({"target": target, "message": "news", "requires_response": false});
+                        client.reply("send_message", news).await?;
+                    }
+                    _ => drop(client.reply("set_status", json!({"status": "busy", "current_task": "soaking"})).await?),
+                }
+                if chance.below(BROADCAST_ONE_IN) == 0 {
+                    client.reply("broadcast", json!({"message": "backup at ten"})).await?;
+                    self.traffic.count("sessions: broadcasts");
+                }
+                anyhow::Ok(())
+            };
+            self.note("doing", done.await).await;
+        }
+    }
+
+    /// Asks, and waits for the answer. Returns the question's id.
+    async fn ask(&self, client: &McpClient, other: &str) -> Result<Value> {
+        let question = client
+            .reply("send_message", json!({"target": other, "message": "is it so?", "title": "a question"}))
+            .await?;
+        let answer = wait(client, json!({"message_id": question["id"], "timeout": WAIT_SECONDS})).await?;
+        // The other one may just have been restarted, and answer later.
+        let what = if answer["timeout"] == true {
+            "sessions: questions without an answer in time"
+        } else {
+            "sessions: questions answered"
+        };
+        self.traffic.count(what);
+        Ok(question["id"].clone())
+    }
+
+    async fn note(&self, what: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            let error = format!("{error:#}");
+            let reason =
+                error.split("the server's log").next().unwrap_or_default().chars().take(200).collect::<String>();
+            self.traffic.count(format!("sessions: {what} failed: {reason}"));
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn wait(client: &McpClient, arguments: Value) -> Result<Value> {
+    let id = client.begin_call("wait_for_message", arguments).await?;
+    let result = client.call_result(id, WAIT_END).await.context("a wait")?;
+    anyhow::ensure!(!result.is_error, "a wait was refused: {}", result.text);
+    result.json()
+}
+
+async fn read_and_acknowledge(client: &McpClient) -> Result<()> {
+    let inbox = client.reply("get_messages", json!({"limit": 50})).await?;
+    // Questions are left to whoever answers them.
+    let read = inbox["messages"].as_array().into_iter().flatten();
+    let ids: Vec<_> = read.filter(|one| one["requires_response"] != true).map(|one| one["id"].clone()).collect();
+    if !ids.is_empty() {
+        client.reply("ack_messages", json!({"message_ids": ids})).await?;
+    }
+    Ok(())
+}
+
+/// Numbers that look random and are the same in every run.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound.max(1)
+    }
+}

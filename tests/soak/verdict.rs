@@ -1,0 +1,122 @@
+//! Whether memory and descriptors stay what they are, by medians that no single sample moves.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::samples::{Sample, Samples};
+
+/// Growth in an hour that counts as none: this share of what is held, or so many bytes, whichever is more.
+const SHARE: f64 = 0.05;
+const BYTES: f64 = 1024.0 * 1024.0;
+/// So much more at the end than in the middle is no growth, however short the run.
+const NOISE: f64 = 128.0 * 1024.0;
+/// Descriptors that may come and go.
+const DESCRIPTORS: f64 = 4.0;
+/// Redis keeps every message for seven days: it grows by what it is told.
+const KEEPS: &str = "redis";
+
+/// What is said of every process, and of the whole.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    rows: Vec<Row>,
+    counts: BTreeMap<String, u64>,
+    processor_share: f64,
+}
+
+/// One process.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    resident: f64,
+    growth_per_hour: f64,
+    descriptors: f64,
+    descriptors_per_hour: f64,
+    processor_share: f64,
+    flat: Option<bool>,
+}
+
+/// Judges all processes that lived through the whole time behind the warm-up.
+pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
+    let rows: Vec<_> = samples.taken.iter().filter_map(|(name, taken)| row(name, taken, warm_up)).collect();
+    let processor_share = rows.iter().map(|row| row.processor_share).sum();
+    Verdict { rows, counts: samples.counts.clone(), processor_share }
+}
+
+impl Verdict {
+    /// Returns whether nothing grows that should not.
+    pub(crate) fn is_flat(&self) -> bool {
+        self.rows.iter().all(|row| row.flat != Some(false))
+    }
+}
+
+fn row(name: &str, taken: &[Sample], warm_up: Duration) -> Option<Row> {
+    let judged: Vec<_> = taken.iter().filter(|sample| sample.at >= warm_up).collect();
+    let (first, last) = (*judged.first()?, *judged.last()?);
+    let third = judged.len() / 3;
+    if third == 0 {
+        return None;
+    }
+    let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
+    let (second, third) = (&judged[third..2 * third], &judged[2 * third..]);
+    // The middles of two neighbouring thirds lie a third of the time apart.
+    let per_hour = |read: &dyn Fn(&Sample) -> f64| (median(third, read) - median(second, read)) / (hours / 3.0);
+    let resident = |sample: &Sample| sample.vitals.resident as f64;
+    let descriptors = |sample: &Sample| sample.vitals.descriptors as f64;
+    let (growth_per_hour, descriptors_per_hour) = (per_hour(&resident), per_hour(&descriptors));
+    let (held, open) = (median(third, &resident), median(third, &descriptors));
+    let restarted = judged.iter().any(|sample| sample.process != first.process);
+    let memory_is_flat =
+        name == KEEPS || growth_per_hour <= (held * SHARE).max(BYTES) || growth_per_hour * hours / 3.0 <= NOISE;
+    let flat = (!restarted).then_some(memory_is_flat && descriptors_per_hour * hours / 3.0 <= DESCRIPTORS);
+    let used = last.vitals.processor.saturating_sub(first.vitals.processor);
+    let processor_share = if restarted { 0.0 } else { used.as_secs_f64() / (hours * 3_600.0) };
+    Some(Row {
+        name: name.to_owned(),
+        resident: held,
+        growth_per_hour,
+        descriptors: open,
+        descriptors_per_hour,
+        processor_share,
+        flat,
+    })
+}
+
+fn median(samples: &[&Sample], read: &dyn Fn(&Sample) -> f64) -> f64 {
+    let mut values: Vec<_> = samples.iter().map(|sample| read(sample)).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<16} {:>10} {:>12} {:>12} {:>10} {:>8}",
+            "process", "memory MB", "MB per hour", "descriptors", "per hour", "cpu %"
+        )?;
+        for row in &self.rows {
+            let verdict = match row.flat {
+                Some(true) if row.name == KEEPS => "keeps every message",
+                Some(true) => "flat",
+                Some(false) => "NOT FLAT",
+                None => "restarted on purpose",
+            };
+            writeln!(
+                f,
+                "{:<16} {:>10.2} {:>12.3} {:>12.0} {:>10.2} {:>8.2}  {verdict}",
+                row.name,
+                row.resident / 1e6,
+                row.growth_per_hour / 1e6,
+                row.descriptors,
+                row.descriptors_per_hour,
+                row.processor_share * 100.0
+            )?;
+        }
+        writeln!(f, "all together {:.1} % of one processor", self.processor_share * 100.0)?;
+        for (what, count) in &self.counts {
+            writeln!(f, "{count:>10} {what}")?;
+        }
+        Ok(())
+    }
+}
