@@ -13,11 +13,11 @@ use crate::store::StoreError;
 /// Why a Redis cannot be the store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The certificate authority cannot be used.
-    #[error("cannot use the certificate authority {file} (--redis-ca or C3PO_REDIS_CA): {reason}")]
-    Authority {
-        /// Its file.
-        file: String,
+    /// The certificates that we were given cannot be used.
+    #[error("cannot use the certificate files {files} (--redis-ca, --redis-cert, --redis-key): {reason}")]
+    Certificates {
+        /// Which files.
+        files: String,
         /// Why not.
         reason: String,
     },
@@ -30,6 +30,17 @@ pub enum OpenError {
         /// Where.
         address: String,
         /// What is wrong with its certificate.
+        reason: String,
+    },
+    /// It wants to know who we are.
+    #[error(
+        "the Redis at {address} asks its clients for a certificate: name ours with --redis-cert FILE and --redis-key \
+         FILE, or set tls-auth-clients no there ({reason})"
+    )]
+    AsksForCertificate {
+        /// Where.
+        address: String,
+        /// What it said.
         reason: String,
     },
     /// Nothing answers there as Redis does.
@@ -228,10 +239,13 @@ async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
 /// Says why nothing can be done there, and what to do where that is known.
 fn unreachable(address: &str, error: &dyn Display) -> OpenError {
     let (address, reason) = (address.to_owned(), error.to_string());
-    match reason.contains("invalid peer certificate") {
-        true => OpenError::Untrusted { address, reason },
-        false => OpenError::Unreachable { address, reason },
+    if reason.contains("invalid peer certificate") {
+        return OpenError::Untrusted { address, reason };
     }
+    if reason.contains("CertificateRequired") {
+        return OpenError::AsksForCertificate { address, reason };
+    }
+    OpenError::Unreachable { address, reason }
 }
 
 #[cfg(test)]
