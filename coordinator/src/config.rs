@@ -110,7 +110,7 @@ pub enum ConfigError {
     ShortToken,
     /// The address of the store is not one.
     #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
-    Store(#[from] AddressError),
+    Store(AddressError),
     /// Certificates for a store that speaks no TLS.
     #[error(
         "--redis-ca, --redis-cert and --redis-key (or C3PO_REDIS_CA, _CERT and _KEY) are for a Redis with TLS, and the \
@@ -132,7 +132,7 @@ impl Settings {
             return Err(ConfigError::ShortToken);
         }
         let store = match self.store.or(self.redis_url) {
-            Some(store) => store.reveal().parse()?,
+            Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
             None => default_store(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
         };
         let identity = self.redis_cert.zip(self.redis_key).map(|(certificate, key)| Identity { certificate, key });
