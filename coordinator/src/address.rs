@@ -33,6 +33,17 @@ pub struct RedisAddress {
     pub database: i64,
     /// The file of the certificate authority that is trusted instead of the system's.
     pub authority: Option<PathBuf>,
+    /// Our own certificate, for a Redis that asks for one.
+    pub identity: Option<Identity>,
+}
+
+/// The files of a certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, with those that vouch for it behind it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
 }
 
 /// What stands behind a Redis address.
@@ -133,7 +144,7 @@ impl FromStr for RedisAddress {
         let (user, password) = login.map_or(Ok((None, None)), read_login)?;
         let (topology, database) = read_path(scheme, path)?;
         let servers = read_servers(scheme, servers)?;
-        Ok(Self { topology, servers, tls, user, password, database, authority: None })
+        Ok(Self { topology, servers, tls, user, password, database, authority: None, identity: None })
     }
 }
 

@@ -11,7 +11,7 @@ use c3po_shared::limits::SENDS_PER_MINUTE;
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
-pub use crate::address::{AddressError, RedisAddress, Server, StoreAddress, Topology};
+pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
 
 /// The file of the embedded store, below the user's data folder.
 const DATABASE: &str = "c3po/c3po.db";
@@ -53,6 +53,12 @@ pub struct Settings {
     /// The certificate authority of a Redis with TLS, as a PEM file [default: those that the system trusts]
     #[arg(long, env = "C3PO_REDIS_CA")]
     pub redis_ca: Option<PathBuf>,
+    /// Our certificate for a Redis that asks its clients for one, as a PEM file
+    #[arg(long, env = "C3PO_REDIS_CERT", requires = "redis_key")]
+    pub redis_cert: Option<PathBuf>,
+    /// The key of --redis-cert, as a PEM file
+    #[arg(long, env = "C3PO_REDIS_KEY", requires = "redis_cert")]
+    pub redis_key: Option<PathBuf>,
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
@@ -104,10 +110,11 @@ pub enum ConfigError {
     ShortToken,
     /// The address of the store is not one.
     #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
-    Store(#[from] AddressError),
-    /// An authority for a store that speaks no TLS.
+    Store(AddressError),
+    /// Certificates for a store that speaks no TLS.
     #[error(
-        "--redis-ca (or C3PO_REDIS_CA) is for a Redis with TLS, and the store is {0}: write rediss:// for redis://"
+        "--redis-ca, --redis-cert and --redis-key (or C3PO_REDIS_CA, _CERT and _KEY) are for a Redis with TLS, and the \
+         store is {0}: write rediss:// for redis://"
     )]
     NoTls(StoreAddress),
     /// There is no place for the database.
@@ -125,13 +132,11 @@ impl Settings {
             return Err(ConfigError::ShortToken);
         }
         let store = match self.store.or(self.redis_url) {
-            Some(store) => store.reveal().parse()?,
+            Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
             None => default_store(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
         };
-        let store = match self.redis_ca {
-            Some(authority) => trusting(store, authority)?,
-            None => store,
-        };
+        let identity = self.redis_cert.zip(self.redis_key).map(|(certificate, key)| Identity { certificate, key });
+        let store = with_certificates(store, self.redis_ca, identity)?;
         Ok(Config {
             store,
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
@@ -142,11 +147,16 @@ impl Settings {
     }
 }
 
-/// Makes the store trust that authority.
-fn trusting(store: StoreAddress, authority: PathBuf) -> Result<StoreAddress, ConfigError> {
+/// Gives the address of the store what TLS needs.
+fn with_certificates(
+    store: StoreAddress,
+    authority: Option<PathBuf>,
+    identity: Option<Identity>,
+) -> Result<StoreAddress, ConfigError> {
     match store {
+        store if authority.is_none() && identity.is_none() => Ok(store),
         StoreAddress::Redis(address) if address.tls => {
-            Ok(StoreAddress::Redis(Box::new(RedisAddress { authority: Some(authority), ..*address })))
+            Ok(StoreAddress::Redis(Box::new(RedisAddress { authority, identity, ..*address })))
         }
         other => Err(ConfigError::NoTls(other)),
     }
@@ -240,11 +250,16 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_for_a_redis_with_tls() {
+    fn certificates_are_for_a_redis_with_tls() {
         let with =
             |store| settings(&["--redis-ca", "ca.pem", "--store", store]).into_config().map(|config| config.store);
         let Ok(StoreAddress::Redis(address)) = with("rediss+cluster://nas") else { panic!("it is one") };
         assert_eq!(address.authority, Some("ca.pem".into()));
+        let both =
+            settings(&["--redis-cert", "c.pem", "--redis-key", "k.pem", "--store", "rediss://nas"]).into_config();
+        let Ok(Config { store: StoreAddress::Redis(address), .. }) = both else { panic!("it is one") };
+        assert_eq!(address.identity.map(|identity| identity.key), Some("k.pem".into()));
+        assert!(CommandLine::try_parse_from(["c3po-coordinator", "--redis-cert", "c.pem"]).is_err());
         for store in ["redis://user:hunter2@nas", "sqlite:x"] {
             let refused = with(store).expect_err("no TLS").to_string();
             assert!(refused.contains("rediss://") && !refused.contains("hunter2"), "{refused}");

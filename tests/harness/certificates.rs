@@ -36,6 +36,11 @@ impl Certificates {
         self.file("ca.pem")
     }
 
+    /// Returns the files of the certificate and of its key, for one who is asked for them.
+    pub fn identity(&self) -> (PathBuf, PathBuf) {
+        (self.file("server.pem"), self.file("server.key"))
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -38,7 +38,7 @@ pub struct Cluster {
 /// Clusters that nobody uses, each with the process that ends it when this one is gone: statics are never dropped.
 static IDLE: Mutex<Vec<(Cluster, Child)>> = Mutex::new(Vec::new());
 /// Waits until whoever started it is gone, then ends these processes and removes these folders.
-const REMOVE: &str = "cat > /dev/null; kill -9 $1 $2 $3; rm -rf $4 $5 $6";
+const REMOVE: &str = "cat > /dev/null; kill -9 $1 $2 $3; rm -rf \"$4\" \"$5\" \"$6\"";
 
 /// A cluster with nothing in it, for a test that ends none of its servers. Others use it afterwards: starting one takes
 /// two seconds, and there are many such tests.

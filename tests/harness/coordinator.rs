@@ -26,7 +26,7 @@ pub struct Coordinator {
     folder: PathBuf,
     quiet: bool,
     unlimited: bool,
-    authority: Option<PathBuf>,
+    environment: Vec<(&'static str, PathBuf)>,
     descriptors: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Coordinator {
             folder,
             quiet: false,
             unlimited: false,
-            authority: None,
+            environment: Vec::new(),
             descriptors: None,
         })
     }
@@ -79,10 +79,10 @@ impl Coordinator {
         self
     }
 
-    /// Has it trust that certificate authority of its Redis.
+    /// Starts it with that variable, which names a file.
     #[must_use]
-    pub fn trusting(mut self, authority: &Path) -> Self {
-        self.authority = Some(authority.to_owned());
+    pub fn with(mut self, variable: &'static str, file: &Path) -> Self {
+        self.environment.push((variable, file.to_owned()));
         self
     }
 
@@ -117,9 +117,7 @@ impl Coordinator {
         let mut server = self.command()?;
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
-        if let Some(authority) = &self.authority {
-            server.env("C3PO_REDIS_CA", authority);
-        }
+        server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
         if self.unlimited {
             server.env("C3PO_RATE_LIMIT", "0");
         }

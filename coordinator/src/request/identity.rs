@@ -5,11 +5,12 @@ use std::time::Duration;
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
-use super::Office;
-use crate::store::{Claim, Tenure};
+use super::{Caller, Office};
+use crate::store::{Agent, Claim, StoreError, Tenure};
 
 /// How many numbered names are tried.
 const SUFFIX_MAX: u32 = 1_000;
@@ -65,4 +66,18 @@ pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<
     }
     let error = format!("{} and {SUFFIX_MAX} names after it are taken by connected sessions", newcomer.name);
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
+}
+
+/// Makes sure that no session has the name of a person's command by now: nobody speaks for a session.
+///
+/// Errors: `TakenOver` where one has.
+pub(crate) async fn check_speaker(office: &Office, caller: &Caller) -> Result<(), StoreError> {
+    if caller.tenure.is_some() || caller.agent == AgentId::human() {
+        return Ok(());
+    }
+    let lives = |agent: &Agent| agent.is_online(Timestamp::now()) && !caller.dead.contains(&agent.instance);
+    match office.store.agent(&caller.agent).await? {
+        Some(agent) if lives(&agent) => Err(StoreError::TakenOver(agent.id)),
+        _ => Ok(()),
+    }
 }

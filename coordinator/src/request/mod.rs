@@ -18,7 +18,7 @@ use c3po_shared::ids::CallId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
-pub(crate) use identity::{Newcomer, settle_name};
+pub(crate) use identity::{Newcomer, check_speaker, settle_name};
 pub(crate) use session::{Caller, HANDED_FOR, Memory};
 
 use crate::limit::RateLimit;
@@ -27,7 +27,7 @@ use crate::presence::Presence;
 use crate::store::{Store, StoreError};
 
 /// How long the store may take for everything one call does, waits aside.
-const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
+pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
 
 /// What every call works with.
 #[derive(Debug)]
@@ -100,6 +100,7 @@ pub(crate) async fn perform(office: &Office, caller: &Caller, id: CallId, call: 
 }
 
 async fn dispatch(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
+    check_speaker(office, caller).await?;
     let reply = match call {
         Call::RegisterAgent(call) => return agents::register(office, caller, call).await,
         Call::SendMessage(call) => send::send_message(office, caller, id, call).await?,

@@ -207,6 +207,10 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
             let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
             Ok(Some((message, receipt)))
         }
+        SendOutcome::Repeated(accepted) if !says_the_same(&accepted, &message) => {
+            let error = "this call_id was used for something else; nothing was sent";
+            Err(Refusal::new(ErrorCode::Conflict, error).suggest("Give every call an id of its own (UUIDv7)."))
+        }
         SendOutcome::Repeated(accepted) => {
             let kept = office.store.message(&accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
@@ -221,6 +225,15 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
         }
         SendOutcome::IdTaken => Ok(None),
     }
+}
+
+/// Returns whether a call that was applied before is this one: its sender may have another name by now.
+fn says_the_same(accepted: &Message, message: &Message) -> bool {
+    let said = |message: &Message| {
+        let Message { kind, title, message, context, reply_to, response, .. } = message.clone();
+        (kind, title, message, context, reply_to, response)
+    };
+    said(accepted) == said(message)
 }
 
 /// `reply`

@@ -7,6 +7,7 @@ use std::time::Duration;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::store::Tenure;
 
@@ -27,6 +28,8 @@ pub(crate) struct Caller {
     pub(crate) host: Option<String>,
     /// The session's hold on the agent; `None` for a person.
     pub(crate) tenure: Option<Tenure>,
+    /// The processes of whose death a person's host knows: what is left of their hold is no session's.
+    pub(crate) dead: Arc<[Uuid]>,
     /// Whether the caller can take another name.
     pub(crate) renamable: bool,
     /// What the session has of its mail.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::receipts::{own_message, tracked};
 use super::session::HANDED_FOR;
-use super::{CALL_DEADLINE, Caller, Office};
+use super::{CALL_DEADLINE, Caller, Office, check_speaker};
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Selection};
 
@@ -49,6 +49,7 @@ pub(super) async fn wait_for_message(
         (Some(id), None) => Wanted::Answer(id),
         (Some(id), Some(stage)) => Wanted::Stage(id, stage),
     };
+    check_speaker(office, caller).await?;
     let mut listener = office.presence.listen(&caller.agent);
     let mut first = true;
     loop {

@@ -102,8 +102,14 @@ impl HttpSessions {
             let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
             office.store.amend(&tenure.agent, Some(&tenure), &ready).await?;
         }
-        let caller =
-            Caller { agent: tenure.agent.clone(), host: newcomer.host, memory, tenure: Some(tenure), renamable: false };
+        let caller = Caller {
+            agent: tenure.agent.clone(),
+            host: newcomer.host,
+            memory,
+            tenure: Some(tenure),
+            dead: Arc::default(),
+            renamable: false,
+        };
         note(office, &caller, &caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
         Ok(caller)
     }

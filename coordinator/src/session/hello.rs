@@ -7,7 +7,6 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
     CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
@@ -16,8 +15,8 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, Gone};
 use crate::presence::Present;
-use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
-use crate::store::Agent;
+use crate::request::{Caller, Memory, Newcomer, Office, check_speaker, settle_name};
+use crate::store::StoreError;
 
 /// How long a link may take to say who it is.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -115,6 +114,7 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
         agent: tenure.agent.clone(),
         host: Some(hello.host),
         tenure: Some(tenure),
+        dead: Arc::default(),
         renamable: true,
         memory: Arc::new(Memory::default()),
     };
@@ -128,27 +128,31 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
 async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
-    let known = office.store.agent(&hello.name).await?;
-    let lives = |agent: &Agent| agent.is_online(Timestamp::now()) && !hello.succeeds.contains(&agent.instance);
-    if known.as_ref().is_some_and(lives) {
-        let error = format!("{} is a connected session, and nobody can speak for it", hello.name);
-        return Err(Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself."));
-    }
-    if known.is_none() && !hello.leftover && hello.name != AgentId::human() {
-        // A name that was merely mistyped must not become an agent that messages can be left for.
+    let caller = Caller {
+        agent: hello.name.clone(),
+        host: Some(hello.host.clone()),
+        tenure: None,
+        dead: hello.succeeds.iter().copied().take(SUCCEEDS_MAX).collect(),
+        renamable: false,
+        memory: Arc::new(Memory::default()),
+    };
+    check_speaker(office, &caller).await.map_err(|error| match error {
+        StoreError::TakenOver(name) => {
+            let error = format!("{name} is a connected session, and nobody can speak for it");
+            Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself.")
+        }
+        error => error.into(),
+    })?;
+    let is_human = hello.name == AgentId::human();
+    // A name that was merely mistyped must not become an agent that messages can be left for.
+    let exists = is_human || hello.leftover || office.store.agent(&hello.name).await?.is_some();
+    if !exists || (hello.name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(hello.name.as_str(), &[]));
     }
     let agent = office.store.introduce(&hello.name, Some(&hello.host)).await?;
     let pending = office.store.pending(&agent.id).await?.count;
     let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending);
     let pushes = hello.reach.contains(&Via::Terminal);
-    let caller = Caller {
-        agent: agent.id,
-        host: Some(hello.host),
-        tenure: None,
-        renamable: false,
-        memory: Arc::new(Memory::default()),
-    };
     let delivered = hello.last_delivered.unwrap_or_default();
     Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
 }

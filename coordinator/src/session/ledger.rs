@@ -13,7 +13,7 @@ use c3po_shared::wire::RequestId;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::request::{Caller, Office};
+use crate::request::{self, Caller, Office};
 use crate::store::{Advance, Amendment, StoreError};
 
 /// How many entries wait at most; a link with more is not read until some are done.
@@ -29,8 +29,8 @@ pub(super) enum Entry {
     Change(Amendment),
     /// The hold ran out while the store was away.
     Renew,
-    /// A call.
-    Call { id: RequestId, call_id: CallId, call: Call },
+    /// A call, and when it came.
+    Call { id: RequestId, call_id: CallId, call: Call, at: Instant },
 }
 
 /// A call whose turn has come.
@@ -38,6 +38,8 @@ pub(super) struct ReadyCall {
     pub(super) id: RequestId,
     pub(super) call_id: CallId,
     pub(super) call: Call,
+    /// When it came.
+    pub(super) at: Instant,
 }
 
 /// An entry that is done.
@@ -116,6 +118,11 @@ impl Ledger {
         self.queue.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count()
     }
 
+    /// Returns whether that call waits for its turn.
+    pub(super) fn holds(&self, wanted: CallId) -> bool {
+        self.queue.iter().any(|entry| matches!(entry, Entry::Call { call_id, .. } if *call_id == wanted))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.at_work.is_none()
     }
@@ -176,7 +183,7 @@ impl Ledger {
                 self.queue = VecDeque::new();
             }
             match next {
-                Entry::Call { id, call_id, call } => return Some(ReadyCall { id, call_id, call }),
+                Entry::Call { id, call_id, call, at } => return Some(ReadyCall { id, call_id, call, at }),
                 entry => self.at_work = Some(record(Arc::clone(office), caller.clone(), entry)),
             }
         }
@@ -205,6 +212,9 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
         let store = &office.store;
         match entry {
             Entry::Receipt { id, messages, stage, via, context } => {
+                if let Err(error) = request::check_speaker(&office, &caller).await {
+                    return Noted { id, ..Noted::of(Err(error)) };
+                }
                 let tenure = caller.tenure.as_ref();
                 let advance = Advance { recipient: &caller.agent, tenure, context, messages: &messages, stage, via };
                 Noted { id, ..Noted::of(store.advance(advance).await) }

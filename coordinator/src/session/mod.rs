@@ -27,7 +27,7 @@ use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::ledger::{Ledger, Noted};
 use crate::presence::{Listener, News, Present};
-use crate::request::{self, Caller, Done, Office};
+use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::{Amendment, StoreError};
 
 /// The close code of a server that goes away, from RFC 6455.
@@ -180,10 +180,9 @@ impl Session {
                 let Some(event) = self.next_event(stop).now_or_never() else { break };
                 outcome = self.on(event);
             }
-            if let Err(gone) = self.connection.send(&mut self.outbox).await {
-                return gone.into();
-            }
-            if let Err(end) = outcome {
+            let written = self.connection.send(&mut self.outbox).await;
+            // Why it ends by itself counts more than whether that could still be written.
+            if let Err(end) = outcome.and(written.map_err(End::from)) {
                 return end;
             }
         }
@@ -242,13 +241,18 @@ impl Session {
         loop {
             let only_waits = self.running.len() - self.waits() >= CALLS_AT_ONCE;
             let Some(call) = self.ledger.start(&self.office, &self.caller, only_waits) else { break };
-            self.start_call(call);
+            if call.at.elapsed() < CALL_DEADLINE {
+                self.start_call(call);
+            } else {
+                // The store hangs on what came before; this one was never begun.
+                self.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
+            }
         }
         self.delivery.start(&self.office, &self.caller.agent);
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {
-        let ledger::ReadyCall { id, call_id, call } = started;
+        let ledger::ReadyCall { id, call_id, call, .. } = started;
         let (office, caller, tool) = (Arc::clone(&self.office), self.caller.clone(), call.tool());
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {

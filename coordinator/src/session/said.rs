@@ -66,6 +66,9 @@ impl Session {
                 Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                     self.refuse(&id, Refusal::too_many_calls());
                 }
+                Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
+                    self.refuse(&id, Refusal::invalid("a call with this call_id is under way on this link"));
+                }
                 Ok(call) => self.accept(id, params.call_id, call),
                 Err(refusal) => self.refuse(&id, refusal),
             },
@@ -84,7 +87,7 @@ impl Session {
         }
         self.ledger.push_owed();
         let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
-        self.ledger.push(Entry::Call { id, call_id, call });
+        self.ledger.push(Entry::Call { id, call_id, call, at: Instant::now() });
         if shows_life {
             // A session that calls is no longer starting. Behind the call: that does not wait for it.
             self.ledger.change(Amendment { state: Some(State::Ready), ..Amendment::default() });

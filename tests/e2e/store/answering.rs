@@ -9,7 +9,7 @@ use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, id, message, reply, send};
+use super::fixture::{SOON, again, brief, id, message, reply, send};
 
 const STORED: AnswerOutcome = AnswerOutcome::Sent(SendOutcome::Stored);
 
@@ -115,5 +115,17 @@ pub(crate) async fn an_acknowledged_or_expired_question_can_still_be_answered(fi
     }
     assert_eq!(fixture.inbox("a").await?, ["acknowledged", "expired"]);
     assert_eq!(fixture.pending("b").await?, 0);
+    Ok(())
+}
+
+pub(crate) async fn a_call_that_sent_something_else_answers_nothing(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "which?").await?;
+    let other = send(message("b", "a", "something else"));
+    assert_eq!(fixture.store.send(&other).await?, SendOutcome::Stored);
+    let outcome = fixture.store.answer(&again(&other, reply(&question, "this one"))).await?;
+    assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(other.message))));
+    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored], "the question is open");
+    assert_eq!(fixture.answer(&question, "this one").await?, AnswerOutcome::Sent(SendOutcome::Stored));
     Ok(())
 }

@@ -1,20 +1,21 @@
 //! The Redis store on a cluster of three masters: the same promises, and what it does when one of them is lost.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::redis::OpenError;
 use c3po_coordinator::store::{Advance, Claim, SendOutcome, Store, StoreError, Tenure, Wake};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
-use futures_util::future::{join, join_all, try_join};
+use futures_util::future::{join, join_all, try_join, try_join4};
 use harness::cluster::Cluster;
 use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, claim, everything, id, message, send};
+use super::fixture::{SOON, brief, claim, everything, id, message, news, send};
 use super::redis::{ANSWERED, fixture_on, open, recovered};
 
 async fn start() -> Result<Fixture> {
@@ -242,6 +243,64 @@ async fn a_replica_that_takes_over_is_found() -> Result<()> {
     assert_eq!(fixture.inbox("a").await?, ["after"]);
     let other = open(&format!("redis+cluster://127.0.0.1:{}", cluster.masters[lost].port())).await?;
     assert_eq!(other.pending(&id("a")).await?.count, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_killed_once() -> Result<()> {
+    let (mut cluster, fixture) = own().await?;
+    let (killed, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let store = &*fixture.store;
+    // Each sends to the next one, without a pause, until every master has been killed and is back.
+    let send_on = async |from: &str, to: &str| -> Result<Vec<String>> {
+        let mut sent = Vec::new();
+        while !killed.load(Ordering::Relaxed) || sent.len() < 50 {
+            let call = send(news(from, to, &sent.len().to_string()));
+            insist(&refused, async || store.send(&call).await).await?;
+            sent.push(call.message.text().to_owned());
+            if sent.len() % 100 == 0 {
+                let held = insist(&refused, async || store.inbox(&id(to), everything()).await).await?;
+                let ids: Vec<_> = held.iter().map(|placed| placed.message.id.clone()).collect();
+                assert_eq!(held.iter().map(|placed| placed.message.text()).collect::<Vec<_>>(), sent);
+                insist(&refused, async || store.acknowledge(&id(to), None, &ids).await).await?;
+                sent.clear();
+            }
+        }
+        Ok(sent)
+    };
+    let kill = async {
+        for number in 0..cluster.masters.len() {
+            cluster.masters[number].restart().await?;
+            cluster.ready().await?;
+        }
+        killed.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    let (to_b, to_c, to_a, ()) = try_join4(send_on("a", "b"), send_on("b", "c"), send_on("c", "a"), kill).await?;
+    for (name, sent) in [("a", to_a), ("b", to_b), ("c", to_c)] {
+        assert_eq!(fixture.inbox(name).await?, sent, "{name}");
+    }
+    assert!(refused.load(Ordering::Relaxed) > 0, "nobody noticed a kill");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Result<()> {
+    let cluster = Cluster::borrow().await?;
+    let refused = open(&cluster.masters[0].url()).await.expect_err("it is one of three");
+    assert!(matches!(refused, OpenError::InCluster { .. }), "{refused}");
+    let alone = Redis::start().await?;
+    let lost = Redis::start_with(&["--cluster-enabled", "yes"]).await?;
+    for (redis, part) in [(&alone, "cluster support disabled"), (&lost, "does not know who has which slots")] {
+        let refused = open(&format!("redis+cluster://127.0.0.1:{}", redis.port())).await.expect_err("there is none");
+        assert!(matches!(&refused, OpenError::Unreachable { reason, .. } if reason.contains(part)), "{refused}");
+    }
+    // One of those that are named is enough, whatever the others know.
+    let (good, lost) = (cluster.masters[1].port(), lost.port());
+    let store = open(&format!("redis+cluster://127.0.0.1:{lost},127.0.0.1:{good}")).await?;
+    for _ in 0..20 {
+        store.check().await?;
+    }
     Ok(())
 }
 

@@ -25,7 +25,8 @@ macro_rules! every_promise {
                 kind_and_thread_select,
                 pending_counts_what_is_in_the_inbox,
                 a_thread_has_both_sides_in_order,
-                a_message_past_its_time_is_out_at_once_and_says_so;
+                a_message_past_its_time_is_out_at_once_and_says_so,
+                what_ends_soon_ends_also_behind_what_has_ended;
             waking:
                 a_send_wakes_its_recipient,
                 an_answer_wakes_the_asker,
@@ -40,6 +41,7 @@ macro_rules! every_promise {
                 the_first_of_50_racing_answers_wins,
                 the_same_answering_call_answers_once,
                 only_the_recipient_answers,
+                a_call_that_sent_something_else_answers_nothing,
                 a_reply_to_a_full_inbox_leaves_the_question_open,
                 a_reply_to_nobody_leaves_the_question_open,
                 an_acknowledged_or_expired_question_can_still_be_answered;

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use c3po_coordinator::store::{Pending, Selection};
 use c3po_shared::receipt::Stage;
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use harness::eventually::eventually;
 
@@ -148,5 +149,18 @@ pub(crate) async fn a_message_past_its_time_is_out_at_once_and_says_so(fixture: 
     fixture.acknowledge(&sent).await?;
     assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::Expired]);
     assert_eq!(fixture.pending("b").await?, 1);
+    Ok(())
+}
+
+pub(crate) async fn what_ends_soon_ends_also_behind_what_has_ended(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let first = fixture.post(brief("a", "b", "first")).await?;
+    fixture.say("a", "b", "lasts").await?;
+    // Nobody looks into the inbox until the next message comes.
+    eventually("its time is over", SOON, async || (Timestamp::now() > first.expires_at).then_some(())).await?;
+    let second = fixture.post(brief("a", "b", "second")).await?;
+    eventually("its time is over", SOON, async || (Timestamp::now() > second.expires_at).then_some(())).await?;
+    assert_eq!(fixture.inbox("b").await?, ["lasts"]);
+    assert_eq!(fixture.stages(&second.id).await?, [Stage::Stored, Stage::Expired]);
     Ok(())
 }

@@ -175,6 +175,29 @@ async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_replica_is_refused_with_what_to_write() -> Result<()> {
+    let master = Redis::start().await?;
+    open(&master.url()).await?;
+    let replica = Redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]).await?;
+    let refused = open(&replica.url()).await.expect_err("it takes no messages");
+    assert!(matches!(refused, OpenError::Replica { .. }) && refused.to_string().contains("+sentinel"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_database_is_another_store() -> Result<()> {
+    let redis = Redis::start().await?;
+    let first = fixture_on(redis.url(), ()).await?;
+    let second = fixture_on(format!("{}/3", redis.url()), ()).await?;
+    first.pair().await?;
+    first.say("a", "b", "in the first").await?;
+    second.pair().await?;
+    assert_eq!((first.pending("b").await?, second.pending("b").await?), (1, 0));
+    assert!(redis.tell_all(&[&["SELECT", "3"], &["EXISTS", "c3po:{b}:agent"]]).await?.starts_with(":1"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
     redis.tell(&["SET", "c3po:schema", "3"]).await?;

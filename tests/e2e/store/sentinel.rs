@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Fixture;
 use super::fixture::{SOON, id, message, send};
-use super::redis::{ANSWERED, fixture_on, open};
+use super::redis::{ANSWERED, fixture_on, open, recovered};
 
 async fn start() -> Result<Fixture> {
     let watched = Watched::start(0, 1).await?;
@@ -91,6 +91,20 @@ async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() ->
         assert!(fixture.inbox("b").await?.iter().any(|text| text == last.text()), "{}", last.text());
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_sentinel_is_not_waited_for() -> Result<()> {
+    let watched = Watched::start(0, 3).await?;
+    let fixture = fixture_on(watched.url(), ()).await?;
+    watched.sentinels[0].pause()?;
+    for _ in 0..3 {
+        watched.servers[0].tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await?;
+        let begun = Instant::now();
+        recovered(&*fixture.store).await?;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+    watched.sentinels[0].resume()
 }
 
 /// Waits until a replica has the message, for what it does not have is lost with its master.

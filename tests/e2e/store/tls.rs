@@ -1,7 +1,7 @@
 //! The Redis store over TLS: the same promises, and whom it trusts.
 
 use anyhow::Result;
-use c3po_coordinator::config::RedisAddress;
+use c3po_coordinator::config::{Identity, RedisAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use harness::certificates::Certificates;
 use harness::cluster::Cluster;
@@ -66,6 +66,34 @@ async fn who_has_no_certificate_that_we_trust_is_refused_with_what_to_do() -> Re
 }
 
 #[tokio::test]
+async fn a_redis_that_asks_for_a_certificate_gets_ours() -> Result<()> {
+    let certificates = Certificates::make()?;
+    let (_redis, url) = Redis::start_with_tls_and(&certificates, &["--tls-auth-clients", "yes"]).await?;
+    let refused = RedisStore::open(&trusting(&certificates, &url)).await.expect_err("we are nobody");
+    assert!(matches!(refused, OpenError::AsksForCertificate { .. }), "{refused}");
+    assert!(refused.to_string().contains("--redis-cert"), "{refused}");
+
+    let identity = |certificates: &Certificates| {
+        let (certificate, key) = certificates.identity();
+        Some(Identity { certificate, key })
+    };
+    let known = RedisAddress { identity: identity(&certificates), ..trusting(&certificates, &url) };
+    let fixture = fixture_at(known.clone(), ()).await?;
+    fixture.pair().await?;
+    fixture.say("a", "b", "it is me").await?;
+    assert_eq!(fixture.pending("b").await?, 1);
+
+    let others = Certificates::make()?;
+    let strange = RedisAddress { identity: identity(&others), ..known.clone() };
+    RedisStore::open(&strange).await.expect_err("nobody there vouches for us");
+    let Identity { certificate, .. } = known.identity.clone().expect("ours");
+    let mixed = Some(Identity { certificate, key: others.identity().1 });
+    let refused = RedisStore::open(&RedisAddress { identity: mixed, ..known }).await.expect_err("it is another's key");
+    assert!(!refused.to_string().contains("PRIVATE"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
     let certificates = Certificates::make()?;
     let (redis, url) = Redis::start_with_tls(&certificates).await?;
@@ -77,7 +105,7 @@ async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
     for file in [missing, empty, broken] {
         let unusable = RedisAddress { authority: Some(file.clone()), ..address(&url) };
         let refused = RedisStore::open(&unusable).await.expect_err("there is no certificate");
-        assert!(matches!(refused, OpenError::Authority { .. }), "{refused}");
+        assert!(matches!(refused, OpenError::Certificates { .. }), "{refused}");
         assert!(refused.to_string().contains(&file.display().to_string()), "{refused}");
     }
     // Who speaks plainly to a port with TLS, or TLS to one without, is told that nothing answers.

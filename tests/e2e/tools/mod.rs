@@ -4,6 +4,7 @@ mod agents;
 mod contexts;
 mod conversation;
 mod errors;
+mod forgeries;
 mod inbox;
 mod limits;
 mod receipts;

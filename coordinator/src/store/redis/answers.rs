@@ -129,24 +129,21 @@ async fn carry_out(store: &RedisStore, claim: &Claim) -> Result<Attempt> {
         error => error,
     })?;
     let replier = &claim.reply.message.from_agent;
-    match outcome {
-        SendOutcome::Stored | SendOutcome::Repeated(_) => {
-            finish(store, replier, claim).await?;
-            Ok(Attempt::Sent(outcome))
-        }
-        SendOutcome::Full(_) | SendOutcome::NoSuchAgent | SendOutcome::Away | SendOutcome::IdTaken => {
-            let released: bool = store
-                .connection
-                .invoke(
-                    scripts::about(&scripts::ANSWER_RELEASE, replier).arg(claim.question.as_str()).arg(claim.attempt),
-                )
-                .await?;
-            if released {
-                return Ok(Attempt::Refused(outcome));
-            }
-            Err(StoreError::Unavailable("another attempt at the same answer is under way".into()))
-        }
+    let is_sent = match &outcome {
+        // The same call may have sent something else before, which answers nothing.
+        SendOutcome::Repeated(before) => before.reply_to.as_ref() == Some(&claim.question),
+        outcome => *outcome == SendOutcome::Stored,
+    };
+    if is_sent {
+        finish(store, replier, claim).await?;
+        return Ok(Attempt::Sent(outcome));
     }
+    let mut release = scripts::about(&scripts::ANSWER_RELEASE, replier);
+    let released: bool = store.connection.invoke(release.arg(claim.question.as_str()).arg(claim.attempt)).await?;
+    if released {
+        return Ok(Attempt::Refused(outcome));
+    }
+    Err(StoreError::Unavailable("another attempt at the same answer is under way".into()))
 }
 
 async fn finish(store: &RedisStore, replier: &AgentId, claim: &Claim) -> Result<()> {

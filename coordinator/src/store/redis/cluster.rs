@@ -209,7 +209,9 @@ fn is_moving(error: &RedisError) -> bool {
 
 async fn ask(server: &Server, node: &Node) -> RedisResult<Slots> {
     let answer: Value = node.run(redis::cmd("CLUSTER").arg("SLOTS")).await?;
-    Slots::read(&answer, server).ok_or_else(|| (ErrorKind::Client, "it does not say who has which slots").into())
+    // One that lost its memory, or was never told, is in no cluster and knows nothing of the slots.
+    let slots = Slots::read(&answer, server).filter(|slots| !slots.masters().is_empty());
+    slots.ok_or_else(|| (ErrorKind::Client, "it does not know who has which slots of a cluster").into())
 }
 
 /// Returns whether the error is of the kind that a server says or causes that is no longer the master.

@@ -91,10 +91,10 @@ impl Connection {
     }
 
     /// Returns every server that holds a part of the store.
-    pub(super) async fn masters(&self) -> Result<Vec<Arc<Node>>> {
+    pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
         match &self.servers {
             Servers::One(node) => Ok(vec![Arc::clone(node)]),
-            Servers::Cluster(cluster) => cluster.masters().await.map_err(|error| store_error(&error)),
+            Servers::Cluster(cluster) => cluster.masters().await,
         }
     }
 
@@ -118,7 +118,8 @@ impl Connection {
 
 /// Asks every server whether it is there.
 pub(super) async fn check(connection: &Connection) -> Result<()> {
-    let asked = connection.masters().await?.into_iter().map(|node| async move {
+    let masters = connection.masters().await.map_err(|error| store_error(&error))?;
+    let asked = masters.into_iter().map(|node| async move {
         let answer: RedisResult<()> = node.run(&redis::cmd("PING")).await;
         answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", node.name())))
     });

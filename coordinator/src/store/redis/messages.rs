@@ -45,6 +45,8 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
+            // The first time its answer may have been lost, and with it the wake.
+            store.wakes.wake(Wake::Inbox(message.to_agent.clone(), None));
             let before: String = read(fact)?;
             Ok(SendOutcome::Repeated(Box::new(records::envelope(&before)?)))
         }

@@ -75,7 +75,11 @@ impl RedisStore {
             return Err(closed());
         };
         let too_long = |_| Err(StoreError::Unavailable(format!("no answer within {OPERATION_DEADLINE:?}")));
-        operation.await.unwrap_or_else(too_long)
+        let outcome = operation.await.unwrap_or_else(too_long);
+        if matches!(outcome, Err(StoreError::Unavailable(_))) {
+            self.wakes.doubt();
+        }
+        outcome
     }
 }
 

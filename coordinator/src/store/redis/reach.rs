@@ -1,21 +1,24 @@
 //! How any server of the store is reached: login, database and trust are the same for all of them.
 
+use std::fmt::Display;
 use std::fs;
+use std::path::Path;
 
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, TlsCertificates,
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    TlsCertificates,
 };
 
 use super::OpenError;
-use crate::config::{RedisAddress, Server};
+use crate::config::{Identity, RedisAddress, Server};
 
 /// What is the same for every server.
 #[derive(Clone)]
 pub(super) struct Reach {
     login: RedisConnectionInfo,
     tls: bool,
-    /// The certificate authority, as PEM; `None` for those that the system trusts.
-    authority: Option<Vec<u8>>,
+    /// What the address names of them, as PEM; `None` where it names none.
+    certificates: Option<TlsCertificates>,
 }
 
 impl Reach {
@@ -32,18 +35,11 @@ impl Reach {
             // Who has chosen before us is another store of this process, and chose the same.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let unusable = |reason: String| OpenError::Authority {
-            file: address.authority.as_ref().map(|file| file.display().to_string()).unwrap_or_default(),
-            reason,
-        };
-        let read = |file| fs::read(file).map_err(|error| unusable(error.to_string()));
-        let authority = address.authority.as_ref().map(read).transpose()?;
-        if authority.as_ref().is_some_and(|pem| !holds_certificate(pem)) {
-            return Err(unusable("there is no certificate in it".into()));
-        }
-        let reach = Self { login, tls: address.tls, authority };
+        let certificates = read_certificates(address)?;
+        let reach = Self { login, tls: address.tls, certificates };
         if let Some(server) = address.servers.first() {
-            reach.client(server).map_err(|error| unusable(error.to_string()))?;
+            // What the files hold is read here; a name is looked up when it is dialled.
+            reach.client(server).map_err(|error| unusable(address, &error))?;
         }
         Ok(reach)
     }
@@ -70,14 +66,40 @@ impl Reach {
             false => ConnectionAddr::Tcp(host, port),
         };
         let info: ConnectionInfo = address.into_connection_info()?.set_redis_settings(login.clone());
-        match &self.authority {
-            Some(pem) => {
-                let root_cert = Some(pem.clone());
-                Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
-            }
+        match &self.certificates {
+            Some(certificates) => Client::build_with_tls(info, certificates.clone()),
             None => Client::open(info),
         }
     }
+}
+
+fn read_certificates(address: &RedisAddress) -> Result<Option<TlsCertificates>, OpenError> {
+    let read = |file: &Path| fs::read(file).map_err(|error| unusable_file(file, &error));
+    let root_cert = address.authority.as_deref().map(read).transpose()?;
+    if let (Some(file), Some(pem)) = (&address.authority, &root_cert)
+        && !holds_certificate(pem)
+    {
+        return Err(unusable_file(file, &"there is no certificate in it"));
+    }
+    let client_tls = match &address.identity {
+        Some(Identity { certificate, key }) => {
+            Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+        }
+        None => None,
+    };
+    let named = root_cert.is_some() || client_tls.is_some();
+    Ok(named.then_some(TlsCertificates { client_tls, root_cert }))
+}
+
+fn unusable_file(file: &Path, reason: &dyn Display) -> OpenError {
+    OpenError::Certificates { files: file.display().to_string(), reason: reason.to_string() }
+}
+
+/// Says which files cannot be used, where it is not known which one of them.
+fn unusable(address: &RedisAddress, reason: &dyn Display) -> OpenError {
+    let own = address.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
+    let files: Vec<String> = address.authority.iter().chain(own).map(|file| file.display().to_string()).collect();
+    OpenError::Certificates { files: files.join(", "), reason: reason.to_string() }
 }
 
 fn holds_certificate(pem: &[u8]) -> bool {

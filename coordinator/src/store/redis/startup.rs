@@ -13,11 +13,11 @@ use crate::store::StoreError;
 /// Why a Redis cannot be the store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The certificate authority cannot be used.
-    #[error("cannot use the certificate authority {file} (--redis-ca or C3PO_REDIS_CA): {reason}")]
-    Authority {
-        /// Its file.
-        file: String,
+    /// The certificates that we were given cannot be used.
+    #[error("cannot use the certificate files {files} (--redis-ca, --redis-cert, --redis-key): {reason}")]
+    Certificates {
+        /// Which files.
+        files: String,
         /// Why not.
         reason: String,
     },
@@ -32,6 +32,17 @@ pub enum OpenError {
         /// What is wrong with its certificate.
         reason: String,
     },
+    /// It wants to know who we are.
+    #[error(
+        "the Redis at {address} asks its clients for a certificate: name ours with --redis-cert FILE and --redis-key \
+         FILE, or set tls-auth-clients no there ({reason})"
+    )]
+    AsksForCertificate {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
     /// Nothing answers there as Redis does.
     #[error("no Redis answers at {address}: {reason}")]
     Unreachable {
@@ -39,6 +50,23 @@ pub enum OpenError {
         address: String,
         /// What happened instead.
         reason: String,
+    },
+    /// It is one of several, and was addressed as if it were alone.
+    #[error(
+        "the Redis at {address} is one server of a cluster: write redis+cluster://HOST:PORT (rediss+cluster:// with TLS)"
+    )]
+    InCluster {
+        /// Where.
+        address: String,
+    },
+    /// It takes no writes.
+    #[error(
+        "the Redis at {address} is a replica and takes no messages: name its master, or, where sentinels decide which \
+         one that is, write redis+sentinel://HOST:PORT,HOST:PORT/MASTER with the sentinels"
+    )]
+    Replica {
+        /// Where.
+        address: String,
     },
     /// It is older than what the scripts are written for.
     #[error("the Redis at {address} has version {version}, and c3po needs 7.0 or newer; update it")]
@@ -101,10 +129,12 @@ pub(super) async fn check(connection: &Connection) -> Result<(), OpenError> {
 }
 
 async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
-    check_version(node).await?;
-    check_policy(node).await?;
-    report_durability(node).await;
-    if in_cluster && setting(node, "cluster-require-full-coverage", "").await.as_deref() == Some("yes") {
+    // Who may not ask finds out by the first script.
+    let info: String = node.run(&redis::cmd("INFO")).await.unwrap_or_default();
+    check_kind(node, &info, in_cluster)?;
+    check_policy(node, &info).await?;
+    report_durability(node, &info).await;
+    if in_cluster && setting(node, "cluster-require-full-coverage", &info, "").await.as_deref() == Some("yes") {
         tracing::warn!(
             "the Redis at {} has cluster-require-full-coverage yes: when one server of the cluster is lost, all of \
              them refuse; set it to no, and only the agents of the lost one wait for it",
@@ -114,24 +144,32 @@ async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
     Ok(())
 }
 
-async fn check_version(node: &Node) -> Result<(), OpenError> {
-    let info: RedisResult<String> = node.run(redis::cmd("INFO").arg("server")).await;
-    // Who may not ask finds out by the first script, which an older one cannot read.
-    match info.ok().and_then(|info| older_than_7(&info)) {
-        Some(version) => Err(OpenError::TooOld { address: node.name().to_owned(), version }),
-        None => Ok(()),
+fn check_kind(node: &Node, info: &str, in_cluster: bool) -> Result<(), OpenError> {
+    let address = node.name().to_owned();
+    if let Some(version) = older_than_7(info) {
+        return Err(OpenError::TooOld { address, version });
+    }
+    match (line(info, "redis_mode"), line(info, "role")) {
+        (Some("cluster"), _) if !in_cluster => Err(OpenError::InCluster { address }),
+        (_, Some("slave")) if !in_cluster => Err(OpenError::Replica { address }),
+        _ => Ok(()),
     }
 }
 
 /// Returns the version where it is older than 7.0. Valkey says there with which Redis it is compatible.
 fn older_than_7(info: &str) -> Option<String> {
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"))?.trim();
+    let version = line(info, "redis_version")?;
     let major: u32 = version.split('.').next()?.parse().ok()?;
     (major < 7).then(|| version.to_owned())
 }
 
-async fn check_policy(node: &Node) -> Result<(), OpenError> {
-    match setting(node, "maxmemory-policy", "maxmemory_policy").await {
+/// Returns what INFO says under that name.
+fn line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+async fn check_policy(node: &Node, info: &str) -> Result<(), OpenError> {
+    match setting(node, "maxmemory-policy", info, "maxmemory_policy").await {
         Some(policy) if policy == "noeviction" => Ok(()),
         Some(policy) => Err(OpenError::Evicts { address: node.name().to_owned(), policy }),
         None => {
@@ -144,10 +182,10 @@ async fn check_policy(node: &Node) -> Result<(), OpenError> {
     }
 }
 
-async fn report_durability(node: &Node) {
+async fn report_durability(node: &Node, info: &str) {
     let address = node.name();
-    let fsync = setting(node, "appendfsync", "").await;
-    match setting(node, "appendonly", "aof_enabled").await.as_deref() {
+    let fsync = setting(node, "appendfsync", info, "").await;
+    match setting(node, "appendonly", info, "aof_enabled").await.as_deref() {
         Some("yes" | "1") => match fsync.as_deref() {
             Some("always") => tracing::info!("the Redis at {address} writes every accepted message to disk at once"),
             Some("everysec") => tracing::info!(
@@ -171,13 +209,10 @@ async fn report_durability(node: &Node) {
 }
 
 /// Reads a setting, or the line of INFO that tells the same where reading settings is not allowed.
-async fn setting(node: &Node, name: &str, line: &str) -> Option<String> {
+async fn setting(node: &Node, name: &str, info: &str, of_info: &str) -> Option<String> {
     let asked: RedisResult<HashMap<String, String>> = node.run(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-    if let Some(value) = asked.ok().and_then(|mut found| found.remove(name)) {
-        return Some(value);
-    }
-    let info: String = node.run(&redis::cmd("INFO")).await.ok()?;
-    info.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+    let value = asked.ok().and_then(|mut found| found.remove(name));
+    value.or_else(|| line(info, of_info).map(str::to_owned))
 }
 
 async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
@@ -204,10 +239,13 @@ async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
 /// Says why nothing can be done there, and what to do where that is known.
 fn unreachable(address: &str, error: &dyn Display) -> OpenError {
     let (address, reason) = (address.to_owned(), error.to_string());
-    match reason.contains("invalid peer certificate") {
-        true => OpenError::Untrusted { address, reason },
-        false => OpenError::Unreachable { address, reason },
+    if reason.contains("invalid peer certificate") {
+        return OpenError::Untrusted { address, reason };
     }
+    if reason.contains("CertificateRequired") {
+        return OpenError::AsksForCertificate { address, reason };
+    }
+    OpenError::Unreachable { address, reason }
 }
 
 #[cfg(test)]

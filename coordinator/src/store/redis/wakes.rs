@@ -1,6 +1,6 @@
 //! Wakes: hints between this process's listeners and those of every other coordinator on the same Redis.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
@@ -26,10 +26,15 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long it has to answer.
 const PING_DEADLINE: Duration = Duration::from_secs(2);
 
+/// For how long after a command without an answer this process listens to itself: a server that hung carries out what
+/// lay before it when it goes on.
+const DOUBTS: Duration = Duration::from_secs(300);
+
 /// The wakes of this process, and the task that hears those of the others.
 #[derive(Debug)]
 pub(super) struct Wakes {
     origin: String,
+    doubts: Arc<Doubts>,
     sender: broadcast::Sender<Wake>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -47,12 +52,18 @@ impl Wakes {
     pub(super) async fn start(connection: Arc<Connection>) -> Result<Self, RedisError> {
         let wakes = Self {
             origin: Uuid::new_v4().to_string(),
+            doubts: Arc::default(),
             sender: broadcast::Sender::new(WAKE_BACKLOG),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
         let first = subscribe(&connection).await?;
-        let ear = Ear { connection, origin: wakes.origin.clone(), sender: wakes.sender.clone() };
+        let ear = Ear {
+            connection,
+            origin: wakes.origin.clone(),
+            doubts: Arc::clone(&wakes.doubts),
+            sender: wakes.sender.clone(),
+        };
         wakes.tasks.spawn(ear.hear_until_stopped(first, wakes.stop.clone()));
         wakes.tasks.close();
         Ok(wakes)
@@ -66,6 +77,11 @@ impl Wakes {
     /// Returns the name under which this process's scripts publish, so that it does not hear itself.
     pub(super) fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// Nothing is known of what a script of this process did: it may still run, and nobody here was woken for it.
+    pub(super) fn doubt(&self) {
+        self.doubts.begin();
     }
 
     /// Wakes this process's listeners. The scripts have published to the others.
@@ -92,10 +108,26 @@ impl Drop for Wakes {
     }
 }
 
+/// Since when what this process publishes may be news to itself.
+#[derive(Debug, Default)]
+struct Doubts(Mutex<Option<Instant>>);
+
+impl Doubts {
+    fn begin(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn stand(&self) -> bool {
+        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| since.elapsed() < DOUBTS)
+    }
+}
+
 /// What the task needs that hears the others.
 struct Ear {
     connection: Arc<Connection>,
     origin: String,
+    doubts: Arc<Doubts>,
     sender: broadcast::Sender<Wake>,
 }
 
@@ -146,7 +178,7 @@ impl Ear {
         let payload = String::from_utf8_lossy(message.get_payload_bytes());
         let mut words = payload.split(' ');
         let (origin, what, agent) = (words.next(), words.next(), words.next().and_then(|agent| agent.parse().ok()));
-        if origin == Some(self.origin.as_str()) {
+        if origin == Some(self.origin.as_str()) && !self.doubts.stand() {
             return;
         }
         let wake = match (what, agent) {

@@ -16,7 +16,7 @@ end
 if ARGV[11] == '1' and record[1] == 'away' and tonumber(record[2]) > now then
   return { 'away' }
 end
-expire_due(record[3])
+local due = expire_due(record[3])
 local others = redis.call('ZCARD', unshown)
 local count = others + redis.call('ZCARD', shown)
 if count >= bound then
@@ -28,7 +28,7 @@ redis.call('HSET', key, 'facts', ARGV[5] .. ' ' .. now, 'env', ARGV[4])
 redis.call('PEXPIREAT', key, ARGV[7])
 redis.call('ZADD', unshown, position, id)
 redis.call('ZADD', expiry, ARGV[6], id)
-due_from(ARGV[6], record[3])
+due_from(ARGV[6], due)
 if ARGV[8] ~= '' then
   local thread = slot .. 't:' .. ARGV[8]
   redis.call('ZADD', thread, ARGV[9], id)

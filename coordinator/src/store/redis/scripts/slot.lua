@@ -79,11 +79,11 @@ local function due_from(expires, due)
 end
 
 -- Takes out what is past its time; `due` is what the record says, before which there is nothing to look for. Each
--- message costs this once in its life, and an inbox is bounded.
+-- message costs this once in its life, and an inbox is bounded. Returns what the record says from now on.
 -- Everybody may hear of it, also the process that asked: it does not know whom to wake.
 local function expire_due(due)
   if due and now < tonumber(due) then
-    return 0
+    return due
   end
   local senders = {}
   local over = redis.call('ZRANGEBYSCORE', expiry, '-inf', now)
@@ -98,14 +98,15 @@ local function expire_due(due)
   for sender in pairs(senders) do
     wake('-', 'receipt', sender)
   end
+  local next_due = redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')[2] or NEVER
   if redis.call('EXISTS', agent) == 1 then
-    redis.call('HSET', agent, 'due', redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')[2] or NEVER)
+    redis.call('HSET', agent, 'due', next_due)
   end
-  return #over
+  return next_due
 end
 
 local function expire()
-  return expire_due(redis.call('HGET', agent, 'due'))
+  expire_due(redis.call('HGET', agent, 'due'))
 end
 
 local function outdated(generation, instance)
@@ -136,11 +137,11 @@ local function enter_context(context)
   end
 end
 
--- Makes the agent, going on with the positions of an earlier agent of that name.
+-- Makes the agent, going on with the positions of an earlier agent of that name, and with links that none of it had.
 local function create(uid)
   local seq = redis.call('GET', slot .. 'seq') or '0'
   redis.call('HSET', agent, 'uid', uid, 'generation', '0', 'instance', '', 'held_until', '0', 'state', 'stopped',
-    'registered_at', now, 'last_seen', now, 'seq', seq, 'due', NEVER)
+    'registered_at', now, 'last_seen', now, 'seq', seq, 'due', NEVER, 'link', now)
 end
 
 -- Positions outlive the agent for as long as anything that it was sent is kept.

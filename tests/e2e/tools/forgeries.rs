@@ -1,0 +1,81 @@
+//! What a host may say that is not true, or not its own: refused, and nobody else's mail is touched by it.
+
+use anyhow::Result;
+use c3po_shared::ids::CallId;
+use harness::link::{Link, Who};
+use harness::served::Served;
+use serde_json::json;
+
+use super::two_agents;
+
+#[tokio::test]
+async fn a_call_id_is_for_one_call() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let call = CallId::fresh();
+    let secret = json!({"target": "meshtastic", "message": "a secret"});
+    let id = homeassistant.begin(call, "send_message", secret.clone()).await?;
+    let sent = homeassistant.end(id).await?.expect("it is accepted");
+    let id = homeassistant.begin(call, "send_message", secret).await?;
+    assert_eq!(homeassistant.end(id).await?.expect("it is the same")["id"], sent["id"]);
+
+    let (mut other, _) = Link::join(&served.address, "other").await?;
+    for link in [&mut homeassistant, &mut other] {
+        let id = link.begin(call, "send_message", json!({"target": "meshtastic", "message": "else"})).await?;
+        let refused = link.end(id).await?.expect_err("the id is another call's");
+        assert_eq!(refused["data"]["code"], "CONFLICT");
+        assert!(!refused.to_string().contains("secret"), "{refused}");
+    }
+    assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_is_under_way_once() -> Result<()> {
+    let (_served, _homeassistant, mut meshtastic) = two_agents().await?;
+    let call = CallId::fresh();
+    let first = meshtastic.begin(call, "wait_for_message", json!({"timeout": 1})).await?;
+    let second = meshtastic.begin(call, "wait_for_message", json!({"timeout": 600})).await?;
+    assert_eq!(meshtastic.end(second).await?.expect_err("it is under way")["data"]["code"], "INVALID_REQUEST");
+    assert_eq!(meshtastic.end(first).await?.expect("it ends")["timeout"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_spoke_for_nobody_does_not_speak_for_a_session() -> Result<()> {
+    let served = Served::start().await?;
+    let (link, _) = Link::join(&served.address, "late").await?;
+    drop(link);
+    let (mut asker, _) = Link::join(&served.address, "asker").await?;
+    harness::eventually::eventually("late is gone", std::time::Duration::from_secs(10), async || {
+        let mut link = Link::open(&served.address).await.ok()?;
+        link.hello(&Who::person("late")).await.ok()?.ok()
+    })
+    .await?;
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("late")).await?;
+    person.call("get_messages", json!({})).await?;
+
+    let (mut late, _) = Link::join(&served.address, "late").await?;
+    let sent = asker.call("send_message", json!({"target": "late", "message": "for the session"})).await?;
+    let ids = json!({"message_ids": [sent["id"]]});
+    for (tool, arguments) in
+        [("get_messages", json!({})), ("ack_messages", ids), ("wait_for_message", json!({"timeout": 1}))]
+    {
+        assert_eq!(person.refusal(tool, arguments).await?, "CONFLICT", "{tool}");
+    }
+    let id = sent["id"].as_str().expect("an id");
+    assert!(person.receipt(&[id], "in_session", "terminal").await.is_err());
+    assert_eq!(late.call("wait_for_message", json!({"timeout": 20})).await?["id"], sent["id"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_is_the_system_or_everybody() -> Result<()> {
+    let served = Served::start().await?;
+    for name in ["system", "all", "Human"] {
+        let forged = Who { more: json!({"person": true, "leftover": true}), ..Who::new(name) };
+        let mut link = Link::open(&served.address).await?;
+        let error = link.hello(&forged).await?.expect_err("a reserved name");
+        assert_eq!(error["data"]["code"], "AGENT_NOT_FOUND", "{name}");
+    }
+    Ok(())
+}
