@@ -78,7 +78,10 @@ impl Course {
             seats.take(&name, instance)
         });
         match tokio::time::timeout(SEAT_MAX, taking).await {
-            Ok(Ok(Ok(seat))) => self.seat = seat,
+            Ok(Ok(Ok(mut seat))) => {
+                *shared.shown() = seat.as_mut().and_then(|seat| seat.shown.take());
+                self.seat = seat;
+            }
             Ok(Ok(Err(error))) => tracing::debug!("no seat was taken: {error}"),
             Ok(Err(_)) | Err(_) => tracing::debug!("no seat was taken in time"),
         }
