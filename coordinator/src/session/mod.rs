@@ -127,7 +127,7 @@ struct Session {
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
     /// Waits that ended with a message while the hold may have run out.
-    unsure: Vec<Box<Finished>>,
+    unsure: Vec<Finished>,
     heard: Instant,
     drain_until: Option<Instant>,
     /// The last waits that ended with a message: one may be cancelled before its answer was used.
@@ -221,7 +221,7 @@ impl Session {
             Event::Finished(None) => {}
             // Messages go only to whoever is the agent for sure.
             Event::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
-                self.unsure.push(finished);
+                self.unsure.push(*finished);
                 self.renew();
             }
             Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
@@ -296,7 +296,7 @@ impl Session {
     fn is_renewed(&mut self) {
         let was_unsure = self.may_be_outdated();
         self.renewed = Instant::now();
-        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(finished));
+        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(Box::new(finished)));
         if was_unsure {
             // What came meanwhile was not looked at.
             self.delivery.came(Vec::new(), self.waits());
