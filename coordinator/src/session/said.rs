@@ -22,11 +22,12 @@ impl Session {
                 Ok(said) => return self.on_said(Some(id), said),
                 Err(refusal) => self.refuse(&id, refusal),
             },
-            Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => return self.on_said(None, said),
-                // A notification has no answer; JSON-RPC has it ignored.
-                Err(_) => {}
-            },
+            Ok(Frame::Notification { method, params }) => {
+                // A malformed one has no answer; JSON-RPC has it ignored.
+                if let Ok(said) = ToCoordinator::parse(&method, params) {
+                    return self.on_said(None, said);
+                }
+            }
             Ok(Frame::Response { id, outcome }) => {
                 if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
                     self.ledger.delivered(delivered);
