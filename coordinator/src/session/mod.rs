@@ -130,7 +130,7 @@ struct Session {
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
     /// Waits that ended with a message while the hold may have run out.
-    unsure: Vec<Box<Finished>>,
+    unsure: Vec<Finished>,
     heard: Instant,
     drain_until: Option<Instant>,
     /// The last waits that ended with a message: one may be cancelled before its answer was used.
@@ -171,25 +171,32 @@ impl Session {
 
     async fn run(&mut self, stop: &CancellationToken) -> End {
         self.delivery.ring(self.waits());
+        let mut together = 0;
         loop {
             self.pump();
-            let event = self.next_event(stop).await;
-            let mut outcome = self.on(event);
-            // What is ready as well is written together with it.
-            for _ in 1..TOGETHER {
-                if outcome.is_err() {
-                    break;
+            let ready = if together < TOGETHER { self.next_event(stop).now_or_never() } else { None };
+            let event = match ready {
+                Some(event) => event,
+                None => {
+                    together = 0;
+                    if self.connection.send(&mut self.outbox).await.is_err() || self.is_over() {
+                        return End::Gone;
+                    }
+                    self.next_event(stop).await
                 }
-                self.pump();
-                let Some(event) = self.next_event(stop).now_or_never() else { break };
-                outcome = self.on(event);
-            }
-            let written = self.connection.send(&mut self.outbox).await;
-            // Why it ends by itself counts more than whether that could still be written.
-            if let Err(end) = outcome.and(written.map_err(End::from)) {
+            };
+            together += 1;
+            if let Err(end) = self.on(event) {
+                // Why it ends by itself counts more than whether what was said can still be written.
+                let _ = self.connection.send(&mut self.outbox).await;
                 return end;
             }
         }
+    }
+
+    /// Returns whether the host has been silent, or has owed an answer, for too long.
+    fn is_over(&self) -> bool {
+        self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
     }
 
     async fn next_event(&mut self, stop: &CancellationToken) -> Event {
@@ -223,7 +230,7 @@ impl Session {
             Event::Finished(None) => {}
             // Messages go only to whoever is the agent for sure.
             Event::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
-                self.unsure.push(finished);
+                self.unsure.push(*finished);
                 self.renew();
             }
             Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
@@ -235,7 +242,6 @@ impl Session {
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
             Event::Replaced => return Err(End::TakenOver),
             Event::Stop => self.drain(),
-            Event::Tick if self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue() => return Err(End::Gone),
             Event::Tick => {}
         }
         let drained = self.calls_at_work() == 0 && self.ledger.is_empty();
@@ -304,7 +310,7 @@ impl Session {
     fn is_renewed(&mut self) {
         let was_unsure = self.may_be_outdated();
         self.renewed = Instant::now();
-        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(finished));
+        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(Box::new(finished)));
         if was_unsure {
             // What came meanwhile was not looked at.
             self.delivery.came(Vec::new(), self.waits());
