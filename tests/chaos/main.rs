@@ -17,7 +17,7 @@ Ends with 1 where a message was lost, shown twice or out of order, or a receipt 
   --messages N    how many messages are to be accepted (10000)
   --agents N      how many agents send them to each other (50)
   --seed N        what chance follows from (the time, and printed)
-  --store WHICH   redis: two coordinators on one Redis; sqlite: one coordinator; both (both)
+  --store WHICH   redis: two coordinators on one Redis; cluster: on three; sqlite: one coordinator; both: redis and sqlite (both)
   --pace MS       how long an agent pauses at the most between two sends (600)
   --json          a summary for programs on standard output, one line for each store
 ";
@@ -47,9 +47,10 @@ fn options() -> Result<Option<Options>> {
             "--store" => {
                 options.stores = match value()?.as_str() {
                     "redis" => vec![Store::Redis],
+                    "cluster" => vec![Store::Cluster],
                     "sqlite" => vec![Store::Sqlite],
                     "both" => vec![Store::Redis, Store::Sqlite],
-                    other => bail!("there is no store {other}: redis, sqlite or both"),
+                    other => bail!("there is no store {other}: redis, cluster, sqlite or both"),
                 }
             }
             other => bail!("there is no option {other}; --help shows them"),

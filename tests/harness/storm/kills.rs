@@ -65,11 +65,13 @@ async fn coordinators(world: &World) -> usize {
 }
 
 async fn store(world: &World) -> usize {
-    let Some(redis) = &world.redis else { return 0 };
+    if world.redis.is_empty() {
+        return 0;
+    }
     let mut dice = Dice::of(world.storm.seed, 2);
     let mut kills = 0;
     while goes_on(world, dice.millis(STORE[0].0, STORE[0].1)).await {
-        let mut redis = redis.lock().await;
+        let mut redis = world.redis[dice.below(world.redis.len())].lock().await;
         // It runs, and the system does not refuse to kill it.
         let _ = redis.kill();
         kills += 1;

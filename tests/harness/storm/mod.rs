@@ -25,6 +25,8 @@ use world::World;
 pub enum Store {
     /// Redis that writes each accepted message to disk at once, under two coordinators.
     Redis,
+    /// Three of those that share the keys, under two coordinators.
+    Cluster,
     /// SQLite, under one coordinator.
     Sqlite,
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::session::{Answer, Record, Session};
 use super::{Store, Storm};
 use crate::breaker::Breaker;
+use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::dice::Dice;
 use crate::mcp::McpClient;
@@ -25,7 +26,7 @@ use crate::redis::Redis;
 pub(super) struct World {
     pub(super) storm: Storm,
     pub(super) coordinators: Vec<AsyncMutex<Coordinator>>,
-    pub(super) redis: Option<AsyncMutex<Redis>>,
+    pub(super) redis: Vec<AsyncMutex<Redis>>,
     /// Between coordinators and their store, and between proxies and coordinators.
     pub(super) links: Vec<Breaker>,
     pub(super) record: Arc<Record>,
@@ -55,11 +56,18 @@ impl World {
                     coordinators.push(coordinator(work.path(), name, &format!("redis://{}", link.address()))?);
                     links.push(link);
                 }
-                (Some(redis), coordinators)
+                (vec![redis], coordinators)
+            }
+            Store::Cluster => {
+                // Servers of a cluster name themselves to their clients: there is no link between that could break.
+                let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
+                let url = cluster.url();
+                let coordinators = ["0", "1"].map(|name| coordinator(work.path(), name, &url));
+                (cluster.masters, coordinators.into_iter().collect::<Result<_>>()?)
             }
             Store::Sqlite => {
                 let store = format!("sqlite:{}", work.path().join("c3po.db").display());
-                (None, vec![coordinator(work.path(), "0", &store)?])
+                (Vec::new(), vec![coordinator(work.path(), "0", &store)?])
             }
         };
         let mut urls = Vec::new();
@@ -72,7 +80,7 @@ impl World {
             sessions: Mutex::new((0..storm.agents).map(|_| None).collect()),
             storm,
             coordinators: coordinators.into_iter().map(AsyncMutex::new).collect(),
-            redis: redis.map(AsyncMutex::new),
+            redis: redis.into_iter().map(AsyncMutex::new).collect(),
             record: Arc::default(),
             sent: AtomicUsize::new(0),
             sending: AtomicUsize::new(0),
