@@ -400,6 +400,8 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
     let behind = outcome(running.call("send_message", send("four"))).await.unwrap();
     kept.push(behind["call_id"].clone());
     assert_eq!(behind["receipt"]["stage"], "queued_on_host");
+    let plain = outcome(running.call("send_message", json!({"target": "b", "message": "no"}))).await.unwrap_err();
+    assert_eq!((plain.code, &plain.details["applied"]), (ErrorCode::CoordDown, &json!("no")), "it would overtake");
     let mut ids = Vec::new();
     for text in ["one", "two", "three", "four"] {
         let request = talk.hear().await;

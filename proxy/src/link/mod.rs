@@ -194,7 +194,10 @@ impl Link {
         let outgoing = OutgoingCall::new(CallId::fresh(), call, arguments, Instant::now());
         let agent = self.shared.standing.borrow().agent.clone();
         if keeps_order(call) && !self.shared.journal.is_empty(&agent) {
-            queue::wait_behind(&self.shared, &agent).await;
+            let sent = queue::wait_behind(&self.shared, &agent).await;
+            if let (Err(refusal), false) = (sent, wants_queue(call)) {
+                return Err(refusal);
+            }
         }
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State, leftovers, notice};
+use super::{Link, Shared, State, leftovers, notice, rules};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -55,9 +55,10 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
 }
 
 /// Waits until what was kept before has been sent, so that nothing overtakes it when the link comes up; not where it has
-/// been down for so long that nothing will be sent. What holds the journal up for longer, such as a disk that fails, does
-/// not hold up the session as well.
-pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) {
+/// been down for so long that nothing will be sent.
+///
+/// Errors: it still waits after a moment, and whoever does not want to wait behind it is not sent either.
+pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), Refusal> {
     let sent = async {
         loop {
             let taken = shared.taken.notified();
@@ -71,9 +72,12 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) {
             taken.await;
         }
     };
-    if tokio::time::timeout(BEHIND_MAX, sent).await.is_err() {
-        tracing::warn!("what waits on this host for {agent} is not sent for {} s", BEHIND_MAX.as_secs());
-    }
+    tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
+        let error = "what you sent before still waits on this host for the coordinator; nothing was sent";
+        Refusal::new(ErrorCode::CoordDown, error)
+            .suggest("Send it again in a moment, or with queue_if_down: then it waits behind the others.")
+            .detail("applied", rules::applied(false))
+    })
 }
 
 /// Sends what waits, oldest first, whenever the link is up; then what dead sessions left. Never ends by itself.
