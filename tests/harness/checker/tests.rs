@@ -165,6 +165,14 @@ fn a_stage_needs_its_evidence() {
 }
 
 #[test]
+fn what_a_sweep_completed_late_lies_in_an_inbox_and_was_read_there() {
+    let left = Event::Left { id: id(1), key: key(1) };
+    assert_eq!(found(&[began(1, 0), sent(1, Outcome::Unknown), left.clone(), seen(1)]), Vec::<String>::new());
+    // One that was accepted had to be shown before.
+    assert_eq!(found(&[began(1, 0), accepted(1), left, seen(1)]), ["lost"]);
+}
+
+#[test]
 fn what_was_evident_has_its_stage() {
     let begin = [began(1, 0), accepted(1), shown(1, 1, false)];
     assert_eq!(found(&[&begin[..], &[history(1, &[("stored", 1, None)])]].concat()), ["receipt"]);
