@@ -412,6 +412,9 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
         }
     }
     assert_eq!((&first["params"]["call_id"], &ids), (&kept[0], &kept));
+    let told = timeout(PATIENCE, running.inbox.take()).await.expect("the session is told of the refused one");
+    assert_eq!((told.len(), told[0].from_agent.as_str()), (1, "system"));
+    assert!(told[0].text().contains("message to b") && told[0].text().ends_with("two"), "{}", told[0].text());
     let direct = running.call("send_message", send("five"));
     let request = talk.hear().await;
     talk.answer(&request, json!({"id": "direct"})).await;

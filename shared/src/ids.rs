@@ -67,6 +67,11 @@ impl AgentId {
         Self("human".into())
     }
 
+    /// Returns the id under which c3po itself speaks.
+    pub fn system() -> Self {
+        Self("system".into())
+    }
+
     /// Returns the id that stands for every agent in a broadcast's own id.
     pub fn all() -> Self {
         Self("all".into())

@@ -8,6 +8,9 @@ pub const TEXT_MAX: usize = 50_000;
 pub const TITLE_MAX: usize = 200;
 /// The longest `description`, `current_task` or single capability, in characters.
 pub const LABEL_MAX: usize = 500;
+
+/// The highest number that a context of a session may have. Every store counts so far.
+pub const CONTEXT_MAX: u64 = u32::MAX as u64;
 /// How many capabilities an agent may name.
 pub const CAPABILITIES_MAX: usize = 50;
 /// The largest frame on the link, in bytes.

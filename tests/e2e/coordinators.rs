@@ -122,3 +122,18 @@ async fn a_session_of_a_killed_coordinator_is_at_the_other_one_within_a_second()
     assert_eq!(here.reply("ping", json!({})).await?["agent_id"], "here");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_coordinator_that_hangs_holds_up_a_call_for_seconds_where_there_is_another() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [mut one, other] = two(&work, &redis).await?;
+    let session = session(work.path(), "homeassistant", &format!("{},{}", one.url(), other.url())).await?;
+    session.reply("ping", json!({})).await?;
+    let hanging = one.process()?;
+    hanging.signal("STOP").await?;
+    let began = Instant::now();
+    let pong = session.reply("ping", json!({})).await?;
+    assert_eq!(pong["pong"], true, "{pong}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    hanging.signal("CONT").await
+}

@@ -7,6 +7,7 @@ use anyhow::Result;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
+use harness::process::{command, program};
 use harness::proxy::session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -115,5 +116,31 @@ async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result
     let received = receive(&meshtastic, 4).await?;
     let texts: Vec<_> = received.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_refused_after_it_had_waited_is_told_by_the_doctor() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
+    homeassistant.reply("ping", json!({})).await?;
+    coordinator.kill().await?;
+    queue(&homeassistant, "nobody", "to one who does not exist").await?;
+    let doctor = async || -> Result<String> {
+        let mut doctor = command(program("c3po")?, work.path());
+        doctor.arg("doctor").env("C3PO_COORDINATOR_URL", "http://127.0.0.1:1").env("XDG_RUNTIME_DIR", work.path());
+        Ok(String::from_utf8(doctor.output().await?.stdout)?)
+    };
+    let waiting = doctor().await?;
+    assert!(waiting.contains("1 of homeassistant wait on this host"), "{waiting}");
+    coordinator.restart().await?;
+    let refused = eventually("it is refused", SOON, async || {
+        let said = doctor().await.ok()?;
+        (said.contains("1 of homeassistant were refused") && !said.contains("wait on this host")).then_some(said)
+    })
+    .await?;
+    assert!(refused.contains("no agent named nobody"), "{refused}");
+    assert!(refused.contains("homeassistant.refused.jsonl"), "{refused}");
     Ok(())
 }

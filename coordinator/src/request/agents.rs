@@ -130,6 +130,9 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
     if taken.agent == caller.agent {
         return Ok(None);
     }
-    office.store.release(tenure).await?;
+    // The new name is taken whatever becomes of the old one, which ends with its lease.
+    if let Err(error) = office.store.release(tenure).await {
+        tracing::warn!("{} was not released: {error}", tenure.agent);
+    }
     Ok(Some(Caller { agent: taken.agent.clone(), tenure: Some(taken), ..caller.clone() }))
 }

@@ -94,7 +94,7 @@ pub(super) async fn send_message(
             if recipients.is_empty() {
                 return Err(Refusal::new(ErrorCode::AgentNotFound, format!("no other agent has the role {role}")));
             }
-            draft.thread = Some(MessageId::random(&caller.agent, &AgentId::all()));
+            draft.thread = Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0));
             Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
         }
     }
@@ -115,7 +115,7 @@ pub(super) async fn broadcast(
     let recipients = others(office, caller, wanted).await?;
     let draft = Draft {
         kind: Kind::Broadcast,
-        thread: Some(MessageId::random(&caller.agent, &AgentId::all())),
+        thread: Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0)),
         title: call.title,
         message: call.message,
         context: None,
@@ -209,7 +209,7 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
         }
         SendOutcome::Repeated(accepted) if !says_the_same(&accepted, &message) => {
             let error = "this call_id was used for something else; nothing was sent";
-            Err(Refusal::new(ErrorCode::Conflict, error).suggest("Give every call an id of its own (UUIDv7)."))
+            Err(Refusal::invalid(error).suggest("Give every call an id of its own (UUIDv7)."))
         }
         SendOutcome::Repeated(accepted) => {
             let kept = office.store.message(&accepted.id).await?;

@@ -84,7 +84,10 @@ impl Wanted {
         let message = &arrival.message;
         match self {
             Self::Next(kind) => {
-                arrival.sole && kind.admits(message.kind) && caller.memory.hand(&message.id, Instant::now())
+                arrival.sole
+                    && arrival.is_fresh()
+                    && kind.admits(message.kind)
+                    && caller.memory.hand(&message.id, Instant::now())
             }
             Self::Answer(id) => message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent,
             Self::Stage(..) => false,

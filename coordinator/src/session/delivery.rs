@@ -23,9 +23,6 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// How soon a page is read again after the store failed.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// For how long what came is pushed as it came; then it may have been settled, and the store is asked.
-const FRESH: Duration = Duration::from_secs(1);
-
 /// What the store had.
 pub(super) type Page = Result<Vec<Placed>>;
 
@@ -36,9 +33,8 @@ pub(super) struct Delivery {
     due: Option<Instant>,
     /// Whether there may be more in the store than what is carried.
     unread: bool,
-    /// What came and was not pushed yet, and since when there is any: mostly the store need not be read for it.
+    /// What came and was not pushed yet: mostly the store need not be read for it.
     carried: Vec<Arc<Arrival>>,
-    carried_since: Instant,
     /// Where to look again, and when: waits were handed messages there, and may not have shown them.
     left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, Page>>,
@@ -61,7 +57,6 @@ impl Delivery {
             due: None,
             unread: true,
             carried: Vec::new(),
-            carried_since: Instant::now(),
             left_out: None,
             reading: None,
             sent: None,
@@ -76,9 +71,6 @@ impl Delivery {
 
     /// These messages came; with none of them, something may have come. A session that waits gets it by its wait.
     pub(super) fn came(&mut self, arrivals: Vec<Arc<Arrival>>, waits: usize) {
-        if self.carried.is_empty() {
-            self.carried_since = Instant::now();
-        }
         self.unread |= arrivals.is_empty() || self.carried.len() + arrivals.len() > PAGE;
         if self.unread {
             self.carried = Vec::new();
@@ -135,7 +127,7 @@ impl Delivery {
     fn take_carried(&mut self) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
         carried.retain(|arrival| arrival.position > self.position);
-        if self.unread || self.carried_since.elapsed() > FRESH {
+        if self.unread || !carried.iter().all(|arrival| arrival.is_fresh()) {
             return None;
         }
         carried.sort_by_key(|arrival| arrival.position);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
+use c3po_shared::limits::{CONTEXT_MAX, HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::State;
@@ -87,6 +87,9 @@ async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Ref
         labels.into_iter().flatten().map(|label| label.chars().count()).find(|count| *count > LABEL_MAX)
     {
         return Err(Refusal::too_large("host, session_id or client", count, LABEL_MAX));
+    }
+    if hello.context > CONTEXT_MAX {
+        return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));
     }
     if hello.person { admit_person(office, hello).await } else { admit_session(office, hello).await }
 }

@@ -4,6 +4,7 @@ mod connection;
 mod delivery;
 mod hello;
 mod ledger;
+mod pace;
 mod said;
 
 use std::collections::{HashMap, VecDeque};
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::ledger::{Ledger, Noted};
+use self::pace::Pace;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::{Amendment, StoreError};
@@ -122,12 +124,13 @@ struct Session {
     listener: Listener,
     delivery: Delivery,
     ledger: Ledger,
+    pace: Pace,
     calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
     /// Waits that ended with a message while the hold may have run out.
-    unsure: Vec<Box<Finished>>,
+    unsure: Vec<Finished>,
     heard: Instant,
     drain_until: Option<Instant>,
     /// The last waits that ended with a message: one may be cancelled before its answer was used.
@@ -152,6 +155,7 @@ impl Session {
             caller,
             present,
             ledger: Ledger::default(),
+            pace: Pace::default(),
             calls: FuturesUnordered::new(),
             running: HashMap::new(),
             renewal: None,
@@ -167,29 +171,37 @@ impl Session {
 
     async fn run(&mut self, stop: &CancellationToken) -> End {
         self.delivery.ring(self.waits());
+        let mut together = 0;
         loop {
             self.pump();
-            let event = self.next_event(stop).await;
-            let mut outcome = self.on(event);
-            // What is ready as well is written together with it.
-            for _ in 1..TOGETHER {
-                if outcome.is_err() {
-                    break;
+            let ready = if together < TOGETHER { self.next_event(stop).now_or_never() } else { None };
+            let event = match ready {
+                Some(event) => event,
+                None => {
+                    together = 0;
+                    if self.connection.send(&mut self.outbox).await.is_err() || self.is_over() {
+                        return End::Gone;
+                    }
+                    self.next_event(stop).await
                 }
-                self.pump();
-                let Some(event) = self.next_event(stop).now_or_never() else { break };
-                outcome = self.on(event);
-            }
-            let written = self.connection.send(&mut self.outbox).await;
-            // Why it ends by itself counts more than whether that could still be written.
-            if let Err(end) = outcome.and(written.map_err(End::from)) {
+            };
+            together += 1;
+            if let Err(end) = self.on(event) {
+                // Why it ends by itself counts more than whether what was said can still be written.
+                let _ = self.connection.send(&mut self.outbox).await;
                 return end;
             }
         }
     }
 
+    /// Returns whether the host has been silent, or has owed an answer, for too long.
+    fn is_over(&self) -> bool {
+        self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
+    }
+
     async fn next_event(&mut self, stop: &CancellationToken) -> Event {
-        let deadline = self.next_deadline();
+        let rests_until = self.pace.rests_until();
+        let deadline = rests_until.into_iter().fold(self.next_deadline(), Instant::min);
         if self.alarm.is_elapsed() || deadline < self.alarm.deadline() {
             self.alarm.as_mut().reset(deadline);
         }
@@ -201,7 +213,7 @@ impl Session {
             noted = self.ledger.noted() => Event::Noted(noted),
             page = self.delivery.page() => Event::Delivery(page),
             renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
-            frame = self.connection.receive(), if self.ledger.has_room() => Event::Frame(frame),
+            frame = self.connection.receive(), if rests_until.is_none() && self.ledger.has_room() => Event::Frame(frame),
             news = self.listener.news() => Event::News(news),
             () = self.alarm.as_mut() => Event::Tick,
         }
@@ -210,11 +222,15 @@ impl Session {
     /// Does what an event asks for. Nothing here waits: what is to be said goes into the outbox.
     fn on(&mut self, event: Event) -> Result<(), End> {
         match event {
-            Event::Frame(text) => self.on_frame(&text?)?,
+            Event::Frame(text) => {
+                let text = text?;
+                self.pace.note(text.len(), usize::from(self.calls_at_work() >= CALLS_AT_ONCE));
+                self.on_frame(&text)?;
+            }
             Event::Finished(None) => {}
             // Messages go only to whoever is the agent for sure.
             Event::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
-                self.unsure.push(finished);
+                self.unsure.push(*finished);
                 self.renew();
             }
             Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
@@ -226,10 +242,9 @@ impl Session {
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
             Event::Replaced => return Err(End::TakenOver),
             Event::Stop => self.drain(),
-            Event::Tick if self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue() => return Err(End::Gone),
             Event::Tick => {}
         }
-        let drained = self.running.len() == self.waits() && self.ledger.is_empty();
+        let drained = self.calls_at_work() == 0 && self.ledger.is_empty();
         match self.drain_until {
             Some(until) if drained || Instant::now() >= until => Err(End::Draining),
             _ => Ok(()),
@@ -239,7 +254,7 @@ impl Session {
     /// Starts what can be started: the next entries of the ledger, the next page of deliveries.
     fn pump(&mut self) {
         loop {
-            let only_waits = self.running.len() - self.waits() >= CALLS_AT_ONCE;
+            let only_waits = self.calls_at_work() >= CALLS_AT_ONCE;
             let Some(call) = self.ledger.start(&self.office, &self.caller, only_waits) else { break };
             if call.at.elapsed() < CALL_DEADLINE {
                 self.start_call(call);
@@ -262,6 +277,11 @@ impl Session {
         self.running.insert(call_id, (tool, abort));
         // Not by an async block around it, which would hold it twice.
         self.calls.push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
+    }
+
+    /// Returns how many calls are under way, waits aside.
+    fn calls_at_work(&self) -> usize {
+        self.running.len() - self.waits()
     }
 
     fn waits(&self) -> usize {
@@ -290,7 +310,7 @@ impl Session {
     fn is_renewed(&mut self) {
         let was_unsure = self.may_be_outdated();
         self.renewed = Instant::now();
-        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(finished));
+        std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(Box::new(finished)));
         if was_unsure {
             // What came meanwhile was not looked at.
             self.delivery.came(Vec::new(), self.waits());

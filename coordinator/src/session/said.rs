@@ -2,8 +2,8 @@
 
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
-use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
-use c3po_shared::refusal::Refusal;
+use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, SILENCE_MAX};
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, ReceiptParams, RequestId, SessionChange, ToCoordinator};
@@ -22,11 +22,12 @@ impl Session {
                 Ok(said) => return self.on_said(Some(id), said),
                 Err(refusal) => self.refuse(&id, refusal),
             },
-            Ok(Frame::Notification { method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => return self.on_said(None, said),
-                // A notification has no answer; JSON-RPC has it ignored.
-                Err(_) => {}
-            },
+            Ok(Frame::Notification { method, params }) => {
+                // A malformed one has no answer; JSON-RPC has it ignored.
+                if let Ok(said) = ToCoordinator::parse(&method, params) {
+                    return self.on_said(None, said);
+                }
+            }
             Ok(Frame::Response { id, outcome }) => {
                 if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
                     self.ledger.delivered(delivered);
@@ -67,7 +68,8 @@ impl Session {
                     self.refuse(&id, Refusal::too_many_calls());
                 }
                 Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
-                    self.refuse(&id, Refusal::invalid("a call with this call_id is under way on this link"));
+                    let error = "a call with this call_id is under way on this link";
+                    self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its answer."));
                 }
                 Ok(call) => self.accept(id, params.call_id, call),
                 Err(refusal) => self.refuse(&id, refusal),
@@ -112,7 +114,7 @@ impl Session {
         }
         let SessionChange { state, session_id, reach, context } = change;
         self.is_new &= state.is_none();
-        let context = context.filter(|context| *context > self.context);
+        let context = context.filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
         self.context = context.unwrap_or(self.context);
         self.ledger.change(Amendment { state, session_id, reach, context, ..Amendment::default() });
     }

@@ -19,6 +19,7 @@ use c3po_shared::receipt::{Stage, Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{KindFilter, State, Status};
 use tokio::sync::broadcast;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::open::open;
@@ -317,6 +318,8 @@ pub struct Arrival {
     pub follows: Option<u64>,
     /// Whether it was the only one that the recipient's present session was not shown.
     pub sole: bool,
+    /// When that was so.
+    pub at: Instant,
     /// The envelope.
     pub message: Message,
 }
@@ -330,6 +333,16 @@ pub enum Wake {
     Receipt(AgentId),
     /// Hints may have been lost: everybody should.
     Everyone,
+}
+
+impl Arrival {
+    /// For how long what was so at the commit is taken to be so; then the store is asked.
+    const FRESH: Duration = Duration::from_secs(1);
+
+    /// Returns whether it came just now.
+    pub fn is_fresh(&self) -> bool {
+        self.at.elapsed() < Self::FRESH
+    }
 }
 
 impl Tenure {
@@ -346,7 +359,7 @@ impl Wake {
     /// The wake for a message that was just committed. One with a long text is to be read.
     fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let arrival = || Arc::new(Arrival { position, follows, sole, message: message.clone() });
+        let arrival = || Arc::new(Arrival { position, follows, sole, at: Instant::now(), message: message.clone() });
         Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
     }
 }

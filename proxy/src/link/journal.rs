@@ -4,6 +4,7 @@
 //! was never answered for and is ignored. A line that was sent is struck out by one byte in its place, which a crash
 //! cannot tear and which needs no room on a full disk. Several proxies of one agent take turns by a lock file.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -36,6 +38,35 @@ pub(super) struct Line {
     /// The coordinators for which it was accepted; empty where that was not noted.
     #[serde(default)]
     pub(super) coordinators: Vec<String>,
+}
+
+/// One call that the coordinator refused for good, and why.
+#[derive(Serialize)]
+struct RefusedLine {
+    #[serde(flatten)]
+    line: Line,
+    refusal: Refusal,
+}
+
+/// What is read of such a line again.
+#[derive(Deserialize)]
+struct Why {
+    refusal: Refusal,
+}
+
+/// What lies on this host for one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Who sent it.
+    pub agent: AgentId,
+    /// How many sends wait for the coordinator.
+    pub waiting: usize,
+    /// How many were refused when they were sent at last, and will never arrive.
+    pub refused: usize,
+    /// Why the last one was.
+    pub why: Option<String>,
+    /// Where they lie, whole.
+    pub file: PathBuf,
 }
 
 /// The journals of this host's agents.
@@ -107,12 +138,36 @@ impl Journal {
     }
 
     /// Puts a line that was refused beside the journal, for a person to look at, and takes it out.
-    pub(super) fn refuse(&self, agent: &AgentId, line: &Line) -> io::Result<()> {
+    pub(super) fn refuse(&self, agent: &AgentId, line: Line, refusal: Refusal) -> io::Result<()> {
+        let call_id = line.call_id;
         {
             let _turn = self.turn(agent)?;
-            append_to(&self.folder.join(format!("{agent}.refused.jsonl")), line)?;
+            append_to(&self.refused(agent), &RefusedLine { line, refusal })?;
         }
-        self.remove(agent, line.call_id)
+        self.remove(agent, call_id)
+    }
+
+    /// Returns what lies here for each agent, by name.
+    pub(super) fn kept(&self) -> Vec<Kept> {
+        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let stem = |name: &str| name.strip_suffix(".refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
+        let agents: BTreeSet<AgentId> = names.filter_map(|name| stem(&name)).collect();
+        let kept = agents.into_iter().map(|agent| self.kept_for(agent));
+        kept.filter(|kept| kept.waiting + kept.refused > 0).collect()
+    }
+
+    fn kept_for(&self, agent: AgentId) -> Kept {
+        let file = self.refused(&agent);
+        let refused = std::fs::read_to_string(&file).unwrap_or_default();
+        let last = refused.lines().last().and_then(|line| serde_json::from_str::<Why>(line).ok());
+        Kept {
+            waiting: self.read(&agent).map_or(0, |lines| lines.len()),
+            refused: refused.lines().count(),
+            why: last.map(|last| last.refusal.error),
+            agent,
+            file,
+        }
     }
 
     /// Waits for this agent's turn; it lasts as long as the returned file.
@@ -138,6 +193,10 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    fn refused(&self, agent: &AgentId) -> PathBuf {
+        self.folder.join(format!("{agent}.refused.jsonl"))
     }
 
     fn lines(&self, agent: &AgentId) -> PathBuf {
@@ -179,12 +238,12 @@ fn private() -> OpenOptions {
     options
 }
 
-fn text(line: &Line) -> io::Result<String> {
+fn text(line: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(line)? + "\n")
 }
 
 /// Appends a line, or leaves the file as it was.
-fn append_to(path: &Path, line: &Line) -> io::Result<()> {
+fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
     let end = end_of_whole_lines(&mut file)?;
     file.set_len(end)?;
@@ -292,10 +351,14 @@ mod tests {
         let (one, two) = (line(1), line(2));
         journal.append(&agent(), &one).unwrap();
         journal.append(&agent(), &two).unwrap();
-        journal.refuse(&agent(), &one).unwrap();
+        let refusal = Refusal::agent_not_found("nobody", &[]);
+        journal.refuse(&agent(), one.clone(), refusal.clone()).unwrap();
         assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, two.call_id);
         let refused = std::fs::read_to_string(journal.folder.join("web.refused.jsonl")).unwrap();
-        assert!(refused.contains(&one.call_id.to_string()));
+        assert!(refused.contains(&one.call_id.to_string()) && refused.contains("m1"));
+        let file = journal.refused(&agent());
+        let kept = Kept { agent: agent(), waiting: 1, refused: 1, why: Some(refusal.error), file };
+        assert_eq!(journal.kept(), [kept]);
     }
 
     #[test]
@@ -338,7 +401,7 @@ mod tests {
         let sent = line(1);
         journal.append(&one, &sent).unwrap();
         journal.append(&other, &line(2)).unwrap();
-        journal.refuse(&one, &sent).unwrap();
+        journal.refuse(&one, sent, Refusal::invalid("no")).unwrap();
         assert_eq!(journal.agents(), std::slice::from_ref(&other));
         let is_for = |target: &str| journal.is_for(&other, &[target.to_owned()]);
         assert!(is_for("ws://a/acp") && !is_for("ws://b/acp"));

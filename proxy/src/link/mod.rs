@@ -7,6 +7,7 @@ mod connection;
 mod facts;
 mod journal;
 mod leftovers;
+mod notice;
 mod pending;
 mod queue;
 mod rules;
@@ -31,6 +32,7 @@ use uuid::Uuid;
 use crate::config::Config;
 pub use facts::Facts;
 use journal::Journal;
+pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
 use seats::Seats;
@@ -49,6 +51,11 @@ pub trait Deliveries: Send + Sync {
     fn position(&self, agent: &AgentId) -> Option<u64>;
     /// The link is up as that session of that agent, or the session took that name, with generation 0.
     fn begins(&self, agent: &AgentId, generation: u64);
+}
+
+/// Returns what waits on this host for a coordinator, and what was refused, of all agents.
+pub fn kept(config: &Config) -> Vec<Kept> {
+    Journal::new(config.state_dir.join("journal")).kept()
 }
 
 /// A handle on the link. Cheap to clone.

@@ -107,6 +107,8 @@ struct Entry {
     body: Body,
     /// How often it was written. Once is enough that it may have been applied.
     writes: u32,
+    /// When it was written last.
+    written: Option<Instant>,
 }
 
 enum Body {
@@ -191,7 +193,7 @@ impl Pending {
 
     fn add(&mut self, body: Body) -> i64 {
         let number = self.number();
-        self.entries.insert(number, Entry { body, writes: 0 });
+        self.entries.insert(number, Entry { body, writes: 0, written: None });
         self.to_write.push_back(ToWrite::Request(number));
         number
     }
@@ -212,6 +214,7 @@ impl Pending {
                 ToWrite::Request(number) => {
                     let Some(entry) = self.entries.get_mut(&number) else { continue };
                     entry.writes += 1;
+                    entry.written = Some(now);
                     return Some(match &entry.body {
                         Body::Call(call, _) => call.frame(number, now),
                         Body::Receipt(receipt) => {
@@ -293,6 +296,12 @@ impl Pending {
     /// Returns whether calls are under way whose callers want an answer now, and do not wait for something to happen.
     pub(super) fn has_impatient_calls(&self) -> bool {
         self.entries.values().any(|entry| matches!(&entry.body, Body::Call(call, _) if call.wait.is_none()))
+    }
+
+    /// Returns since when a call is without the answer that its caller wants now.
+    pub(super) fn owed_since(&self) -> Option<Instant> {
+        let impatient = |entry: &&Entry| matches!(&entry.body, Body::Call(call, _) if call.wait.is_none());
+        self.entries.values().filter(impatient).filter_map(|entry| entry.written).min()
     }
 
     /// Returns whether receipts wait for an answer.

@@ -7,12 +7,13 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use c3po_shared::wire::Deliver;
 use serde::Serialize;
 use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State, leftovers};
+use super::{Link, Shared, State, leftovers, notice};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -129,7 +130,9 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             After::Pause(pause) => return Some(pause),
             After::Refused => {
                 tracing::warn!("call {call_id} waited on this host and was refused: {refusal}; kept as refused");
-                on_disk(shared, move |journal| journal.refuse(&owner, &line)).await
+                let messages = vec![notice::of_refusal(agent, &line, &refusal)];
+                shared.deliveries.arrived(Deliver { messages, position: 0 });
+                on_disk(shared, move |journal| journal.refuse(&owner, line, refusal)).await
             }
         },
     };

@@ -19,6 +19,8 @@ use super::pending::OutgoingCall;
 
 /// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How long a coordinator that owes the answer to a call may say nothing at all: it promises one within two seconds.
+const OWED_MAX: Duration = Duration::from_secs(10);
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(40);
 
@@ -46,13 +48,14 @@ pub(super) async fn serve(
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     heartbeat.reset();
     let mut leave_at = None;
-    let mut silent_at = Instant::now() + SILENCE_MAX;
+    let mut heard = Instant::now();
     // What was pending before this connection is written first.
     shared.to_write.notify_one();
     loop {
+        let silent_at = silent_at(shared, heard);
         let done = tokio::select! {
             incoming = connection.read() => {
-                silent_at = Instant::now() + SILENCE_MAX;
+                heard = Instant::now();
                 took(shared, connection, incoming, &mut leave_at).await
             }
             () = shared.to_write.notified() => write_pending(shared, connection).await,
@@ -69,6 +72,14 @@ pub(super) async fn serve(
             return end;
         }
     }
+}
+
+/// Returns when the silence has lasted too long: sooner where a call is owed its answer and another coordinator may
+/// give it.
+fn silent_at(shared: &Shared, heard: Instant) -> Instant {
+    let others = shared.config.urls.len() > 1;
+    let owed = shared.pending().owed_since().filter(|_| others).map(|since| since.max(heard) + OWED_MAX);
+    owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
 }
 
 /// Leaves in order: what is written already goes out; only the end of the session is a goodbye.

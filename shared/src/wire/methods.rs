@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::ids::{AgentId, CallId, MessageId};
-use crate::limits::IDS_MAX;
+use crate::limits::{CONTEXT_MAX, IDS_MAX};
 use crate::message::Message;
 use crate::receipt::{Stage, Via};
 use crate::refusal::{ErrorCode, Refusal};
@@ -149,6 +149,9 @@ impl ReceiptParams {
         if count > IDS_MAX {
             let error = format!("a receipt for {count} messages; at most {IDS_MAX} are allowed");
             return Err(Refusal::invalid(error).detail("count", count).detail("limit", IDS_MAX));
+        }
+        if self.context > CONTEXT_MAX {
+            return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", self.context)));
         }
         match self.stage {
             Stage::InSession | Stage::Seen => Ok(()),

@@ -22,7 +22,7 @@ async fn a_call_id_is_for_one_call() -> Result<()> {
     for link in [&mut homeassistant, &mut other] {
         let id = link.begin(call, "send_message", json!({"target": "meshtastic", "message": "else"})).await?;
         let refused = link.end(id).await?.expect_err("the id is another call's");
-        assert_eq!(refused["data"]["code"], "CONFLICT");
+        assert_eq!(refused["data"]["code"], "INVALID_REQUEST");
         assert!(!refused.to_string().contains("secret"), "{refused}");
     }
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 1);
@@ -35,7 +35,7 @@ async fn a_call_is_under_way_once() -> Result<()> {
     let call = CallId::fresh();
     let first = meshtastic.begin(call, "wait_for_message", json!({"timeout": 1})).await?;
     let second = meshtastic.begin(call, "wait_for_message", json!({"timeout": 600})).await?;
-    assert_eq!(meshtastic.end(second).await?.expect_err("it is under way")["data"]["code"], "INVALID_REQUEST");
+    assert_eq!(meshtastic.end(second).await?.expect_err("it is under way")["data"]["code"], "CONFLICT");
     assert_eq!(meshtastic.end(first).await?.expect("it ends")["timeout"], true);
     Ok(())
 }

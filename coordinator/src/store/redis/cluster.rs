@@ -85,7 +85,7 @@ impl Cluster {
                     asking = false;
                     left -= 1;
                     self.look_again(&map).await;
-                    map = self.known().await?;
+                    map = self.keep(&there)?;
                     server = there;
                 }
                 None => {
@@ -97,6 +97,17 @@ impl Cluster {
             }
         }
         Err((ErrorKind::Client, "the servers of the cluster do not agree who has this key").into())
+    }
+
+    /// Returns the map with a connection to that server, which commands may be sent on to before the map has it.
+    fn keep(&self, server: &Server) -> RedisResult<Arc<Map>> {
+        let mut current = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        if !current.nodes.contains_key(server) {
+            let mut nodes = current.nodes.clone();
+            nodes.insert(server.clone(), self.new_node(server)?);
+            *current = Arc::new(Map { slots: current.slots.clone(), nodes, looked: current.looked });
+        }
+        Ok(Arc::clone(&current))
     }
 
     /// Returns every master.

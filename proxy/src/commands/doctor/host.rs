@@ -5,12 +5,28 @@ use std::path::Path;
 use super::report::Report;
 use crate::commands::session::Failure;
 use crate::config::Config;
+use crate::link::{self, Kept};
 use crate::local::{self, Place};
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     program(config, report)?;
     configuration(config, report)?;
-    folder(config.runtime_dir.as_deref(), report)
+    folder(config.runtime_dir.as_deref(), report)?;
+    journal(&link::kept(config), report)
+}
+
+fn journal(kept: &[Kept], report: &mut Report<'_>) -> Result<(), Failure> {
+    for kept in kept.iter().filter(|kept| kept.waiting > 0) {
+        let found = format!("{} of {} wait on this host for the coordinator", kept.waiting, kept.agent);
+        report.warn("journal", found, "They are sent by the next session on this host that reaches it.")?;
+    }
+    for kept in kept.iter().filter(|kept| kept.refused > 0) {
+        let why = kept.why.as_deref().unwrap_or("nobody noted why");
+        let found = format!("{} of {} were refused after they had waited here: {why}", kept.refused, kept.agent);
+        let advice = format!("Read {}, send again what still matters, then remove it.", kept.file.display());
+        report.warn("journal", found, &advice)?;
+    }
+    Ok(())
 }
 
 fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {

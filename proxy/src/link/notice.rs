@@ -1,0 +1,51 @@
+//! What a session is told of its own sends that were refused after they had waited on this host.
+
+use c3po_shared::catalogue::Call;
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::MESSAGE_LIFE;
+use c3po_shared::message::Message;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority};
+
+use super::journal::Line;
+
+/// How much of a text is told again, in characters: enough to know it by.
+const EXCERPT: usize = 200;
+
+/// Returns the news for the agent that sent the line. It is no coordinator's message: its receipts concern nobody.
+pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Message {
+    let (system, now) = (AgentId::system(), Timestamp::now());
+    let id = MessageId::of_call(&system, agent, line.call_id, 0);
+    let (what, text) = match Call::parse(&line.tool, &line.arguments) {
+        Ok(Call::SendMessage(send)) => (format!("message to {}", send.target), send.message),
+        Ok(Call::Reply(reply)) => (format!("reply to {}", reply.message_id), reply.response),
+        _ => (line.tool.clone(), String::new()),
+    };
+    let excerpt: String = text.chars().take(EXCERPT).collect();
+    let told = format!(
+        "Your {what} was kept on this host at {}, and was refused when the coordinator was back: {}. Nobody has it. \
+         It began: {excerpt}",
+        line.at, refusal.error
+    );
+    Message {
+        thread_id: id.clone(),
+        id,
+        kind: Kind::System,
+        from_agent: system,
+        from_host: None,
+        to_agent: agent.clone(),
+        title: Some("A message of yours was refused".to_owned()),
+        message: Some(told),
+        context: None,
+        priority: Priority::High,
+        requires_response: false,
+        reply_to: None,
+        message_id: None,
+        response: None,
+        status: None,
+        timestamp: now,
+        expires_at: now + MESSAGE_LIFE,
+        repeated: false,
+    }
+}
