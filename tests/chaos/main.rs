@@ -89,7 +89,7 @@ fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
             "kills": {"coordinators": kills[0], "store": kills[1], "proxies": kills[2], "links": kills[3]},
             "sends": report.sends, "accepted": report.accepted, "queued": report.queued, "refused": report.refused,
             "unknown": report.unknown, "shown": report.shown, "repeated": report.repeated,
-            "unproven": report.unproven, "findings": findings,
+            "findings": findings,
         });
         println!("{summary}");
     } else {

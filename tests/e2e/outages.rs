@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use harness::breaker::{Breaker, Way};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::http;
@@ -102,6 +103,31 @@ async fn a_session_after_one_that_was_killed_with_its_coordinator_has_its_name()
     let beside = session(work.path(), "homeassistant", &coordinator.url()).await?;
     assert_eq!(beside.reply("ping", json!({})).await?["agent_id"], "homeassistant-2");
     assert_eq!(next.reply("ping", json!({})).await?["agent_id"], "homeassistant");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_killed_session_was_shown_is_marked_also_where_it_could_not_say_so() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let breaker = Breaker::before(coordinator.address()).await?;
+    let url = format!("http://{}", breaker.address());
+    let mut killed = session(work.path(), "homeassistant", &url).await?;
+    killed.reply("ping", json!({})).await?;
+    let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
+    let waiting = killed.begin_call("wait_for_message", json!({"timeout": 60})).await?;
+    killed.reply("ping", json!({})).await?;
+    // What it is given arrives, what it says does not.
+    breaker.forget(Way::There);
+    let sent = meshtastic.reply("send_message", json!({"target": "homeassistant", "message": "hello"})).await?;
+    assert_eq!(killed.call_result(waiting, SOON).await?.json()?["repeated"], Value::Null);
+    killed.process().kill().await?;
+
+    let next = session(work.path(), "homeassistant", &url).await?;
+    let received = next.reply("wait_for_message", json!({"timeout": 10})).await?;
+    assert_eq!((&received["id"], &received["repeated"]), (&sent["id"], &json!(true)));
+    let page = next.reply("get_messages", json!({})).await?;
+    assert_eq!(page["messages"][0]["repeated"], true, "{page}");
     Ok(())
 }
 

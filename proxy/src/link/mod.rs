@@ -14,6 +14,7 @@ mod rules;
 mod run;
 mod seats;
 mod serve;
+mod shown;
 mod standing;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,7 @@ pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
 use seats::Seats;
+use shown::Shown;
 pub use standing::{Standing, State};
 
 /// How long after the client's `initialized` a session counts as real even without a call.
@@ -109,6 +111,8 @@ struct Shared {
     real: SetOnce<()>,
     journal: Journal,
     seats: Seats,
+    /// What this agent's sessions on this host were shown, where this one has the seat.
+    shown: Mutex<Option<Shown>>,
     /// Something was put into the journal.
     kept: Notify,
     /// Something was taken out of it.
@@ -151,6 +155,7 @@ impl Link {
             real: SetOnce::new(),
             journal,
             seats,
+            shown: Mutex::default(),
             kept: Notify::new(),
             taken: Notify::new(),
             deliveries,
@@ -197,8 +202,23 @@ impl Link {
     /// Says how far messages got on this host, in which context of the session. Nothing waits for it; it is sent again
     /// until it is answered.
     pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via, context: u64) {
+        if stage == Stage::InSession {
+            // Also where the link is down, and this process killed before it is up again.
+            self.about_to_show(&message_ids);
+        }
         self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context });
         self.shared.to_write.notify_one();
+    }
+
+    /// Notes that a result is about to put messages before the session. Returns those which a dead session of this host
+    /// was shown: it may have had no time to say so.
+    pub fn about_to_show(&self, ids: &[MessageId]) -> Vec<MessageId> {
+        let mut shown = self.shared.shown();
+        let Some(shown) = shown.as_mut().filter(|_| !ids.is_empty()) else { return Vec::new() };
+        if let Err(error) = shown.note(ids) {
+            tracing::debug!("what is shown was not noted: {error}");
+        }
+        ids.iter().filter(|id| shown.had(id)).cloned().collect()
     }
 
     /// Returns what is known of the session.
@@ -298,6 +318,10 @@ impl Drop for Ticket<'_> {
 impl Shared {
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pending(&self) -> MutexGuard<'_, Pending> {

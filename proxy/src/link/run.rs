@@ -86,7 +86,10 @@ impl Course {
             }
         });
         match tokio::time::timeout(SEAT_MAX, taking).await {
-            Ok(Ok(Ok(seat))) => self.seat = seat,
+            Ok(Ok(Ok(mut seat))) => {
+                *shared.shown() = seat.as_mut().and_then(|seat| seat.shown.take());
+                self.seat = seat;
+            }
             Ok(Ok(Err(error))) => tracing::debug!("no seat was taken: {error}"),
             Ok(Err(_)) | Err(_) => {
                 too_late.store(true, Ordering::Relaxed);

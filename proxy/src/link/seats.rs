@@ -11,6 +11,8 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::SUCCEEDS_MAX;
 use uuid::Uuid;
 
+use super::shown::Shown;
+
 /// The seats of this host's agents.
 #[derive(Debug, Clone)]
 pub(super) struct Seats {
@@ -24,6 +26,8 @@ pub(super) struct Seat {
     pub(super) name: AgentId,
     /// The processes that had it before, the latest last. They are dead.
     pub(super) dead: Vec<Uuid>,
+    /// What they were shown; moved to where it is used.
+    pub(super) shown: Option<Shown>,
     /// Holds the lock.
     file: File,
 }
@@ -52,7 +56,8 @@ impl Seats {
         let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
         // Before the name is claimed: a process that is killed right after that is found dead as well.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
-        Ok(Some(Seat { name: name.clone(), dead, file }))
+        let shown = Shown::open(&self.path(name).with_added_extension("shown"))?;
+        Ok(Some(Seat { name: name.clone(), dead, shown: Some(shown), file }))
     }
 
     /// Locks a name's file; `None` where a living process has it.

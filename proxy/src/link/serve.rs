@@ -5,6 +5,7 @@ use std::time::Duration;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{SetStatus, Tool};
 use c3po_shared::limits::SILENCE_MAX;
+use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -147,7 +148,11 @@ async fn took(
 /// Returns the frame that answers a request of the coordinator.
 fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
     match asked {
-        ToProxy::Deliver(deliver) => {
+        ToProxy::Deliver(mut deliver) => {
+            if let Some(shown) = &*shared.shown() {
+                let mark = |message: &mut Message| message.repeated |= shown.had(&message.id);
+                deliver.messages.iter_mut().for_each(mark);
+            }
             shared.deliveries.arrived(deliver);
             Outgoing::result(id, &Empty {}).text()
         }

@@ -1,7 +1,8 @@
 //! What a tool call returns: the compact JSON as text, and the same object as structured content.
 
-use c3po_shared::catalogue::{Tool, presented_messages, presented_via};
+use c3po_shared::catalogue::{Inbox, Tool, presented_messages, presented_via};
 use c3po_shared::ids::MessageId;
+use c3po_shared::message::Message;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::Refusal;
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
@@ -34,6 +35,24 @@ pub(super) fn result(tool: Tool, reply: &RawValue, tool_use: Option<String>) -> 
         result.meta = Some(meta);
     }
     result
+}
+
+/// Returns a reply in which those messages are marked as repeated; `None` for one that is no message and no page.
+pub(super) fn marked(tool: Tool, reply: &RawValue, repeated: &[MessageId]) -> Option<Box<RawValue>> {
+    let mark = |message: &mut Message| message.repeated |= repeated.contains(&message.id);
+    match tool {
+        Tool::WaitForMessage => {
+            let mut message: Message = serde_json::from_str(reply.get()).ok()?;
+            mark(&mut message);
+            serde_json::value::to_raw_value(&message).ok()
+        }
+        Tool::GetMessages => {
+            let mut page: Inbox = serde_json::from_str(reply.get()).ok()?;
+            page.messages.iter_mut().for_each(mark);
+            serde_json::value::to_raw_value(&page).ok()
+        }
+        _ => None,
+    }
 }
 
 /// Returns the result for a refusal, which models read as well.

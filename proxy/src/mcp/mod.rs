@@ -153,7 +153,7 @@ impl ServerHandler for Server {
             self.note(&call);
         }
         Ok(match outcome {
-            Ok(reply) => answer::result(call.tool(), &reply, tool_use(&context)),
+            Ok(reply) => answer::result(call.tool(), &self.marked(call.tool(), reply), tool_use(&context)),
             Err(refusal) => answer::refused(&refusal),
         }
         .into())
@@ -180,6 +180,16 @@ impl Server {
             (Call::WaitForMessage(wait), None) => self.wait(wait, arguments).await,
             _ => self.link.call(call, arguments.to_owned()).await,
         }
+    }
+
+    /// Notes what a result is about to show, and marks in it what a dead session of this host was shown already.
+    fn marked(&self, tool: Tool, reply: Box<RawValue>) -> Box<RawValue> {
+        // A thread shows again what its reader asks for.
+        if !matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
+            return reply;
+        }
+        let before = self.link.about_to_show(&presented_messages(tool, &reply));
+        if before.is_empty() { reply } else { answer::marked(tool, &reply, &before).unwrap_or(reply) }
     }
 
     /// Notes what a call that worked says about the session itself.

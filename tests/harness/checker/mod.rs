@@ -154,20 +154,17 @@ pub struct Report {
     pub shown: usize,
     /// How many of these were marked as repeated.
     pub repeated: usize,
-    /// How many were shown to a killed session that could not say so any more, and again to the next one.
-    pub unproven: usize,
     /// What must not be.
     pub findings: Vec<Finding>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sends, accepted, queued, refused, unknown, shown, repeated, unproven, findings } = self;
+        let Self { sends, accepted, queued, refused, unknown, shown, repeated, findings } = self;
         writeln!(
             f,
             "{sends} sends: {accepted} accepted, {queued} queued, {refused} refused, {unknown} unknown; \
-             {shown} shown, {repeated} of them marked as repeated, {unproven} to a session killed before it could say so; \
-             {} findings",
+             {shown} shown, {repeated} of them marked as repeated; {} findings",
             findings.len()
         )?;
         findings.iter().try_for_each(|finding| writeln!(f, "  {finding}"))
@@ -183,7 +180,6 @@ pub fn check(events: &[Event]) -> Report {
     report.findings.extend(rules::order(&story));
     report.findings.extend(receipts::unproven(&story));
     report.findings.extend(receipts::missing(&story));
-    report.unproven = rules::unproven_repeats(&story);
     report.findings.sort();
     report.findings.dedup();
     report
@@ -263,7 +259,6 @@ impl<'a> Story<'a> {
             unknown: of(|outcome| matches!(outcome, Outcome::Unknown)),
             shown: showings().count(),
             repeated: showings().filter(|showing| showing.shown.repeated).count(),
-            unproven: 0,
             findings: self.hung.clone(),
         }
     }
