@@ -15,13 +15,12 @@ use crate::dice::Dice;
 use crate::eventually::eventually;
 
 /// How long what waits on hosts may take to be sent when everything is up again.
-const DRAINED: Duration = Duration::from_secs(90);
+const DRAINED: Duration = Duration::from_secs(180);
 /// How long one question may take in the end.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Waits until nothing waits on any host, and says that it is over.
+/// Waits, when everything is up again, until nothing waits on any host, and says that it is over.
 pub(super) async fn tell_the_end(world: &World, progress: &impl Fn(String)) {
-    world.calm.cancelled().await;
     let drained = eventually("everything is sent", DRAINED, async || world.is_settled().then_some(()));
     if drained.await.is_err() {
         // What lies there is found to be lost.

@@ -69,11 +69,12 @@ pub async fn run(storm: Storm, progress: impl Fn(String)) -> Result<Aftermath> {
     let mut drivers: Vec<_> = drivers.collect();
     join_all(drivers.iter_mut().map(Driver::arrive)).await.into_iter().collect::<Result<Vec<_>>>()?;
     progress(format!("{} agents are there after {:?}", storm.agents, began.elapsed()));
-    let (sessions, kills, ()) = tokio::join!(
-        join_all(drivers.iter_mut().map(Driver::live)),
-        kills::until_all_is_sent(&world, &progress),
-        close::tell_the_end(&world, &progress),
-    );
+    let killing = async {
+        let kills = kills::until_all_is_sent(&world, &progress).await;
+        close::tell_the_end(&world, &progress).await;
+        kills
+    };
+    let (sessions, kills) = tokio::join!(join_all(drivers.iter_mut().map(Driver::live)), killing);
     let sessions = sessions.into_iter().collect::<Result<Vec<_>>>()?;
     progress(format!("every inbox is read after {:?}", began.elapsed()));
     close::read_the_rest(&world, sessions).await?;
