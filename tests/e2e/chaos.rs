@@ -28,11 +28,6 @@ async fn nothing_is_lost_while_coordinators_redis_and_proxies_are_killed() -> Re
 }
 
 #[tokio::test]
-async fn nothing_is_lost_while_coordinators_a_cluster_and_proxies_are_killed() -> Result<()> {
-    nothing_is_lost(Store::Cluster).await
-}
-
-#[tokio::test]
 async fn nothing_is_lost_while_the_coordinator_and_proxies_are_killed_on_sqlite() -> Result<()> {
     nothing_is_lost(Store::Sqlite).await
 }

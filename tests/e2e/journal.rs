@@ -141,6 +141,6 @@ async fn what_was_refused_after_it_had_waited_is_told_by_the_doctor() -> Result<
     })
     .await?;
     assert!(refused.contains("no agent named nobody"), "{refused}");
-    assert!(refused.contains("homeassistant.refused.jsonl"), "{refused}");
+    assert!(refused.contains("homeassistant~refused.jsonl"), "{refused}");
     Ok(())
 }

@@ -134,7 +134,7 @@ impl Journal {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let agents = names.filter_map(|name| name.strip_suffix(".jsonl")?.parse().ok());
-        agents.filter(|agent: &AgentId| !agent.as_str().ends_with(".refused") && !self.is_empty(agent)).collect()
+        agents.filter(|agent: &AgentId| !self.is_empty(agent)).collect()
     }
 
     /// Puts a line that was refused beside the journal, for a person to look at, and takes it out.
@@ -151,7 +151,7 @@ impl Journal {
     pub(super) fn kept(&self) -> Vec<Kept> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let stem = |name: &str| name.strip_suffix(".refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
+        let stem = |name: &str| name.strip_suffix("~refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
         let agents: BTreeSet<AgentId> = names.filter_map(|name| stem(&name)).collect();
         let kept = agents.into_iter().map(|agent| self.kept_for(agent));
         kept.filter(|kept| kept.waiting + kept.refused > 0).collect()
@@ -196,7 +196,7 @@ impl Journal {
     }
 
     fn refused(&self, agent: &AgentId) -> PathBuf {
-        self.folder.join(format!("{agent}.refused.jsonl"))
+        self.folder.join(format!("{agent}~refused.jsonl"))
     }
 
     fn lines(&self, agent: &AgentId) -> PathBuf {
@@ -354,7 +354,7 @@ mod tests {
         let refusal = Refusal::agent_not_found("nobody", &[]);
         journal.refuse(&agent(), one.clone(), refusal.clone()).unwrap();
         assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, two.call_id);
-        let refused = std::fs::read_to_string(journal.folder.join("web.refused.jsonl")).unwrap();
+        let refused = std::fs::read_to_string(journal.folder.join("web~refused.jsonl")).unwrap();
         assert!(refused.contains(&one.call_id.to_string()) && refused.contains("m1"));
         let file = journal.refused(&agent());
         let kept = Kept { agent: agent(), waiting: 1, refused: 1, why: Some(refusal.error), file };

@@ -176,6 +176,8 @@ fn after(refusal: &Refusal) -> After {
             let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
+        // It may have been applied, and is safe to send again: only its own answer says what became of it.
+        _ if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") => After::Pause(TRY_AGAIN),
         _ => After::Refused,
     }
 }
@@ -205,6 +207,8 @@ mod tests {
         {
             check(code, After::Refused);
         }
+        let unknown = Refusal::new(ErrorCode::Internal, "the link broke").detail("applied", "unknown");
+        assert_eq!(after(&unknown), After::Pause(TRY_AGAIN));
         assert_eq!(after(&Refusal::rate_limited(200, 200, 12)), After::Pause(Duration::from_secs(12)));
     }
 }

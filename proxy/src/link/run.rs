@@ -1,5 +1,7 @@
 //! Drives the link: dial, greet, serve, back off, and again, until it is stopped or refused for good.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
@@ -73,9 +75,15 @@ impl Course {
             return;
         }
         let (older, seats, name, instance) = (self.seat.take(), shared.seats.clone(), name.clone(), shared.instance);
+        let too_late = Arc::new(AtomicBool::new(false));
+        let is_too_late = Arc::clone(&too_late);
         let taking = tokio::task::spawn_blocking(move || {
             older.map_or(Ok(()), Seat::give_up)?;
-            seats.take(&name, instance)
+            match seats.take(&name, instance)? {
+                // Nobody keeps it, and whoever finds us in it would take us for dead.
+                Some(seat) if is_too_late.load(Ordering::Relaxed) => seat.give_up().map(|()| None),
+                seat => Ok(seat),
+            }
         });
         match tokio::time::timeout(SEAT_MAX, taking).await {
             Ok(Ok(Ok(mut seat))) => {
@@ -83,7 +91,10 @@ impl Course {
                 self.seat = seat;
             }
             Ok(Ok(Err(error))) => tracing::debug!("no seat was taken: {error}"),
-            Ok(Err(_)) | Err(_) => tracing::debug!("no seat was taken in time"),
+            Ok(Err(_)) | Err(_) => {
+                too_late.store(true, Ordering::Relaxed);
+                tracing::debug!("no seat was taken in time");
+            }
         }
     }
 

@@ -31,7 +31,8 @@ struct Shared {
 }
 
 async fn shared() -> Result<Shared> {
-    let redis = Redis::start().await?;
+    // With everysec a killed server may lose what it had not written yet because its disk was busy.
+    let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
     let fixture = fixture_on(redis.url(), ()).await?;
     let other = open(&redis.url()).await?;
     fixture.pair().await?;
