@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use harness::dice::Dice;
 use harness::mcp::McpClient;
 use harness::proxy::session;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
 /// How long a session rests after something failed.
 const PAUSE: Duration = Duration::from_secs(1);
 /// One deed in so many is a broadcast to everybody.
-const BROADCAST_ONE_IN: u64 = 400;
+const BROADCAST_ONE_IN: usize = 400;
 
 /// What all sessions have in common.
 #[derive(Debug, Clone)]
@@ -52,7 +53,7 @@ impl Sessions {
     /// Lives as one session after the other under one name, until it is stopped.
     pub(crate) async fn live(self, number: usize, count: usize, stop: CancellationToken) {
         let name = format!("session-{number}");
-        let mut chance = Chance(number as u64 + 1);
+        let mut chance = Dice::new(number as u64 + 1);
         let mut lives = 0_u32;
         while !stop.is_cancelled() {
             if let Err(error) = self.one_life(&name, number, count, lives, &mut chance, &stop).await {
@@ -69,7 +70,7 @@ impl Sessions {
         number: usize,
         count: usize,
         lives: u32,
-        chance: &mut Chance,
+        chance: &mut Dice,
         stop: &CancellationToken,
     ) -> Result<()> {
         // Each begins with another coordinator, and knows the others.
@@ -118,16 +119,16 @@ impl Sessions {
         client: &McpClient,
         number: usize,
         count: usize,
-        chance: &mut Chance,
+        chance: &mut Dice,
     ) -> std::convert::Infallible {
         let mut asked = Value::Null;
         loop {
-            sleep(Duration::from_millis(500 + chance.below(2_500))).await;
+            sleep(chance.millis(500, 3_000)).await;
             let deed = chance.below(10);
             let done = async {
                 match deed {
                     0..=4 => {
-                        let other = (number + 1 + chance.below(count as u64 - 1) as usize) % count;
+                        let other = (number + 1 + chance.below(count - 1)) % count;
                         asked = self.ask(client, &format!("session-{other}")).await?;
                     }
                     5 => read_and_acknowledge(client).await?,
@@ -137,7 +138,7 @@ impl Sessions {
                         client.reply("message_status", json!({"message_id": asked})).await?;
                     }
                     8 => {
-                        let target = format!("agent-{}", chance.below(self.crowd as u64));
+                        let target = format!("agent-{}", chance.below(self.crowd));
                         let news = json!({"target": target, "message": "news", "requires_response": false});
                         client.reply("send_message", news).await?;
                     }
@@ -196,14 +197,4 @@ async fn read_and_acknowledge(client: &McpClient) -> Result<()> {
         client.reply("ack_messages", json!({"message_ids": ids})).await?;
     }
     Ok(())
-}
-
-/// Numbers that look random and are the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound.max(1)
-    }
 }

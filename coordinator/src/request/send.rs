@@ -229,11 +229,10 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
 
 /// Returns whether a call that was applied before is this one: its sender may have another name by now.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
-    let said = |message: &Message| {
-        let Message { kind, title, message, context, reply_to, response, .. } = message.clone();
-        (kind, title, message, context, reply_to, response)
-    };
-    said(accepted) == said(message)
+    fn texts(one: &Message) -> [&Option<String>; 4] {
+        [&one.title, &one.message, &one.context, &one.response]
+    }
+    texts(accepted) == texts(message) && accepted.kind == message.kind && accepted.reply_to == message.reply_to
 }
 
 /// `reply`

@@ -173,11 +173,18 @@ impl Ledger {
         self.missing.range(..number).next().is_some()
     }
 
-    /// Starts the next entry unless one is at work. Returns a call whose turn has come; only a wait where `only_waits`.
-    pub(super) fn start(&mut self, office: &Arc<Office>, caller: &Caller, only_waits: bool) -> Option<ReadyCall> {
+    /// Starts the next entry unless one is at work. Returns a call whose turn has come, where there is a place for it.
+    pub(super) fn start(
+        &mut self,
+        office: &Arc<Office>,
+        caller: &Caller,
+        has_place: impl Fn(Tool) -> bool,
+    ) -> Option<ReadyCall> {
         while self.at_work.is_none() {
-            let may_start = |entry: &mut Entry| !matches!(entry, Entry::Call { call, .. } if only_waits && call.tool() != Tool::WaitForMessage);
-            let next = self.queue.pop_front_if(may_start)?;
+            let next = self.queue.pop_front_if(|entry| match entry {
+                Entry::Call { call, .. } => has_place(call.tool()),
+                _ => true,
+            })?;
             if self.queue.is_empty() {
                 // A link that rests holds no memory for what it once did.
                 self.queue = VecDeque::new();

@@ -254,8 +254,9 @@ impl Session {
     /// Starts what can be started: the next entries of the ledger, the next page of deliveries.
     fn pump(&mut self) {
         loop {
-            let only_waits = self.calls_at_work() >= CALLS_AT_ONCE;
-            let Some(call) = self.ledger.start(&self.office, &self.caller, only_waits) else { break };
+            let at_work = self.calls_at_work();
+            let has_place = |tool| tool == Tool::WaitForMessage || at_work < CALLS_AT_ONCE;
+            let Some(call) = self.ledger.start(&self.office, &self.caller, has_place) else { break };
             if call.at.elapsed() < CALL_DEADLINE {
                 self.start_call(call);
             } else {

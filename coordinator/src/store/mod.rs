@@ -369,10 +369,10 @@ impl Wake {
 pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
-    /// Returns `None` where another instance holds it now, unless that is one that the claim succeeds. The same instance keeps the generation, also after its
-    /// lease ended, unless another took the name meanwhile; any other raises it by one, makes the state `starting`
-    /// where the claim names none, and makes every message of the inbox unshown again. So does the same instance in a
-    /// larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
+    /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance
+    /// keeps the generation, also after its lease ended, unless another took the name meanwhile; any other raises it by
+    /// one, makes the state `starting` where the claim names none, and makes every message of the inbox unshown again.
+    /// So does the same instance in a larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
     /// and generation 1.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 

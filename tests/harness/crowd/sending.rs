@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::time::Instant;
 
+use crate::dice::Dice;
+
 use super::Crowd;
 use super::agent::{Agent, Who};
 use super::tally::Tally;
@@ -97,15 +99,14 @@ impl Share {
         };
         // The senders of one rate take turns.
         let mut due = began + every.unwrap_or_default().mul_f64(self.number as f64 / self.count as f64);
-        let mut chance = self.number as u64;
+        let mut chance = Dice::new(self.number as u64);
         let mut arguments = String::new();
         while began.elapsed() < self.sending.span {
             if let Some(every) = every {
                 agent.rest_until(due).await?;
                 due += every;
             }
-            chance = next(chance);
-            let target = &self.sending.targets[(chance >> 33) as usize % self.sending.targets.len()];
+            let target = &self.sending.targets[chance.below(self.sending.targets.len())];
             let begun = self.tally.now();
             write_message(&mut arguments, target, begun, self.sending.body, Lasts::UntilSeen);
             match agent.call("send_message", &arguments).await {
@@ -135,9 +136,4 @@ pub(super) fn write_message(into: &mut String, target: &str, stamp: u64, body: u
     let stamp = stamp.checked_ilog10().unwrap_or_default() as usize + 4;
     into.extend(std::iter::repeat_n('x', body.saturating_sub(stamp)));
     into.push_str("\"}");
-}
-
-/// The next of a row of numbers whose upper bits look random.
-fn next(number: u64) -> u64 {
-    number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
