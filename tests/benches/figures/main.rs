@@ -29,6 +29,8 @@ use crate::report::Report;
 const ONLY_CLAUDE: &str = "claude";
 /// The argument that leaves everything out but many agents at once.
 const ONLY_LOAD: &str = "load";
+/// The argument that leaves everything out but sends per second.
+const ONLY_RATES: &str = "rates";
 /// The argument that leaves everything out but those who behave badly, and the others.
 const ONLY_ISOLATION: &str = "isolation";
 /// The argument that leaves everything out but the hooks.
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let take = match () {
         () if only(ONLY_CLAUDE) => claude_floor::all,
         () if only(ONLY_HOOKS) => hooks::all,
+        () if only(ONLY_RATES) => rates::all,
         () if only(ONLY_LOAD) => many_agents,
         () if only(ONLY_ISOLATION) => isolation::all,
         () => everything,

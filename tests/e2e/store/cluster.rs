@@ -146,7 +146,7 @@ async fn sweep_without(cluster: &Cluster, fixture: &Fixture, [one, other]: [&str
         let master = &cluster.masters[OF_AGENTS[AGENTS.iter().position(|agent| *agent == name).expect("one of them")]];
         eventually("it was swept", SOON, async || {
             fixture.store.sweep().await.expect_err("not all can be visited");
-            master.tell(&["EXISTS", &format!("c3po:{{{name}}}:expiry")]).await.ok()?.starts_with(":0").then_some(())
+            master.tell(&["EXISTS", &format!("c3po:{{{name}}}:unshown")]).await.ok()?.starts_with(":0").then_some(())
         })
         .await?;
     }

@@ -201,10 +201,10 @@ async fn another_database_is_another_store() -> Result<()> {
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
-    redis.tell(&["SET", "c3po:schema", "3"]).await?;
+    redis.tell(&["SET", "c3po:schema", "99"]).await?;
     let refused = open(&redis.url()).await.expect_err("it is newer");
-    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "3"), "{refused}");
-    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n3\r\n");
+    assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "99"), "{refused}");
+    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$2\r\n99\r\n");
     assert_eq!(redis.tell(&["DBSIZE"]).await?, ":1\r\n");
     Ok(())
 }
@@ -233,7 +233,11 @@ async fn a_password_is_never_shown() -> Result<()> {
 
 /// An answer whose process crashed after it had claimed the question and before it had sent the reply.
 async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
-    let question = shared.fixture.say("a", "b", "who wins?").await?;
+    crashed_answer_to(shared, message("a", "b", "who wins?")).await
+}
+
+async fn crashed_answer_to(shared: &Shared, question: Message) -> Result<(Message, Send)> {
+    let question = shared.fixture.post(question).await?;
     let answer = send(reply(&question, "I do"));
     // An inbox of another type fails the script of the second step, as a crash before it would.
     shared.redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
@@ -292,6 +296,19 @@ async fn a_crashed_answer_that_cannot_be_sent_opens_the_question_again() -> Resu
     assert_eq!(shared.fixture.unshown("b").await?, ["who wins?"]);
     shared.fixture.agent("a").await?;
     assert_eq!(shared.fixture.store.answer(&answer).await?, AnswerOutcome::Sent(SendOutcome::Stored));
+    check_answered(&shared, &question, &answer).await
+}
+
+#[tokio::test]
+async fn a_question_that_is_being_answered_does_not_expire_meanwhile() -> Result<()> {
+    let shared = shared().await?;
+    let (question, answer) = crashed_answer_to(&shared, brief("a", "b", "who wins?")).await?;
+    let other = shared.fixture.post(brief("a", "b", "what else?")).await?;
+    let out = async || (shared.fixture.pending("b").await.ok()? == 1).then_some(());
+    eventually("the other one's time is over", SOON, out).await?;
+    assert_eq!(shared.fixture.stages(&other.id).await?, [Stage::Stored, Stage::Expired]);
+    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
+    shared.other.sweep().await?;
     check_answered(&shared, &question, &answer).await
 }
 

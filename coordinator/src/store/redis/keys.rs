@@ -3,7 +3,7 @@
 use c3po_shared::ids::{AgentId, MessageId};
 
 /// Which layout of keys this is; raised when an older c3po could not read a newer one's.
-pub(super) const SCHEMA: u64 = 2;
+pub(super) const SCHEMA: u64 = 3;
 /// Where the layout is noted.
 pub(super) const SCHEMA_KEY: &str = "c3po:schema";
 /// The names of all agents, in order: a hint, completed by whoever makes an agent.

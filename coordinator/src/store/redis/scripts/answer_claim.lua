@@ -20,8 +20,6 @@ local word = claimed[1] and 'again' or 'new'
 if word == 'new' then
   redis.call('HSET', key, 'claim', reply, 'claim_call', call, 'claim_bound', ARGV[4], 'claim_env', ARGV[5],
     'claim_attempt', '0')
-  -- A question that is being answered does not expire meanwhile.
-  redis.call('ZREM', expiry, question)
   redis.call('ZADD', outbox, now, question)
 end
 redis.call('HINCRBY', key, 'claim_attempt', 1)

@@ -10,7 +10,6 @@ end
 redis.call('ZREM', outbox, question)
 redis.call('HDEL', key, 'claim', 'claim_call', 'claim_bound', 'claim_env', 'claim_attempt')
 if in_inbox(question) then
-  redis.call('ZADD', expiry, facts.expires, question)
   due_from(facts.expires, redis.call('HGET', agent, 'due'))
 end
 return 1

@@ -2,8 +2,7 @@
 -- ARGV: id
 expire()
 local kept = redis.call('HMGET', message_key(ARGV[1]), 'facts', 'history', 'env', 'reply')
-local facts = read_facts(kept[1], ARGV[1])
-if not facts then
+if not read_facts(kept[1], ARGV[1]) then
   return { false, false, false }
 end
-return { kept[3], 'stored ' .. facts.stored .. ' - - -' .. (kept[2] or ''), kept[4] }
+return { kept[3], 'stored ' .. read_further_facts(kept[1]).stored .. ' - - -' .. (kept[2] or ''), kept[4] }

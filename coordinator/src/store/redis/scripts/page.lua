@@ -52,6 +52,7 @@ local function candidates()
 end
 
 local function admits(facts)
+  facts = read_further_facts(facts)
   local kind = wanted == 'any' or (wanted == 'reply') == (facts.kind == 'reply')
   return kind and (thread == '' or facts.thread == thread)
 end
@@ -62,8 +63,7 @@ local function envelope_of(id)
     return redis.call('HGET', message_key(id), 'env')
   end
   local kept = redis.call('HMGET', message_key(id), 'facts', 'env')
-  local facts = read_facts(kept[1], id)
-  return facts and admits(facts) and kept[2]
+  return read_facts(kept[1], id) and admits(kept[1]) and kept[2]
 end
 
 local some_repeated = redis.call('EXISTS', repeated) == 1

@@ -9,5 +9,5 @@ local other, before = first_of(shown)
 if not oldest or (other and before < position) then
   oldest = other
 end
-local facts = oldest and facts_of(oldest)
-return { count_inbox(), facts and tonumber(facts.at) or false }
+local facts = oldest and redis.call('HGET', message_key(oldest), 'facts')
+return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }

@@ -27,12 +27,11 @@ local position = redis.call('HINCRBY', agent, 'seq', 1)
 redis.call('HSET', key, 'facts', ARGV[5] .. ' ' .. now, 'env', ARGV[4])
 redis.call('PEXPIREAT', key, ARGV[7])
 redis.call('ZADD', unshown, position, id)
-redis.call('ZADD', expiry, ARGV[6], id)
 due_from(ARGV[6], due)
 if ARGV[8] ~= '' then
   local thread = slot .. 't:' .. ARGV[8]
   redis.call('ZADD', thread, ARGV[9], id)
   redis.call('PEXPIREAT', thread, ARGV[7])
 end
-wake(ARGV[10], 'inbox', string.match(agent, '{(.*)}'))
+wake(ARGV[10], 'inbox', string.sub(agent, 7, -8))
 return { 'stored', position, others == 0 and 1 or 0 }

@@ -6,7 +6,7 @@ local agent = KEYS[1]
 local slot = string.sub(agent, 1, -6)
 -- The inbox, by position: what the present session was not shown, and the rest.
 local unshown, shown = slot .. 'unshown', slot .. 'shown'
-local expiry, outbox = slot .. 'expiry', slot .. 'outbox'
+local outbox = slot .. 'outbox'
 -- A time that does not come.
 local NEVER = '9007199254740991'
 -- What of the inbox an earlier session or context was shown. Mostly there is no such key, so reading costs nothing.
@@ -21,14 +21,19 @@ local function message_key(id)
   return slot .. 'm:' .. string.sub(id, -8)
 end
 
--- What was noted of a message when it was stored. Nothing where `facts` are those of another one, or missing.
+-- What was noted of a message when it was stored, as far as nearly every script needs it: each further capture is a
+-- text that Lua hashes as a whole. Nothing where `facts` are those of another message, or missing.
 local function read_facts(facts, id)
-  local found, from, wants, kept_until, expires, at, kind, thread, call, stored =
-    string.match(facts or '', '^(%S+) (%S+) (%d) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d+)$')
+  local found, from, wants, kept_until, expires = string.match(facts or '', '^(%S+) (%S+) (%d) (%d+) (%d+)')
   if found == id then
-    return { from = from, wants = wants == '1', kept_until = kept_until, expires = expires, at = at, kind = kind,
-      thread = thread, stored = stored }
+    return { from = from, wants = wants == '1', kept_until = kept_until, expires = expires }
   end
+end
+
+-- The rest of it: {when it was accepted, kind, thread, when it was stored}.
+local function read_further_facts(facts)
+  local at, kind, thread, stored = string.match(facts, '^%S+ %S+ %d %d+ %d+ (%d+) (%S+) (%S+) %S+ (%d+)$')
+  return { at = at, kind = kind, thread = thread, stored = stored }
 end
 
 local function facts_of(id)
@@ -60,7 +65,6 @@ end
 
 local function take_out(id)
   if redis.call('ZREM', shown, id) == 1 or redis.call('ZREM', unshown, id) == 1 then
-    redis.call('ZREM', expiry, id)
     redis.call('SREM', repeated, id)
   end
 end
@@ -78,27 +82,38 @@ local function due_from(expires, due)
   end
 end
 
--- Takes out what is past its time; `due` is what the record says, before which there is nothing to look for. Each
--- message costs this once in its life, and an inbox is bounded. Returns what the record says from now on.
+-- Looks through the inbox, which is bounded, and takes out what is past its time. Returns what is next, and whom to tell.
+-- A question that is being answered does not expire meanwhile.
+local function expire_from(list, next_due, senders)
+  for _, id in ipairs(redis.call('ZRANGE', list, 0, -1)) do
+    local kept = redis.call('HMGET', message_key(id), 'facts', 'claim')
+    local facts = read_facts(kept[1], id)
+    if facts and not kept[2] then
+      if tonumber(facts.expires) <= now then
+        take_out(id)
+        note(id, step('expired', facts.expires, '-', '-', '-'))
+        senders[facts.from] = true
+      else
+        next_due = math.min(next_due, tonumber(facts.expires))
+      end
+    end
+  end
+  return next_due
+end
+
+-- Takes out what is past its time; `due` is what the record says, before which there is nothing to look for: a list of
+-- ends would cost every message two writes. Returns what the record says from now on.
 -- Everybody may hear of it, also the process that asked: it does not know whom to wake.
 local function expire_due(due)
   if due and now < tonumber(due) then
     return due
   end
   local senders = {}
-  local over = redis.call('ZRANGEBYSCORE', expiry, '-inf', now)
-  for _, id in ipairs(over) do
-    local facts = facts_of(id)
-    take_out(id)
-    if facts then
-      note(id, step('expired', facts.expires, '-', '-', '-'))
-      senders[facts.from] = true
-    end
-  end
+  local next_due = expire_from(unshown, tonumber(NEVER), senders)
+  next_due = string.format('%.0f', expire_from(shown, next_due, senders))
   for sender in pairs(senders) do
     wake('-', 'receipt', sender)
   end
-  local next_due = redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')[2] or NEVER
   if redis.call('EXISTS', agent) == 1 then
     redis.call('HSET', agent, 'due', next_due)
   end
@@ -107,45 +122,4 @@ end
 
 local function expire()
   expire_due(redis.call('HGET', agent, 'due'))
-end
-
-local function outdated(generation, instance)
-  local held = redis.call('HMGET', agent, 'generation', 'instance')
-  return held[1] ~= generation or held[2] ~= instance
-end
-
--- Makes every message of the inbox unshown; what was shown is put to the session as repeated.
-local function unshow()
-  expire()
-  local marked = redis.call('ZRANGE', shown, 0, -1)
-  if #marked > 0 then
-    redis.call('SADD', repeated, unpack(marked))
-    redis.call('ZUNIONSTORE', unshown, 2, unshown, shown)
-    redis.call('DEL', shown)
-  end
-end
-
-local function present_context()
-  return tonumber(redis.call('HGET', agent, 'context') or '0')
-end
-
--- Makes a context the present one where it is newer: it has been shown nothing.
-local function enter_context(context)
-  if tonumber(context) > present_context() then
-    redis.call('HSET', agent, 'context', context)
-    unshow()
-  end
-end
-
--- Makes the agent, going on with the positions of an earlier agent of that name, and with links that none of it had.
-local function create(uid)
-  local seq = redis.call('GET', slot .. 'seq') or '0'
-  redis.call('HSET', agent, 'uid', uid, 'generation', '0', 'instance', '', 'held_until', '0', 'state', 'stopped',
-    'registered_at', now, 'last_seen', now, 'seq', seq, 'due', NEVER, 'link', now)
-end
-
--- Positions outlive the agent for as long as anything that it was sent is kept.
-local function forget(life)
-  redis.call('SET', slot .. 'seq', redis.call('HGET', agent, 'seq'), 'PX', life)
-  redis.call('DEL', agent, unshown, shown, expiry, repeated)
 end
