@@ -17,7 +17,7 @@ COPY --from=build --chown=nonroot:nonroot /data /data
 VOLUME /data
 # A port that the network reaches: the coordinator refuses to start without C3PO_TOKEN.
 ENV C3PO_LISTEN=0.0.0.0:8420 \
-    C3PO_STORE=sqlite:/data/c3po.db
+    C3PO_DATA_DIR=/data
 EXPOSE 8420
 # SIGTERM drains within 5 s, half of what Docker waits.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \

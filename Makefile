@@ -46,8 +46,8 @@ demo: ## two agents, through two real proxies, talk
 
 bench: ## figures and their floors, in one run
 	@tests/setup/install redis tmux claude
-	cargo build --locked --profile bench --workspace --bins --examples
-	cargo bench --locked -p c3po-tests
+	cargo build --locked --profile bench --workspace --bins --examples --benches
+	cargo bench --locked --workspace --bench figures
 
 load: ## thousands of agents on one coordinator; ARGS='--help' lists what can be chosen
 	@tests/setup/install redis

@@ -13,8 +13,8 @@ use clap::{Args, Parser, Subcommand};
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
 
-/// The file of the embedded store, below the user's data folder.
-const DATABASE: &str = "c3po/c3po.db";
+/// The file of the embedded store, in the data folder.
+const DATABASE: &str = "c3po.db";
 /// The shortest token, in characters.
 const TOKEN_MIN: usize = 16;
 
@@ -59,6 +59,9 @@ pub struct Settings {
     /// The key of --redis-cert, as a PEM file
     #[arg(long, env = "C3PO_REDIS_KEY", requires = "redis_cert")]
     pub redis_key: Option<PathBuf>,
+    /// Where the coordinator keeps what is its own [default: c3po in the user's data folder]
+    #[arg(long, env = "C3PO_DATA_DIR", global = true)]
+    pub data_dir: Option<PathBuf>,
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
@@ -84,6 +87,8 @@ pub struct Settings {
 pub struct Config {
     /// Where messages are kept.
     pub store: StoreAddress,
+    /// Where what is the coordinator's own is kept: its database, unless the store is elsewhere.
+    pub data_dir: PathBuf,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
@@ -117,8 +122,8 @@ pub enum ConfigError {
          store is {0}: write rediss:// for redis://"
     )]
     NoTls(StoreAddress),
-    /// There is no place for the database.
-    #[error("neither XDG_DATA_HOME nor HOME is set: say where messages are kept with --store sqlite:PATH")]
+    /// There is no place for what the coordinator keeps.
+    #[error("neither XDG_DATA_HOME nor HOME is set: say where the coordinator keeps its files with --data-dir")]
     NoDataFolder,
 }
 
@@ -131,14 +136,19 @@ impl Settings {
         if self.token.as_ref().is_some_and(|token| token.reveal().len() < TOKEN_MIN) {
             return Err(ConfigError::ShortToken);
         }
+        let data_dir = match self.data_dir {
+            Some(folder) => folder,
+            None => default_data_dir(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
+        };
         let store = match self.store.or(self.redis_url) {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
-            None => default_store(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
+            None => StoreAddress::Sqlite(data_dir.join(DATABASE)),
         };
         let identity = self.redis_cert.zip(self.redis_key).map(|(certificate, key)| Identity { certificate, key });
         let store = with_certificates(store, self.redis_ca, identity)?;
         Ok(Config {
             store,
+            data_dir,
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             token: self.token,
@@ -162,14 +172,14 @@ fn with_certificates(
     }
 }
 
-fn default_store(data_home: Option<OsString>, home: Option<OsString>) -> Result<StoreAddress, ConfigError> {
+fn default_data_dir(data_home: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, ConfigError> {
     let set = |folder: &OsString| !folder.is_empty();
     let folder = match (data_home.filter(set), home.filter(set)) {
         (Some(data), _) => PathBuf::from(data),
         (None, Some(home)) => PathBuf::from(home).join(".local/share"),
         (None, None) => return Err(ConfigError::NoDataFolder),
     };
-    Ok(StoreAddress::Sqlite(folder.join(DATABASE)))
+    Ok(folder.join("c3po"))
 }
 
 /// A text that is never printed. It takes any, for a refusal of the command line would repeat what it refuses.
@@ -216,14 +226,16 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_store_lives_in_the_users_data_folder() {
+    fn what_is_the_coordinators_own_lives_in_the_users_data_folder() {
         let check = |data: Option<&str>, home: Option<&str>, expected: Option<&str>| {
-            let store = default_store(data.map(OsString::from), home.map(OsString::from)).ok();
-            assert_eq!(store.map(|store| store.to_string()), expected.map(str::to_owned));
+            let folder = default_data_dir(data.map(OsString::from), home.map(OsString::from)).ok();
+            assert_eq!(folder, expected.map(PathBuf::from));
         };
-        check(Some("/data"), Some("/home/a"), Some("sqlite:/data/c3po/c3po.db"));
-        check(Some(""), Some("/home/a"), Some("sqlite:/home/a/.local/share/c3po/c3po.db"));
+        check(Some("/data"), Some("/home/a"), Some("/data/c3po"));
+        check(Some(""), Some("/home/a"), Some("/home/a/.local/share/c3po"));
         check(None, None, None);
+        let config = settings(&["--data-dir", "/var/c3po"]).into_config().expect("valid");
+        assert_eq!(config.store.to_string(), "sqlite:/var/c3po/c3po.db");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`refusal`]: the error codes, their sentences and what to do next
 //! - [`catalogue`]: every tool, once: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
+//! - [`join`]: how a host is let in
 //! - [`limits`]: every number that bounds something
 
 #![warn(missing_docs)]
@@ -12,6 +13,7 @@
 pub mod agent;
 pub mod catalogue;
 pub mod ids;
+pub mod join;
 pub mod limits;
 pub mod message;
 pub mod receipt;

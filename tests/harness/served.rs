@@ -36,6 +36,7 @@ impl Served {
         let folder = TempDir::new()?;
         let mut config = Config {
             store: StoreAddress::Sqlite(folder.path().join("c3po.db")),
+            data_dir: folder.path().to_owned(),
             rate_limit: None,
             max_connections: None,
             token: None,

@@ -1,0 +1,208 @@
+//! How a host is let in: the code that it is given, what it asks with that, and the fingerprint by which it knows its coordinator.
+
+use std::fmt;
+use std::str::FromStr;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::limits::LABEL_MAX;
+use crate::refusal::Refusal;
+
+/// The path at which a coordinator lets hosts in.
+pub const PATH: &str = "/api/join";
+/// What a fingerprint begins with.
+const SHA256: &str = "sha256:";
+/// The bytes of what a code proves itself by.
+const SECRET_LENGTH: usize = 16;
+/// The bytes of a fingerprint.
+const FINGERPRINT_LENGTH: usize = 32;
+
+/// The SHA-256 of a certificate in DER form: `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; FINGERPRINT_LENGTH]);
+
+impl Fingerprint {
+    /// The fingerprint with these bytes.
+    pub fn of(digest: [u8; FINGERPRINT_LENGTH]) -> Self {
+        Self(digest)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SHA256}{}", HEXLOWER_PERMISSIVE.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a text is not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Not a fingerprint.
+    #[error("a fingerprint is sha256: and 64 hexadecimal digits")]
+    Fingerprint,
+    /// Not a code, or one that was cut off.
+    #[error("this is no join code: copy the whole line that the coordinator printed")]
+    Code,
+}
+
+impl FromStr for Fingerprint {
+    type Err = JoinError;
+
+    fn from_str(text: &str) -> Result<Self, JoinError> {
+        let digits = text.trim().strip_prefix(SHA256).ok_or(JoinError::Fingerprint)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).map_err(|_| JoinError::Fingerprint)?;
+        bytes.try_into().map(Self).map_err(|_| JoinError::Fingerprint)
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// What a new host is given: a secret that lets it in once, and how it knows that it speaks to the right coordinator.
+///
+/// The text is base64url. It is as good as a key while it lasts, so it is never logged.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JoinCode {
+    secret: [u8; SECRET_LENGTH],
+    /// The coordinator's certificate; `None` where it speaks no TLS.
+    pub fingerprint: Option<Fingerprint>,
+}
+
+impl JoinCode {
+    /// Makes the code of a secret.
+    pub fn new(secret: [u8; SECRET_LENGTH], fingerprint: Option<Fingerprint>) -> Self {
+        Self { secret, fingerprint }
+    }
+
+    /// Returns the secret as it is presented: all that the coordinator has to see of a code.
+    pub fn secret(&self) -> String {
+        BASE64URL_NOPAD.encode(&self.secret)
+    }
+
+    /// Returns the whole code as text.
+    pub fn reveal(&self) -> String {
+        let fingerprint = self.fingerprint.iter().flat_map(|fingerprint| fingerprint.0);
+        BASE64URL_NOPAD.encode(&self.secret.iter().copied().chain(fingerprint).collect::<Vec<_>>())
+    }
+}
+
+impl fmt::Debug for JoinCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinCode(…)")
+    }
+}
+
+impl FromStr for JoinCode {
+    type Err = JoinError;
+
+    fn from_str(text: &str) -> Result<Self, JoinError> {
+        let bytes = BASE64URL_NOPAD.decode(text.trim().as_bytes()).map_err(|_| JoinError::Code)?;
+        let (secret, fingerprint) = bytes.split_first_chunk().ok_or(JoinError::Code)?;
+        let fingerprint = match fingerprint {
+            [] => None,
+            digest => Some(Fingerprint(digest.try_into().map_err(|_| JoinError::Code)?)),
+        };
+        Ok(Self { secret: *secret, fingerprint })
+    }
+}
+
+/// What a host says at [`PATH`], as a POST.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinRequest {
+    /// The secret of its code.
+    pub code: String,
+    /// Its name, by which its key is listed.
+    pub host: String,
+}
+
+impl fmt::Debug for JoinRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinRequest").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl JoinRequest {
+    /// Checks what was said.
+    ///
+    /// Errors: `INVALID_REQUEST` where the host has no name, `PAYLOAD_TOO_LARGE` where it is too long.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let count = self.host.chars().count();
+        match count {
+            0 => Err(Refusal::invalid("host: it is empty")),
+            _ if count > LABEL_MAX => Err(Refusal::too_large("host", count, LABEL_MAX)),
+            _ if self.host.chars().any(char::is_control) => Err(Refusal::invalid("host: it has control characters")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a host that was let in gets. The key is never said again.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct JoinReply {
+    /// What it presents from now on.
+    pub key: String,
+    /// The name of the key in lists.
+    pub key_id: String,
+    /// As which agents it may speak.
+    pub agents: Vec<String>,
+    /// When the key ends by itself, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+impl fmt::Debug for JoinReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinReply").field("key_id", &self.key_id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_come_back_from_their_text() {
+        let check = |code: JoinCode| {
+            let text = code.reveal();
+            assert_eq!(text.parse(), Ok(code.clone()), "{text}");
+            assert!(!format!("{code:?}").contains(&code.secret()));
+        };
+        check(JoinCode::new([7; 16], None));
+        check(JoinCode::new([0xff; 16], Some(Fingerprint::of([9; 32]))));
+    }
+
+    #[test]
+    fn what_is_no_code_is_refused() {
+        let whole = JoinCode::new([1; 16], Some(Fingerprint::of([2; 32]))).reveal();
+        for text in ["", "c3po", "::", &whole[1..], &whole[..whole.len() - 2], "äöü", &format!("{whole}AAAA")] {
+            assert_eq!(text.parse::<JoinCode>(), Err(JoinError::Code), "{text}");
+        }
+    }
+
+    #[test]
+    fn fingerprints_come_back_from_their_text() {
+        let print = Fingerprint::of([0xab; 32]);
+        assert_eq!(print.to_string(), format!("sha256:{}", "ab".repeat(32)));
+        assert_eq!(print.to_string().to_ascii_uppercase().replace("SHA", "sha").parse(), Ok(print));
+        for text in ["", "sha256:", "sha256:abcd", "md5:00"] {
+            assert_eq!(text.parse::<Fingerprint>(), Err(JoinError::Fingerprint), "{text}");
+        }
+    }
+}
