@@ -1,5 +1,6 @@
 //! The one port: which path leads where, and what stands before all of them.
 
+mod accept;
 mod acp;
 mod admission;
 mod evidence;
@@ -11,7 +12,6 @@ mod rest;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -24,6 +24,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::accept::Door;
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::health::ask as ask_health;
@@ -53,8 +54,8 @@ pub(crate) async fn serve(
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listener =
-        Admission::new(listener, admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
+    let admission = Admission::new(admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
+    accept::publish_limits(&office.metrics);
     let server = Server {
         office,
         auth: Arc::new(Auth::new(config.token.clone())),
@@ -62,21 +63,19 @@ pub(crate) async fn serve(
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = routes(&server, config);
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let door = Door::new(listener, admission, accept::bounded(routes(&server, config)));
     let ended = async {
-        let outcome = serving.await.context("serving connections");
+        door.accept(&tasks, &stop).await;
         tasks.close();
         tasks.wait().await;
-        outcome
     };
     tokio::select! {
-        outcome = ended => outcome,
+        () = ended => {}
         () = overdue(&stop) => {
             tracing::warn!("some connections did not end within {STOP_DEADLINE:?} and were cut");
-            Ok(())
         }
     }
+    Ok(())
 }
 
 async fn overdue(stop: &CancellationToken) {
