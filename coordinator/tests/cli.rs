@@ -17,6 +17,8 @@ fn help_names_every_setting_and_its_variable() -> Result<()> {
         "C3PO_LISTEN",
         "--store",
         "C3PO_STORE",
+        "--tls",
+        "C3PO_TLS",
         "--rate-limit",
         "C3PO_RATE_LIMIT",
         "--token",
@@ -52,7 +54,8 @@ fn health_says_that_nobody_answers() -> Result<()> {
 
 #[test]
 fn a_store_that_cannot_be_opened_is_named() -> Result<()> {
-    let output = coordinator(&["--listen", "127.0.0.1:0", "--store", "redis://user:hunter2@127.0.0.1:9"])?;
+    let store = ["--store", "redis://user:hunter2@127.0.0.1:9", "--data-dir", "unused"];
+    let output = coordinator(&[&["--listen", "127.0.0.1:0"][..], &store].concat())?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains("redis://127.0.0.1:9"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");

@@ -25,8 +25,9 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, Admitted};
+use super::admission::{Admission, Admitted, farewell};
 use super::refused;
+use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 
 /// How long a connection may take to say its first byte: a place is not for those who say nothing.
@@ -49,6 +50,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Publishes what bounds a connection.
 pub(super) fn publish_limits(metrics: &Metrics) {
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
+    metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
     metrics.limit("head_seconds", HEAD_MAX.as_secs());
     metrics.limit("body_seconds", BODY_TIME_MAX.as_secs());
     for (of, value) in [
@@ -70,14 +72,14 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(listener: TcpListener, admission: Admission, routes: Router) -> Self {
+    pub(super) fn new(listener: TcpListener, admission: Admission, transport: Transport, routes: Router) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_MAX)
             .max_header_size(HEAD_SIZE_MAX)
             .max_headers(HEADERS_MAX)
             .max_buf_size(BUFFER_MAX);
-        Self { listener, admission, serving: Serving { routes, http: Arc::new(http) } }
+        Self { listener, admission, serving: Serving { routes, transport, http: Arc::new(http) } }
     }
 
     /// Accepts until `stop` is cancelled. Nothing of a connection is waited for here.
@@ -109,6 +111,7 @@ fn is_of_the_other_side(error: &io::Error) -> bool {
 #[derive(Clone)]
 struct Serving {
     routes: Router,
+    transport: Transport,
     http: Arc<http1::Builder>,
 }
 
@@ -116,9 +119,20 @@ impl Serving {
     /// Serves one connection to its end.
     async fn connection(self, admitted: Admitted, stop: CancellationToken) {
         let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
-        let Some(Ok(Ok(Some(_)))) = begun else { return };
-        // In a box, for what is served is large and those who are silent are many.
-        Box::pin(self.requests(admitted, stop)).await;
+        let Some(Ok(Ok(Some(first)))) = begun else { return };
+        // In boxes, for what is served is large and those who are silent are many.
+        match self.transport.acceptor() {
+            None => Box::pin(self.requests(admitted, stop)).await,
+            Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
+            Some(acceptor) => {
+                let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(admitted)));
+                match stop.run_until_cancelled(shaking).await {
+                    Some(Ok(Ok(stream))) => Box::pin(self.requests(stream, stop)).await,
+                    Some(Ok(Err(error))) => tracing::debug!("a handshake failed: {error}"),
+                    Some(Err(_)) | None => {}
+                }
+            }
+        }
     }
 
     /// Serves requests until the other side leaves, is too slow, or has been upgraded to a link, which is a task of its own.
@@ -136,6 +150,10 @@ impl Serving {
             tracing::debug!("a connection ended: {error}");
         }
     }
+}
+
+fn no_tls() -> Refusal {
+    Refusal::invalid("this coordinator speaks TLS, and was spoken to without").suggest("Write https:// for http://.")
 }
 
 /// Bounds what is read of the bodies of requests, in size and in time.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -108,9 +108,10 @@ async fn say_why(
     refusal: &Refusal,
 ) -> io::Result<()> {
     let body = serde_json::to_string(refusal).expect("a refusal has text keys and no failing serialisers");
+    let later = if refusal.code == ErrorCode::CoordDown { "Retry-After: 5\r\n" } else { "" };
     let answer = format!(
         "HTTP/1.1 {} {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Retry-After: 5\r\nConnection: close\r\n\r\n{body}",
+         {later}Connection: close\r\n\r\n{body}",
         refusal.code.http_status(),
         body.len()
     );

@@ -3,15 +3,18 @@
 mod accept;
 mod acp;
 mod admission;
+mod certificate;
 mod evidence;
 mod health;
 mod http_session;
 mod mcp;
 mod rest;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -29,6 +32,7 @@ use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
+use self::tls::Transport;
 use crate::auth::Auth;
 use crate::config::Config;
 use crate::request::Office;
@@ -54,6 +58,12 @@ pub(crate) async fn serve(
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let listen = listener.local_addr().context("reading the address")?;
+    let transport = Transport::open(&config.tls, listen.ip(), &config.data_dir)?;
+    if let Some(fingerprint) = transport.fingerprint() {
+        tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
+    }
+    tasks.spawn(transport.clone().follow_files(stop.clone()));
     let admission = Admission::new(admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
     accept::publish_limits(&office.metrics);
     let server = Server {
@@ -63,7 +73,7 @@ pub(crate) async fn serve(
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let door = Door::new(listener, admission, accept::bounded(routes(&server, config)));
+    let door = Door::new(listener, admission, transport, accept::bounded(routes(&server, config)));
     let ended = async {
         door.accept(&tasks, &stop).await;
         tasks.close();
