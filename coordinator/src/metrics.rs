@@ -21,6 +21,11 @@ pub(crate) struct Metrics {
     pub(crate) messages_stored: Counter,
     /// Connections that were refused before the upgrade.
     pub(crate) connections_refused: Counter,
+    /// Connections that have a place.
+    pub(crate) connections: Gauge,
+    /// How many places there are.
+    pub(crate) connections_max: Gauge,
+    limits: Family<LimitLabels, Gauge>,
     agents_connected: Gauge,
     listeners: Gauge,
 }
@@ -29,6 +34,11 @@ pub(crate) struct Metrics {
 struct CallLabels {
     tool: &'static str,
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    of: &'static str,
 }
 
 impl Metrics {
@@ -40,6 +50,9 @@ impl Metrics {
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             messages_stored: Counter::default(),
             connections_refused: Counter::default(),
+            connections: Gauge::default(),
+            connections_max: Gauge::default(),
+            limits: Family::default(),
             agents_connected: Gauge::default(),
             listeners: Gauge::default(),
         };
@@ -52,6 +65,9 @@ impl Metrics {
             "Links refused before the upgrade",
             metrics.connections_refused.clone(),
         );
+        registry.register("connections", "Connections that have a place", metrics.connections.clone());
+        registry.register("connections_max", "How many connections there may be", metrics.connections_max.clone());
+        registry.register("limit", "What bounds a connection, in the unit of its name", metrics.limits.clone());
         registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
         registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
         metrics
@@ -63,6 +79,11 @@ impl Metrics {
         if let Some(took) = took {
             self.call_seconds.observe(took.as_secs_f64());
         }
+    }
+
+    /// Publishes a limit; its name ends in its unit.
+    pub(crate) fn limit(&self, of: &'static str, value: u64) {
+        self.limits.get_or_create(&LimitLabels { of }).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
     /// Returns everything in Prometheus' text format.
@@ -88,10 +109,14 @@ mod tests {
         let metrics = Metrics::new();
         metrics.called("ping", "ok", Some(Duration::from_millis(1)));
         metrics.messages_stored.inc();
+        metrics.connections.inc();
+        metrics.limit("head_seconds", 10);
         let text = metrics.text(3, 4);
         for line in [
             r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,
             "c3po_messages_stored_total 1",
+            "c3po_connections 1",
+            r#"c3po_limit{of="head_seconds"} 10"#,
             "c3po_agents_connected 3",
             "c3po_listeners 4",
         ] {
