@@ -64,7 +64,8 @@ pub(crate) async fn serve(
         tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
-    let admission = Admission::new(admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
+    let admission =
+        Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics);
     let server = Server {
         office,
