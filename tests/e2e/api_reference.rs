@@ -176,6 +176,12 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),
         ("HTTP_PRESENCE", seconds(limits::HTTP_PRESENCE)),
         ("CALLS_IN_FLIGHT", limits::CALLS_IN_FLIGHT.to_string()),
+        ("INVITE_LIFE", seconds(limits::INVITE_LIFE)),
+        ("INVITE_LIFE_MAX", seconds(limits::INVITE_LIFE_MAX)),
+        ("INVITE_USES_MAX", limits::INVITE_USES_MAX.to_string()),
+        ("KEYS_MAX", limits::KEYS_MAX.to_string()),
+        ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
+        ("JOINS_PER_MINUTE", limits::JOINS_PER_MINUTE.to_string()),
     ];
     let source = file("shared/src/limits.rs")?;
     let names: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();

@@ -41,6 +41,8 @@ impl Served {
             rate_limit: None,
             max_connections: None,
             token: None,
+            is_open: true,
+            public_url: None,
             allowed_hosts: Vec::new(),
         };
         change(&mut config);
@@ -51,6 +53,11 @@ impl Served {
         let serving =
             TaskTracker::new().spawn(c3po_coordinator::run(listener, config, Arc::clone(&store), stop.clone()));
         Ok(Self { address, store, stop, serving, folder })
+    }
+
+    /// Returns where its files are.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Returns a link of a new session of that name.

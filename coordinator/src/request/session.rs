@@ -9,6 +9,7 @@ use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::auth::Principal;
 use crate::store::Tenure;
 
 /// How long a message that was handed to a wait is not handed to another wait of the same session.
@@ -24,6 +25,8 @@ const SHOWN_MAX: usize = 4 * INBOX_MAX;
 pub(crate) struct Caller {
     /// As whom.
     pub(crate) agent: AgentId,
+    /// What it was admitted as.
+    pub(crate) principal: Arc<Principal>,
     /// From which machine.
     pub(crate) host: Option<String>,
     /// The session's hold on the agent; `None` for a person.

@@ -1,8 +1,10 @@
 //! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +19,7 @@ use serde_json::json;
 
 use super::http_session::{AGENT_HEADER, agent_header};
 use super::{Server, refused};
+use crate::auth::{Principal, Right};
 use crate::store::{Agent, Selection};
 
 /// The media type of Prometheus' text format.
@@ -57,10 +60,11 @@ struct PendingMessages {
 pub(super) async fn pending(
     State(server): State<Server>,
     page: Result<Query<Page>, QueryRejection>,
+    Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
 ) -> Response {
     let outcome = async {
-        let agent = named(&headers)?;
+        let agent = named(&headers, &principal)?;
         let Query(page) = page.map_err(|error| Refusal::invalid(error.body_text()))?;
         let limit = page.limit.unwrap_or(PAGE_DEFAULT);
         if !(1..=PAGE_MAX).contains(&limit) {
@@ -76,8 +80,9 @@ pub(super) async fn pending(
 }
 
 /// `GET /api/agents`: all of them, for people who look.
-pub(super) async fn agents(State(server): State<Server>) -> Response {
+pub(super) async fn agents(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
     let outcome = async {
+        principal.check(Right::Look)?;
         let now = Timestamp::now();
         let mut records: Vec<AgentRecord> = Vec::new();
         loop {
@@ -94,9 +99,13 @@ pub(super) async fn agents(State(server): State<Server>) -> Response {
 }
 
 /// `POST /api/unregister`
-pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap) -> Response {
+pub(super) async fn unregister(
+    State(server): State<Server>,
+    Extension(principal): Extension<Arc<Principal>>,
+    headers: HeaderMap,
+) -> Response {
     let outcome = async {
-        let agent = named(&headers)?;
+        let agent = named(&headers, &principal)?;
         let known = server.office.store.agent(&agent).await?;
         let linked = known.is_some_and(|known| {
             known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
@@ -121,19 +130,27 @@ pub(super) async fn nowhere(uri: Uri) -> Response {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(State(server): State<Server>) -> Response {
+pub(super) async fn metrics(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
+    if let Err(refusal) = principal.check(Right::Look) {
+        return refused(&refusal);
+    }
     let presence = &server.office.presence;
     let text = server.office.metrics.text(presence.connected(), presence.listening());
     ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
 /// Returns the agent that the request names, in the words of the first API reference where it names none.
-fn named(headers: &HeaderMap) -> Result<AgentId, Refusal> {
-    agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))
+///
+/// Errors: `FORBIDDEN` where the credential may not speak as that one, whether or not there is such an agent.
+fn named(headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
+    principal.check(Right::Speak)?;
+    let agent = agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))?;
+    principal.speaks_as(&agent)?;
+    Ok(agent)
 }
 
 /// REST keeps the older name of the code that says that the store is away.
-fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
+pub(super) fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
     match outcome {
         Ok(body) => Json(body).into_response(),
         Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {

@@ -4,6 +4,7 @@
 //! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
+mod keys;
 mod open;
 pub mod redis;
 pub mod sqlite;
@@ -22,6 +23,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
 pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
@@ -366,7 +368,7 @@ impl Wake {
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
-pub trait Store: std::fmt::Debug + std::marker::Send + Sync + 'static {
+pub trait Store: KeyStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
     /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance

@@ -34,7 +34,7 @@ const MAPS: &[Map] = &[
             &["request"],
             &["store", "presence", "limit", "auth", "metrics"],
             &["config"],
-            &["address"],
+            &["address", "admin"],
         ],
     },
 ];

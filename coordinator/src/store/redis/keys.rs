@@ -10,6 +10,12 @@ pub(super) const SCHEMA_KEY: &str = "c3po:schema";
 pub(super) const AGENTS: &str = "c3po:agents";
 /// The agents that may have unfinished answers, by the time of the last one: a hint.
 pub(super) const OUTBOXES: &str = "c3po:outboxes";
+/// Every key of a host, by its id, and how often any was changed.
+pub(super) const KEYS: &str = "c3po:keys";
+/// The field of [`KEYS`] that counts changes; no id of a key reads like that.
+pub(super) const CHANGES: &str = "changes";
+/// Every invite, by its hash.
+pub(super) const INVITES: &str = "c3po:invites";
 /// The channel on which coordinators wake each other's listeners.
 pub(super) const WAKE_CHANNEL: &str = "c3po:wake";
 

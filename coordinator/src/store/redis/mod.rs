@@ -7,6 +7,7 @@ mod agents;
 mod answers;
 mod cluster;
 mod connection;
+mod held_keys;
 mod inbox;
 mod keys;
 mod messages;

@@ -81,6 +81,9 @@ about_a_list! {
     AGENTS_NOTE = "scripts/agents_note.lua",
     OUTBOXES_NOTE = "scripts/outboxes_note.lua",
     OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
+    KEY_PUT = "scripts/key_put.lua",
+    INVITE_PUT = "scripts/invite_put.lua",
+    INVITE_REDEEM = "scripts/invite_redeem.lua",
 }
 
 /// The call of a script: a command with one key, which names the node. No script has the keys of two agents.

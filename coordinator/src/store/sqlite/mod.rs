@@ -10,6 +10,7 @@ use tokio::sync::broadcast;
 
 mod agents;
 mod inbox;
+mod keys;
 mod messages;
 mod open;
 mod progress;
