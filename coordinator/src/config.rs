@@ -177,12 +177,6 @@ impl Settings {
     }
 }
 
-/// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
-/// where `--open` says so.
-fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> bool {
-    open || (listen.ip().is_loopback() && !has_token && !closed)
-}
-
 /// Whether clients speak TLS, and with whose certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tls {
@@ -217,6 +211,12 @@ impl FromStr for Tls {
 /// Returns what is done about TLS: what was chosen, and else the network is served with it, unless it is trusted.
 fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool) -> Tls {
     chosen.unwrap_or(if listen.is_loopback() || open { Tls::Off } else { Tls::Auto })
+}
+
+/// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
+/// where `--open` says so.
+fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> bool {
+    open || (listen.ip().is_loopback() && !has_token && !closed)
 }
 
 /// Gives the address of the store what TLS needs.

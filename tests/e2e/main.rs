@@ -18,5 +18,6 @@ mod outages;
 mod plugin;
 mod store;
 mod tidy;
+mod tls;
 mod tools;
 mod topologies;

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::tls::Transport;
 use crate::request::Office;
 
 /// Descriptors that are not connections: the store's, the listener, the runtime's, and those who are turned away.
@@ -56,15 +57,16 @@ pub(super) struct Admission {
     places: Arc<Places>,
     leaving: Arc<Places>,
     office: Arc<Office>,
+    transport: Transport,
     tasks: TaskTracker,
 }
 
 impl Admission {
-    pub(super) fn new(bound: usize, office: Arc<Office>, tasks: TaskTracker) -> Self {
+    pub(super) fn new(bound: usize, office: Arc<Office>, transport: Transport, tasks: TaskTracker) -> Self {
         office.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
         let places = Places::new(bound, office.metrics.connections.clone());
         let leaving = Places::new(TURNED_AWAY_AT_ONCE, Gauge::default());
-        Self { places, leaving, office, tasks }
+        Self { places, leaving, office, transport, tasks }
     }
 
     /// Gives a connection a place, or tells it that there is none.
@@ -89,8 +91,17 @@ impl Admission {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
         }
         let Some(place) = Places::take(&self.leaving) else { return };
+        let acceptor = self.transport.acceptor();
         self.tasks.spawn(async move {
-            farewell(stream, "Service Unavailable", &refusal).await;
+            let status = "Service Unavailable";
+            match acceptor {
+                None => farewell(stream, status, &refusal).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) = timeout(FAREWELL_MAX, acceptor.accept(stream)).await {
+                        farewell(stream, status, &refusal).await;
+                    }
+                }
+            }
             drop(place);
         });
     }

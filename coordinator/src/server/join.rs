@@ -46,14 +46,13 @@ pub(super) struct Invited {
 
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
-        let made = || format!("{}://{}", transport.scheme(), reachable(address));
-        let url = config.public_url.clone().unwrap_or_else(made);
-        Self { url, transport, tried: Mutex::default() }
+        let own = || format!("{}://{}", transport.scheme(), reachable(address));
+        Self { url: config.public_url.clone().unwrap_or_else(own), transport, tried: Mutex::default() }
     }
 
     /// Makes an invite.
     pub(super) async fn invite(&self, store: &dyn Store, new: NewInvite) -> Result<Invited, Refusal> {
-        let (code, expires_at) = issue::invite(store, new, self.transport.fingerprint()).await?;
+        let (code, expires_at) = issue::invite(store, new, self.transport.pinned()).await?;
         Ok(Invited { line: format!("c3po join {} {}", self.url, code.reveal()), expires_at })
     }
 
@@ -129,10 +128,7 @@ fn outward() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::config::Tls;
 
     #[test]
     fn a_listener_on_one_address_is_reached_there() {
@@ -144,8 +140,7 @@ mod tests {
 
     #[test]
     fn whoever_guesses_codes_is_slowed_down() {
-        let plain = Transport::open(&Tls::Off, Ipv4Addr::LOCALHOST.into(), Path::new("")).expect("nothing to open");
-        let joins = Joins { url: String::new(), transport: plain, tried: Mutex::default() };
+        let joins = Joins { url: String::new(), transport: Transport::plain(), tried: Mutex::default() };
         let now = Instant::now();
         assert!((0..JOINS_PER_MINUTE).all(|_| joins.take(now).is_ok()));
         assert!(joins.take(now + Duration::from_secs(59)).is_err());

@@ -66,27 +66,28 @@ pub(crate) async fn serve(
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listen = listener.local_addr().context("reading the address")?;
-    let transport = Transport::open(&config.tls, listen.ip(), &config.data_dir)?;
+    let address = listener.local_addr().context("reading the address")?;
+    let transport = Transport::open(&config.tls, address.ip(), &config.data_dir)?;
     if let Some(fingerprint) = transport.fingerprint() {
         tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
-    let admission = Admission::new(admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
+    let admission =
+        Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics);
     let server = Server {
         office,
         auth,
-        joins: Arc::new(Joins::new(config, listen, transport.clone())),
+        joins: Arc::new(Joins::new(config, address, transport.clone())),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = routes(&server, config);
-    let control = control::Socket::bind(&config.data_dir, listen.port())?;
+    let routes = accept::bounded(routes(&server, config));
+    let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
-    let door = Door::new(listener, admission, transport, accept::bounded(routes));
+    let door = Door::new(listener, admission, transport, routes);
     let ended = async {
         door.accept(&tasks, &stop).await;
         tasks.close();

@@ -45,15 +45,22 @@ struct Shown {
 struct Loaded {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    /// Whether no authority stands behind it in its file.
+    is_alone: bool,
 }
 
 impl Transport {
+    /// No TLS.
+    pub(super) fn plain() -> Self {
+        Self { shown: None }
+    }
+
     /// Reads the certificate that is to be shown, or makes one where none was named.
     ///
     /// Errors: there is none that can be used.
     pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
         let files = match tls {
-            Tls::Off => return Ok(Self { shown: None }),
+            Tls::Off => return Ok(Self::plain()),
             Tls::Auto => certificate::own(data_dir, listen).context("making a certificate of the coordinator's own")?,
             Tls::Files(files) => files.clone(),
         };
@@ -69,6 +76,12 @@ impl Transport {
     /// Returns what hosts know the certificate by; `None` where there is no TLS.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         self.loaded().map(|loaded| loaded.fingerprint)
+    }
+
+    /// Returns the fingerprint for hosts that are let in. A certificate with a chain is vouched for by an authority, and
+    /// renewed every few weeks: that is left to what the host's system trusts.
+    pub(super) fn pinned(&self) -> Option<Fingerprint> {
+        self.loaded().filter(|loaded| loaded.is_alone).map(|loaded| loaded.fingerprint)
     }
 
     /// Returns what makes the handshake with a new connection; `None` where there is no TLS.
@@ -121,7 +134,7 @@ fn load(files: &Identity) -> anyhow::Result<Loaded> {
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.with_context(|| format!("reading the certificate {}", certificate.display()))?;
     let leaf = chain.first().with_context(|| format!("there is no certificate in {}", certificate.display()))?;
-    let fingerprint = fingerprint(leaf)?;
+    let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
@@ -129,7 +142,7 @@ fn load(files: &Identity) -> anyhow::Result<Loaded> {
         .with_single_cert(chain, key)
         .with_context(|| format!("using the certificate {} and its key", certificate.display()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), fingerprint })
+    Ok(Loaded { config: Arc::new(config), fingerprint, is_alone })
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> {
