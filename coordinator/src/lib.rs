@@ -61,6 +61,11 @@ pub async fn run(
     outcome
 }
 
+/// Takes the port on which [`run`] serves.
+pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    server::listen(address)
+}
+
 /// Asks the coordinator that listens there whether it is well. Returns what it says of itself.
 pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
     server::ask_health(listen)

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask, ask_health, raise_descriptor_limit, run, store};
+use c3po_coordinator::{ask, ask_health, listen as listen_on, raise_descriptor_limit, run, store};
 use clap::Parser;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -45,7 +44,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let runtime = runtime.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
-        let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let listener = listen_on(listen).with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr().context("reading the address")?;
         let store = store::open(&config.store).await.with_context(|| format!("opening {}", config.store))?;
         let admission = match (config.is_open, listen.ip().is_loopback()) {

@@ -1,6 +1,7 @@
 //! The door: connections are accepted one by one and served each in a task of its own, with a deadline on whatever may dribble.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,6 +31,9 @@ use super::refused;
 use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 
+/// How many connections the system keeps until they are accepted: when a coordinator comes back, everybody knocks at
+/// once, and whoever finds no room knocks again only seconds later. Systems cut it to what they allow.
+const BACKLOG: u32 = 4_096;
 /// How long a connection may take to say its first byte: a place is not for those who say nothing.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, counted from when the connection was free for it: an idle one ends by this.
@@ -46,6 +50,15 @@ const BUFFER_MAX: usize = 16 << 10;
 pub(super) const BODY_MAX: usize = 1 << 20;
 /// How long nobody is accepted after the system refused to: it is out of descriptors or memory, and says so each time.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes the port.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A port is free again as soon as its coordinator has ended, whatever becomes of that one's connections.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Publishes what bounds a connection.
 pub(super) fn publish_limits(metrics: &Metrics) {

@@ -35,16 +35,20 @@ pub(crate) fn all(runtime: &Runtime, floors: &Floors, report: &mut Report) -> Re
     let redis = runtime.block_on(Redis::start())?;
     let coordinator = start_of_the_coordinator(runtime, work.path(), &redis.url(), report)?;
     round_trip(work.path(), &coordinator, floors, report)?;
-    delivery(work.path(), &coordinator, floors, report)?;
-    Ok(())
+    let plain = delivery(work.path(), &coordinator, floors, report)?;
+    delivery_over_tls(runtime, plain, report)
 }
 
 fn proxy(work: &Path, project: &str, coordinator: &str) -> Result<Server> {
+    proxy_with(work, project, coordinator, &[])
+}
+
+fn proxy_with(work: &Path, project: &str, coordinator: &str, variables: &[(&str, &str)]) -> Result<Server> {
     let folder = work.join(project);
     std::fs::create_dir_all(&folder)?;
     let mut command = Command::new(program("c3po")?);
     command.arg("proxy").current_dir(&folder).env_clear().env("HOME", work);
-    command.env("C3PO_COORDINATOR_URL", coordinator);
+    command.env("C3PO_COORDINATOR_URL", coordinator).envs(variables.iter().copied());
     Server::start(command)
 }
 
@@ -90,10 +94,36 @@ fn round_trip(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &
     Ok(())
 }
 
+/// Returns the median.
+fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mut Report) -> Result<f64> {
+    let times = deliveries(work, &coordinator.url(), &[])?;
+    let floor = floors.chain;
+    let goal = Some(Goal::BelowAndTimes(0.5, 3.0));
+    report.figure("send to the end of another agent's wait, p50", times.p50(), "ms", Some(floor), goal);
+    report.figure("send to the end of another agent's wait, p99", times.percentile(0.99), "ms", Some(floor), None);
+    Ok(times.p50())
+}
+
+/// The same with what a host on another machine has: TLS by a fingerprint, and a credential.
+fn delivery_over_tls(runtime: &Runtime, plain: f64, report: &mut Report) -> Result<()> {
+    let work = TempDir::new()?;
+    let credential = work.path().join("0123456789abcdef");
+    let redis = runtime.block_on(Redis::start())?;
+    let secured = Coordinator::absent(work.path(), &redis.url())?.quietly().unlimited().over_tls("auto");
+    let mut secured = secured.with("C3PO_TOKEN", &credential);
+    runtime.block_on(secured.restart())?;
+    let (fingerprint, credential) = (secured.fingerprint()?, credential.display().to_string());
+    let variables = [("C3PO_FINGERPRINT", fingerprint.as_str()), ("C3PO_TOKEN", credential.as_str())];
+    let times = deliveries(work.path(), &secured.url(), &variables)?;
+    let what = "the same over TLS with credentials, beside plain, p50";
+    report.figure(what, times.p50(), "ms", Some(plain), Some(Goal::Times(1.2)));
+    Ok(())
+}
+
 /// Both ends run in threads of their own: the sender notes when it wrote, the recipient when its wait returned.
-fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mut Report) -> Result<()> {
-    let mut sender = proxy(work, "homeassistant", &coordinator.url())?;
-    let mut recipient = proxy(work, "meshtastic", &coordinator.url())?;
+fn deliveries(work: &Path, coordinator: &str, variables: &[(&str, &str)]) -> Result<Times> {
+    let mut sender = proxy_with(work, "homeassistant", coordinator, variables)?;
+    let mut recipient = proxy_with(work, "meshtastic", coordinator, variables)?;
     sender.initialize()?;
     recipient.initialize()?;
     recipient.reply("ping", "{}")?;
@@ -126,9 +156,5 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
         }
     }
     receiving.join().map_err(|_| anyhow::anyhow!("the recipient panicked"))??;
-    let floor = floors.chain;
-    let goal = Some(Goal::BelowAndTimes(0.5, 3.0));
-    report.figure("send to the end of another agent's wait, p50", times.p50(), "ms", Some(floor), goal);
-    report.figure("send to the end of another agent's wait, p99", times.percentile(0.99), "ms", Some(floor), None);
-    Ok(())
+    Ok(times)
 }
