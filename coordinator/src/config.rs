@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use c3po_shared::limits::SENDS_PER_MINUTE;
+use c3po_shared::limits::{AUDIT_ENTRIES, SENDS_PER_MINUTE};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
@@ -74,6 +74,12 @@ pub struct Settings {
     /// Serve the network without a token: everybody on it may be anybody
     #[arg(long, env = "C3PO_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
+    /// The file of rules: who may do what to whom [default: policy.toml in the data folder, where there is one]
+    #[arg(long, env = "C3PO_POLICY")]
+    pub policy: Option<PathBuf>,
+    /// How many entries the audit keeps; 0 for no audit
+    #[arg(long, env = "C3PO_AUDIT_ENTRIES", default_value_t = AUDIT_ENTRIES)]
+    pub audit_entries: u64,
     /// Further host names that clients may address /mcp by, separated by commas
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
@@ -95,6 +101,10 @@ pub struct Config {
     pub max_connections: Option<usize>,
     /// What clients have to present; `None` where everybody is served.
     pub token: Option<Secret>,
+    /// The file of rules, where it was named.
+    pub policy: Option<PathBuf>,
+    /// How many entries the audit keeps; `None` for no audit.
+    pub audit_entries: Option<u64>,
     /// Further host names for `/mcp`.
     pub allowed_hosts: Vec<String>,
 }
@@ -152,6 +162,8 @@ impl Settings {
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             token: self.token,
+            policy: self.policy,
+            audit_entries: Some(self.audit_entries).filter(|entries| *entries > 0),
             allowed_hosts: self.allowed_hosts,
         })
     }

@@ -21,6 +21,10 @@ pub(crate) struct Metrics {
     pub(crate) messages_stored: Counter,
     /// Connections that were refused before the upgrade.
     pub(crate) connections_refused: Counter,
+    /// Entries of the audit that were written.
+    pub(crate) audit_entries: Counter,
+    /// Entries of the audit that were not.
+    pub(crate) audit_lost: Counter,
     agents_connected: Gauge,
     listeners: Gauge,
 }
@@ -40,6 +44,8 @@ impl Metrics {
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             messages_stored: Counter::default(),
             connections_refused: Counter::default(),
+            audit_entries: Counter::default(),
+            audit_lost: Counter::default(),
             agents_connected: Gauge::default(),
             listeners: Gauge::default(),
         };
@@ -52,6 +58,8 @@ impl Metrics {
             "Links refused before the upgrade",
             metrics.connections_refused.clone(),
         );
+        registry.register("audit_entries", "Entries of the audit that were written", metrics.audit_entries.clone());
+        registry.register("audit_lost", "Entries of the audit that were not written", metrics.audit_lost.clone());
         registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
         registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
         metrics

@@ -45,3 +45,11 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(45);
 pub const HTTP_PRESENCE: Duration = Duration::from_secs(90);
 /// How many calls one connection may have under way.
 pub const CALLS_IN_FLIGHT: usize = 256;
+/// How many rules a policy may have.
+pub const POLICY_RULES_MAX: usize = 1_000;
+/// The largest file of rules, in bytes.
+pub const POLICY_BYTES_MAX: u64 = 1 << 20;
+/// How many entries the audit keeps, unless the coordinator is told another number.
+pub const AUDIT_ENTRIES: u64 = 100_000;
+/// How many entries one page of the audit can have.
+pub const AUDIT_PAGE_MAX: usize = 1_000;

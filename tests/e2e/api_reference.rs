@@ -176,6 +176,10 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),
         ("HTTP_PRESENCE", seconds(limits::HTTP_PRESENCE)),
         ("CALLS_IN_FLIGHT", limits::CALLS_IN_FLIGHT.to_string()),
+        ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
+        ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
+        ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
+        ("AUDIT_PAGE_MAX", limits::AUDIT_PAGE_MAX.to_string()),
     ];
     let source = file("shared/src/limits.rs")?;
     let names: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();

@@ -1,6 +1,7 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
 mod api_reference;
+mod audit;
 mod chaos;
 mod claude;
 mod coordinators;
@@ -15,6 +16,7 @@ mod links;
 mod opencode;
 mod outages;
 mod plugin;
+mod policy;
 mod store;
 mod tidy;
 mod tools;

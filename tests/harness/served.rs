@@ -40,6 +40,8 @@ impl Served {
             rate_limit: None,
             max_connections: None,
             token: None,
+            policy: None,
+            audit_entries: Some(1_000),
             allowed_hosts: Vec::new(),
         };
         change(&mut config);
@@ -55,6 +57,11 @@ impl Served {
     /// Returns a link of a new session of that name.
     pub async fn join(&self, name: &str) -> Result<Link> {
         Ok(Link::join(&self.address, name).await?.0)
+    }
+
+    /// Waits until it ends by itself, and returns why it did.
+    pub async fn ended(self) -> Result<()> {
+        self.serving.await.context("the coordinator panicked")?
     }
 
     /// Stops it as SIGTERM does, and waits for its end. Returns its folder, with the store in it.

@@ -2,10 +2,12 @@
 
 mod acp;
 mod admission;
+mod audit;
 mod evidence;
 mod health;
 mod http_session;
 mod mcp;
+mod policy;
 mod rest;
 
 use std::sync::Arc;
@@ -90,6 +92,8 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route("/api/pending", get(rest::pending))
         .route("/api/agents", get(rest::agents))
         .route("/api/unregister", post(rest::unregister))
+        .route("/api/policy/check", get(policy::check))
+        .route("/api/audit", get(audit::page))
         .route("/metrics", get(rest::metrics))
         .nest_service("/mcp", mcp::service(server, config))
         .layer(middleware::from_fn_with_state(server.clone(), guard));

@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
@@ -108,6 +109,9 @@ pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap)
         let known = server.office.store.unregister(&agent).await?;
         let said = if known { "unregistered" } else { "was not registered" };
         server.http_sessions.forget(&agent);
+        if known {
+            server.office.audit.note(Entry::new(Event::SessionEnded).by(&agent).verb(said));
+        }
         Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
     };
     answer(outcome.await)
@@ -116,7 +120,7 @@ pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap)
 /// Every path that leads nowhere.
 pub(super) async fn nowhere(uri: Uri) -> Response {
     let refusal = Refusal::new(ErrorCode::NotSupported, format!("there is nothing at {}", uri.path()))
-        .suggest("See /api/health, /api/agents, /api/pending, /mcp, /acp and /metrics.");
+        .suggest("See /api/health, /api/agents, /api/pending, /api/policy/check, /api/audit, /mcp, /acp and /metrics.");
     (StatusCode::NOT_FOUND, Json(refusal)).into_response()
 }
 
@@ -133,7 +137,7 @@ fn named(headers: &HeaderMap) -> Result<AgentId, Refusal> {
 }
 
 /// REST keeps the older name of the code that says that the store is away.
-fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
+pub(super) fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
     match outcome {
         Ok(body) => Json(body).into_response(),
         Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {

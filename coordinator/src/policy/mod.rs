@@ -1,0 +1,8 @@
+//! Who may do what to whom: ordered rules in a file, read again whenever that changes.
+
+mod file;
+mod glob;
+mod rules;
+
+pub(crate) use file::{Policies, keep};
+pub use rules::{Party, Policy, Verdict};
