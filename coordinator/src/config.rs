@@ -12,6 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
+pub use crate::admin::Request;
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
@@ -35,6 +36,9 @@ pub struct CommandLine {
 pub enum Action {
     /// Ask the coordinator at --listen whether it is well; exit code 0 if it is (for container health checks)
     Health,
+    /// Ask the coordinator of this machine for something, over its own socket.
+    #[command(flatten)]
+    Admin(Request),
 }
 
 /// How to serve, as it is written on the command line.
@@ -68,10 +72,10 @@ pub struct Settings {
     /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
-    /// The token that every client has to present; without one only loopback is served
+    /// One token for everybody, besides the keys of hosts: who has it may do anything
     #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
-    /// Serve the network without a token: everybody on it may be anybody
+    /// Serve the network without credentials: everybody on it may be anybody
     #[arg(long, env = "C3PO_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
     /// The file of rules: who may do what to whom [default: policy.toml in the data folder, where there is one]
@@ -80,6 +84,13 @@ pub struct Settings {
     /// How many entries the audit keeps; 0 for no audit
     #[arg(long, env = "C3PO_AUDIT_ENTRIES", default_value_t = AUDIT_ENTRIES)]
     pub audit_entries: u64,
+    /// Demand credentials on loopback as well
+    #[arg(long, env = "C3PO_CLOSED", value_parser = BoolishValueParser::new(), conflicts_with = "open")]
+    pub closed: bool,
+    /// Where hosts reach this coordinator, for the lines that let them in, such as https://nas:8420 [default: made of
+    /// --listen]
+    #[arg(long, env = "C3PO_PUBLIC_URL")]
+    pub public_url: Option<String>,
     /// Further host names that clients may address /mcp by, separated by commas
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
@@ -99,12 +110,16 @@ pub struct Config {
     pub rate_limit: Option<u32>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
-    /// What clients have to present; `None` where everybody is served.
+    /// What admits everybody, besides keys.
     pub token: Option<Secret>,
     /// The file of rules, where it was named.
     pub policy: Option<PathBuf>,
     /// How many entries the audit keeps; `None` for no audit.
     pub audit_entries: Option<u64>,
+    /// Whether whoever presents nothing is served.
+    pub is_open: bool,
+    /// Where hosts reach this coordinator, where somebody said so.
+    pub public_url: Option<String>,
     /// Further host names for `/mcp`.
     pub allowed_hosts: Vec<String>,
 }
@@ -112,12 +127,6 @@ pub struct Config {
 /// Why the settings cannot be served with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The network would be served without a token.
-    #[error(
-        "{0} is not loopback, so clients need a token: set C3PO_TOKEN to a long random text (on the hosts as well), \
-         or say --open if everybody on this network is trusted"
-    )]
-    NoToken(SocketAddr),
     /// The token can be guessed.
     #[error(
         "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
@@ -138,18 +147,20 @@ pub enum ConfigError {
 }
 
 impl Settings {
+    /// Returns where the coordinator keeps what is its own.
+    pub fn data_dir(&self) -> Result<PathBuf, ConfigError> {
+        match &self.data_dir {
+            Some(folder) => Ok(folder.clone()),
+            None => default_data_dir(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")),
+        }
+    }
+
     /// Returns the settings in the form the server works with.
     pub fn into_config(self) -> Result<Config, ConfigError> {
-        if !self.listen.ip().is_loopback() && self.token.is_none() && !self.open {
-            return Err(ConfigError::NoToken(self.listen));
-        }
         if self.token.as_ref().is_some_and(|token| token.reveal().len() < TOKEN_MIN) {
             return Err(ConfigError::ShortToken);
         }
-        let data_dir = match self.data_dir {
-            Some(folder) => folder,
-            None => default_data_dir(std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME"))?,
-        };
+        let data_dir = self.data_dir()?;
         let store = match self.store.or(self.redis_url) {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
             None => StoreAddress::Sqlite(data_dir.join(DATABASE)),
@@ -161,12 +172,20 @@ impl Settings {
             data_dir,
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
+            is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
             token: self.token,
             policy: self.policy,
             audit_entries: Some(self.audit_entries).filter(|entries| *entries > 0),
+            public_url: self.public_url,
             allowed_hosts: self.allowed_hosts,
         })
     }
+}
+
+/// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
+/// where `--open` says so.
+fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> bool {
+    open || (listen.ip().is_loopback() && !has_token && !closed)
 }
 
 /// Gives the address of the store what TLS needs.
@@ -228,13 +247,19 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_not_served_without_a_token() {
-        let listen = ["--listen", "0.0.0.0:8420", "--store", "sqlite:x.db"];
-        let refused = settings(&listen).into_config().expect_err("no token");
-        assert_eq!(refused, ConfigError::NoToken("0.0.0.0:8420".parse().expect("an address")));
-        assert!(settings(&[&listen[..], &["--open"]].concat()).into_config().is_ok());
-        assert!(settings(&[&listen[..], &["--token", "0123456789abcdef"]].concat()).into_config().is_ok());
-        assert!(settings(&["--store", "sqlite:x.db"]).into_config().is_ok());
+    fn the_network_is_closed_unless_somebody_opens_it() {
+        let check = |arguments: &[&str], expected: bool| {
+            let config = settings(&[&["--store", "sqlite:x.db"], arguments].concat()).into_config().expect("valid");
+            assert_eq!(config.is_open, expected, "{arguments:?}");
+        };
+        check(&[], true);
+        check(&["--closed"], false);
+        check(&["--token", "0123456789abcdef"], false);
+        check(&["--listen", "0.0.0.0:8420"], false);
+        check(&["--listen", "192.168.1.7:8420"], false);
+        check(&["--listen", "0.0.0.0:8420", "--open"], true);
+        check(&["--listen", "0.0.0.0:8420", "--token", "0123456789abcdef", "--open"], true);
+        assert!(CommandLine::try_parse_from(["c3po-coordinator", "--open", "--closed"]).is_err());
     }
 
     #[test]

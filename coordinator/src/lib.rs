@@ -1,9 +1,10 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, auth, metrics} -> config -> address`
+//! {store, presence, policy, limit, auth, metrics} -> config -> {address, admin}`
 
 mod address;
+mod admin;
 mod audit;
 mod auth;
 pub mod config;
@@ -17,9 +18,11 @@ mod session;
 pub mod store;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use c3po_shared::audit::{Entry, Event};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
@@ -28,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
-use crate::config::Config;
+use crate::auth::Auth;
+use crate::config::{Config, Request};
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
@@ -61,15 +65,18 @@ pub async fn run(
         limit: RateLimit::new(config.rate_limit),
         metrics,
     });
+    let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
+    let changes = auth::watch::load(&auth, store.as_ref()).await.context("reading the keys")?;
     let (tasks, auditing, done) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
     if let Some(writer) = writer {
         auditing.spawn(writer.run(Arc::clone(&store), done.clone()));
     }
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
+    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), changes, stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
-    let outcome = server::serve(listener, &config, office, tasks, stop).await;
+    let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
     // Everybody who notes something has ended by now.
     done.cancel();
     auditing.close();
@@ -83,6 +90,11 @@ pub async fn run(
 /// Asks the coordinator that listens there whether it is well. Returns what it says of itself.
 pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
     server::ask_health(listen)
+}
+
+/// Asks a coordinator of this machine to make, list or end keys, over its own socket. Returns what is to be printed.
+pub fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> anyhow::Result<String> {
+    server::ask(data_dir, listen, request)
 }
 
 /// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.
@@ -102,6 +114,10 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, known: u64, stop: CancellationToken) {
+    auth::watch::follow(&auth, store.as_ref(), known, &stop).await;
 }
 
 async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {

@@ -1,11 +1,11 @@
 //! The coordinator's program: settings, store, listener, signals.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask_health, raise_descriptor_limit, run, store};
+use c3po_coordinator::{ask, ask_health, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,6 +30,11 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         eprintln!("{answer}");
         return Ok(());
     }
+    if let Some(Action::Admin(request)) = &command_line.action {
+        let answer = ask(&settings.data_dir()?, settings.listen, request)?;
+        writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
+        return Ok(());
+    }
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured).init();
@@ -43,10 +48,10 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr().context("reading the address")?;
         let store = store::open(&config.store).await.with_context(|| format!("opening {}", config.store))?;
-        let admission = match (&config.token, listen.ip().is_loopback()) {
-            (Some(_), _) => "clients need the token",
-            (None, true) => "open to this machine",
-            (None, false) => "OPEN to the network: everybody on it may be anybody",
+        let admission = match (config.is_open, listen.ip().is_loopback()) {
+            (false, _) => "clients need a key",
+            (true, true) => "open to this machine",
+            (true, false) => "OPEN to the network: everybody on it may be anybody",
         };
         tracing::info!("serving on {address} with {}; {admission}", config.store);
         tokio::select! {

@@ -45,6 +45,19 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(45);
 pub const HTTP_PRESENCE: Duration = Duration::from_secs(90);
 /// How many calls one connection may have under way.
 pub const CALLS_IN_FLIGHT: usize = 256;
+
+/// How long an invite lasts where nothing is said.
+pub const INVITE_LIFE: Duration = Duration::from_secs(15 * 60);
+/// How long an invite may last.
+pub const INVITE_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How many hosts one invite may let in.
+pub const INVITE_USES_MAX: u32 = 1_000;
+/// How many keys there may be, those that have ended among them.
+pub const KEYS_MAX: usize = 10_000;
+/// How long a key may last that ends by itself.
+pub const KEY_LIFE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+/// How often hosts may try to join in a minute, all of them together.
+pub const JOINS_PER_MINUTE: u32 = 30;
 /// How many rules a policy may have.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest file of rules, in bytes.

@@ -18,6 +18,8 @@ words! {
         AgentUnavailable = "AGENT_UNAVAILABLE",
         /// No such message, or none that the caller may know of.
         MessageNotFound = "MESSAGE_NOT_FOUND",
+        /// There is no such key.
+        KeyNotFound = "KEY_NOT_FOUND",
         /// Another answer came first.
         AlreadyAnswered = "ALREADY_ANSWERED",
         /// Nothing came in time.
@@ -60,7 +62,7 @@ impl ErrorCode {
             Self::InvalidRequest | Self::PayloadTooLarge => -32602,
             Self::Unauthorized => -32001,
             Self::Forbidden | Self::ForbiddenByPolicy => -32003,
-            Self::AgentNotFound | Self::MessageNotFound => -32004,
+            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound => -32004,
             Self::Timeout => -32008,
             Self::Conflict | Self::AlreadyAnswered | Self::VersionMismatch => -32009,
             Self::RateLimited | Self::InboxFull => -32029,
@@ -76,7 +78,7 @@ impl ErrorCode {
             Self::InvalidRequest => 400,
             Self::Unauthorized => 401,
             Self::Forbidden | Self::ForbiddenByPolicy => 403,
-            Self::AgentNotFound | Self::MessageNotFound => 404,
+            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound => 404,
             Self::Timeout => 408,
             Self::Conflict | Self::AlreadyAnswered | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
@@ -93,6 +95,7 @@ impl ErrorCode {
         match self {
             Self::AgentNotFound => "Check the agent id's spelling; list_agents shows who there is.",
             Self::AgentUnavailable => "Ask another agent (list_agents), try later, or send it with priority urgent.",
+            Self::KeyNotFound => "See `c3po-coordinator keys list`.",
             Self::MessageNotFound => "Use the full id as send_message, get_messages or wait_for_message returned it.",
             Self::AlreadyAnswered => {
                 "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
@@ -105,7 +108,9 @@ impl ErrorCode {
                 "Shorten the text, or write it to a file the other agent can read and send the path."
             }
             Self::InboxFull => "The recipient has to read its inbox first. Try again later or ask another agent.",
-            Self::Unauthorized => "Set C3PO_TOKEN to the coordinator's token and reconnect.",
+            Self::Unauthorized => {
+                "Let this host in again (c3po join, with a line from `c3po-coordinator invite`), then start the session again."
+            }
             Self::Forbidden => "This is not yours to do; ask the person who runs the coordinator.",
             Self::ForbiddenByPolicy => "A rule of the coordinator forbids this; the sentence says which.",
             Self::Conflict => "Look at the present state and decide again.",

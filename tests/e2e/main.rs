@@ -1,5 +1,6 @@
 //! Every end-to-end test, in one program: linking it is most of what building it takes.
 
+mod access;
 mod api_reference;
 mod audit;
 mod chaos;

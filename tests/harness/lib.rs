@@ -25,6 +25,7 @@ pub mod crowd;
 pub mod dice;
 pub mod eventually;
 pub mod fake_api;
+pub mod gate;
 pub mod http;
 pub mod link;
 pub mod loaded;

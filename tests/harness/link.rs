@@ -58,7 +58,15 @@ impl Who {
 impl Link {
     /// Opens a link without saying hello. `address` is the coordinator's, such as `127.0.0.1:8420`.
     pub async fn open(address: &str) -> Result<Self> {
+        Self::open_with(address, None).await
+    }
+
+    /// Opens a link with that key.
+    pub async fn open_with(address: &str, key: Option<&str>) -> Result<Self> {
         let mut request = format!("ws://{address}/acp").into_client_request()?;
+        if let Some(key) = key {
+            request.headers_mut().insert("Authorization", format!("Bearer {key}").parse()?);
+        }
         request.headers_mut().insert("Sec-WebSocket-Protocol", SUBPROTOCOL.parse()?);
         let (socket, _) = timeout(ANSWER, connect_async(request)).await.context("no upgrade in time")??;
         Ok(Self { socket, next_id: 0, answers: HashMap::new(), heard: Vec::new(), accepts: true, closed: None })

@@ -42,6 +42,8 @@ impl Served {
             token: None,
             policy: None,
             audit_entries: Some(1_000),
+            is_open: true,
+            public_url: None,
             allowed_hosts: Vec::new(),
         };
         change(&mut config);
@@ -52,6 +54,11 @@ impl Served {
         let serving =
             TaskTracker::new().spawn(c3po_coordinator::run(listener, config, Arc::clone(&store), stop.clone()));
         Ok(Self { address, store, stop, serving, folder })
+    }
+
+    /// Returns where its files are.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Returns a link of a new session of that name.

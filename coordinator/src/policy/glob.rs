@@ -10,34 +10,39 @@ impl Glob {
         Self(text.into())
     }
 
-    /// Returns whether the whole name fits. Case counts.
-    ///
-    /// Only the latest star is ever taken back, so that no pattern costs more than its length times that of the name.
+    /// Returns whether the whole name fits.
     pub(super) fn matches(&self, name: &str) -> bool {
-        let (pattern, name): (Vec<char>, Vec<char>) = (self.0.chars().collect(), name.chars().collect());
-        let (mut p, mut n) = (0, 0);
-        let mut star: Option<(usize, usize)> = None;
-        while n < name.len() {
-            match pattern.get(p) {
-                Some('*') => {
-                    star = Some((p, n));
-                    p += 1;
-                }
-                Some(c) if *c == '?' || *c == name[n] => {
-                    p += 1;
-                    n += 1;
-                }
-                _ => match star {
-                    Some((at, taken)) => {
-                        star = Some((at, taken + 1));
-                        (p, n) = (at + 1, taken + 1);
-                    }
-                    None => return false,
-                },
-            }
-        }
-        pattern[p..].iter().all(|c| *c == '*')
+        fits(&self.0, name)
     }
+}
+
+/// Returns whether the whole name fits the pattern. Case counts.
+///
+/// Only the latest star is ever taken back, so that no pattern costs more than its length times that of the name.
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, n) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
 }
 
 #[cfg(test)]

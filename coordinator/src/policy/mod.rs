@@ -5,4 +5,5 @@ mod glob;
 mod rules;
 
 pub(crate) use file::{Policies, keep};
+pub(crate) use glob::fits;
 pub use rules::{Party, Policy, Verdict};

@@ -126,7 +126,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         succeeds: Vec::new(),
         lease: SILENCE_MAX,
     };
-    let taken = settle_name(office, &newcomer).await?;
+    let taken = settle_name(office, &caller.principal, &newcomer).await?;
     if taken.agent == caller.agent {
         return Ok(None);
     }

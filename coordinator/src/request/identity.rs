@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -10,6 +11,7 @@ use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
 use super::{Caller, Office};
+use crate::auth::Principal;
 use crate::store::{Agent, Claim, StoreError, Tenure};
 
 /// How many numbered names are tried.
@@ -20,7 +22,7 @@ const SUFFIX_MAX: u32 = 1_000;
 pub(crate) struct Newcomer {
     /// The name it wishes.
     pub(crate) name: AgentId,
-    /// Its process.
+    /// Its process, as its principal vouches for it.
     pub(crate) instance: Uuid,
     /// Its machine.
     pub(crate) host: Option<String>,
@@ -32,20 +34,34 @@ pub(crate) struct Newcomer {
     pub(crate) context: u64,
     /// What the session does, where its host knows.
     pub(crate) state: Option<State>,
-    /// The processes that its host knows to be dead.
+    /// The processes that its host knows to be dead, as its principal vouches for them.
     pub(crate) succeeds: Vec<Uuid>,
     /// How long its hold lasts unless renewed.
     pub(crate) lease: Duration,
 }
 
+/// Refuses whoever may not speak as that agent, whether or not there is one, and notes that.
+pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
+    principal.speaks_as(name).inspect_err(|refusal| {
+        let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
+        office.audit.note(Entry { key: principal.key_id().map(str::to_owned), ..entry });
+    })
+}
+
 /// Makes the newcomer an agent: of the wished name where no other session holds it, else `name-2`, `name-3`, ….
 ///
-/// A reserved name counts as held. Errors: `CONFLICT` where a thousand names are held, `STORE_UNAVAILABLE`.
-pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<Tenure, Refusal> {
+/// A reserved name, and one that its key does not cover, count as held. Errors: `FORBIDDEN` where the wished name is not
+/// covered, `CONFLICT` where a thousand names are held, `STORE_UNAVAILABLE`.
+pub(crate) async fn settle_name(
+    office: &Office,
+    principal: &Principal,
+    newcomer: &Newcomer,
+) -> Result<Tenure, Refusal> {
+    check_name(office, principal, &newcomer.name)?;
     for number in 1..=SUFFIX_MAX {
         let suffixed = number > 1;
         let name = if suffixed { newcomer.name.suffixed(number) } else { newcomer.name.clone() };
-        if name.is_reserved() {
+        if name.is_reserved() || !principal.covers(&name) {
             continue;
         }
         let claim = Claim {
@@ -64,7 +80,7 @@ pub(crate) async fn settle_name(office: &Office, newcomer: &Newcomer) -> Result<
             return Ok(tenure);
         }
     }
-    let error = format!("{} and {SUFFIX_MAX} names after it are taken by connected sessions", newcomer.name);
+    let error = format!("{} and {SUFFIX_MAX} names after it are taken or not covered by the key", newcomer.name);
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 

@@ -10,6 +10,7 @@ use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::auth::Principal;
 use crate::store::Tenure;
 
 /// How long a message that was handed to a wait is not handed to another wait of the same session.
@@ -25,6 +26,8 @@ const SHOWN_MAX: usize = 4 * INBOX_MAX;
 pub(crate) struct Caller {
     /// As whom.
     pub(crate) agent: AgentId,
+    /// What it was admitted as.
+    pub(crate) principal: Arc<Principal>,
     /// From which machine.
     pub(crate) host: Option<String>,
     /// The session's hold on the agent; `None` for a person.
@@ -40,7 +43,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Begins an entry of the audit about what the caller does now.
     pub(crate) fn entry(&self, event: Event) -> Entry {
-        Entry::new(event).by(&self.agent)
+        Entry { key: self.principal.key_id().map(str::to_owned), ..Entry::new(event).by(&self.agent) }
     }
 }
 

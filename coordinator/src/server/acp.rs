@@ -1,12 +1,15 @@
 //! `GET /acp`: the upgrade to a link.
 
-use axum::extract::State;
+use std::sync::Arc;
+
 use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{Extension, State};
 use axum::response::Response;
 use c3po_shared::limits::FRAME_MAX;
 use c3po_shared::wire::SUBPROTOCOL;
 
-use super::Server;
+use super::{Server, refused};
+use crate::auth::{Principal, Right};
 use crate::session;
 
 /// The read buffer of a link. The default of 128 KiB is paid for by every idle connection.
@@ -16,7 +19,14 @@ const READ_BUFFER: usize = 1024;
 const WRITE_BUFFER: usize = 4 * 1024;
 
 /// Upgrades an admitted request and serves the link in a task of its own.
-pub(super) async fn upgrade(State(server): State<Server>, upgrade: WebSocketUpgrade) -> Response {
+pub(super) async fn upgrade(
+    State(server): State<Server>,
+    Extension(principal): Extension<Arc<Principal>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    if let Err(refusal) = principal.check(Right::Speak) {
+        return refused(&refusal);
+    }
     upgrade
         .protocols([SUBPROTOCOL])
         .read_buffer_size(READ_BUFFER)
@@ -25,6 +35,6 @@ pub(super) async fn upgrade(State(server): State<Server>, upgrade: WebSocketUpgr
         .max_frame_size(FRAME_MAX)
         .on_upgrade(move |socket| {
             let Server { office, tasks, stop, .. } = server;
-            tasks.track_future(session::serve(socket, office, stop))
+            tasks.track_future(session::serve(socket, principal, office, stop))
         })
 }

@@ -13,6 +13,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Newcomer, Office, settle_name};
 use crate::store::{Advance, Amendment};
 
@@ -79,13 +80,19 @@ impl HttpSessions {
     /// Returns who makes the request, after the same rules of names as for links.
     ///
     /// What the client was shown before counts as seen by this request.
-    pub(super) async fn caller(&self, office: &Office, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub(super) async fn caller(
+        &self,
+        office: &Office,
+        principal: &Arc<Principal>,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Refusal> {
         let Some(name) = agent_header(headers)? else {
             return Err(Refusal::invalid(format!("Missing {AGENT_HEADER} header"))
                 .suggest(format!("Send the header {AGENT_HEADER} with the name you want to be known by.")));
         };
         let session_id = label(headers, SESSION_HEADER)?;
-        let instance = Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes());
+        let instance = principal
+            .process(Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes()));
         let newcomer = Newcomer {
             name,
             instance,
@@ -97,7 +104,7 @@ impl HttpSessions {
             succeeds: Vec::new(),
             lease: HTTP_PRESENCE,
         };
-        let tenure = settle_name(office, &newcomer).await?;
+        let tenure = settle_name(office, principal, &newcomer).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
         if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
             let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
@@ -105,6 +112,7 @@ impl HttpSessions {
         }
         let caller = Caller {
             agent: tenure.agent.clone(),
+            principal: Arc::clone(principal),
             host: newcomer.host,
             memory,
             tenure: Some(tenure),

@@ -23,6 +23,7 @@ use tokio::time::{Instant, interval_at};
 
 use super::evidence::{self, Shown};
 use super::{Server, http_session::HttpSessions};
+use crate::auth::{self, Principal};
 use crate::config::Config;
 use crate::request::{self, Office};
 
@@ -48,7 +49,7 @@ pub(super) fn service(server: &Server, config: &Config) -> Router {
         .enforce_origin_validation();
     let mut hosts: Vec<String> = settings.allowed_hosts.clone();
     hosts.extend(config.allowed_hosts.iter().cloned());
-    let settings = settings.with_allowed_hosts(if config.token.is_some() { Vec::new() } else { hosts });
+    let settings = settings.with_allowed_hosts(if config.is_open { hosts } else { Vec::new() });
     let service =
         StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
     Router::new().fallback_service(service).layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
@@ -106,12 +107,16 @@ impl ServerHandler for Handler {
 impl Handler {
     async fn call(&self, parts: &Parts, name: &str, arguments: JsonObject, shown: &Shown) -> Result<Reply, Refusal> {
         let call = Call::parse(name, &raw(&arguments)?)?;
-        let caller = self.sessions.caller(&self.office, &parts.headers).await?;
+        let Some(principal) = parts.extensions.get::<Arc<Principal>>() else {
+            return Err(Refusal::new(ErrorCode::Internal, "nobody was admitted"));
+        };
+        let caller = self.sessions.caller(&self.office, principal, &parts.headers).await?;
         let tool = call.tool();
         // The protocol names no call twice, so each is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.office, &caller, CallId::fresh(), call) => done?,
             () = self.sessions.stay_online(&self.office, &caller) => return Err(Refusal::store_unavailable()),
+            () = principal.ended() => return Err(auth::ended()),
         };
         if let Some(via) = presented_via(tool) {
             let messages = presented_messages(tool, &raw(&done.reply)?);

@@ -3,9 +3,12 @@
 mod acp;
 mod admission;
 mod audit;
+mod control;
 mod evidence;
 mod health;
 mod http_session;
+mod join;
+mod keys;
 mod mcp;
 mod policy;
 mod rest;
@@ -19,8 +22,9 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +32,11 @@ use tokio_util::task::TaskTracker;
 
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
+pub(crate) use self::control::ask;
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
-use crate::auth::Auth;
+use self::join::Joins;
+use crate::auth::{self, Auth, Principal};
 use crate::config::Config;
 use crate::request::Office;
 
@@ -43,6 +49,7 @@ pub(crate) struct Server {
     office: Arc<Office>,
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
+    joins: Arc<Joins>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -52,19 +59,25 @@ pub(crate) async fn serve(
     listener: TcpListener,
     config: &Config,
     office: Arc<Office>,
+    auth: Arc<Auth>,
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let listener_port = listener.local_addr().context("reading the address")?;
     let listener =
         Admission::new(listener, admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
     let server = Server {
         office,
-        auth: Arc::new(Auth::new(config.token.clone())),
+        auth,
+        joins: Arc::new(Joins::new(config, listener_port)),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
     let routes = routes(&server, config);
+    let control = control::Socket::bind(&config.data_dir, listener_port.port())?;
+    tasks.spawn(control.serve(routes.clone(), stop.clone()));
+    join::announce(&server).await;
     let serving = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     let ended = async {
         let outcome = serving.await.context("serving connections");
@@ -94,20 +107,36 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route("/api/unregister", post(rest::unregister))
         .route("/api/policy/check", get(policy::check))
         .route("/api/audit", get(audit::page))
+        .route("/api/keys", get(keys::list).post(keys::create))
+        .route("/api/keys/{id}", delete(keys::revoke))
+        .route("/api/keys/{id}/rotate", post(keys::rotate))
+        .route("/api/invites", post(keys::invite))
         .route("/metrics", get(rest::metrics))
         .nest_service("/mcp", mcp::service(server, config))
         .layer(middleware::from_fn_with_state(server.clone(), guard));
     Router::new()
         .route("/api/health", get(rest::health))
+        .route(c3po_shared::join::PATH, post(join::join).layer(join::body_limit()))
         .merge(guarded)
         .fallback(rest::nowhere)
         .with_state(server.clone())
 }
 
-/// Nothing of a request is read before it is admitted.
-async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
-    match server.auth.admit(request.headers()) {
-        Ok(()) => next.run(request).await,
+/// Nothing of a request is read before it is admitted, and none goes on whose credential has ended.
+async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    let admitted = match request.extensions().get::<Arc<Principal>>() {
+        // Whoever reaches the control socket.
+        Some(local) => Ok(Arc::clone(local)),
+        None => server.auth.admit(request.headers(), Timestamp::now()),
+    };
+    match admitted {
+        Ok(principal) => {
+            request.extensions_mut().insert(Arc::clone(&principal));
+            tokio::select! {
+                response = next.run(request) => response,
+                () = principal.ended() => refused(&auth::ended()),
+            }
+        }
         Err(refusal) => {
             let before = server.office.metrics.connections_refused.inc();
             // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.

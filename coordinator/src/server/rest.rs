@@ -1,8 +1,10 @@
 //! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -18,6 +20,8 @@ use serde_json::json;
 
 use super::http_session::{AGENT_HEADER, agent_header};
 use super::{Server, refused};
+use crate::auth::{Principal, Right};
+use crate::request::check_name;
 use crate::store::{Agent, Selection};
 
 /// The media type of Prometheus' text format.
@@ -58,10 +62,11 @@ struct PendingMessages {
 pub(super) async fn pending(
     State(server): State<Server>,
     page: Result<Query<Page>, QueryRejection>,
+    Extension(principal): Extension<Arc<Principal>>,
     headers: HeaderMap,
 ) -> Response {
     let outcome = async {
-        let agent = named(&headers)?;
+        let agent = named(&server, &headers, &principal)?;
         let Query(page) = page.map_err(|error| Refusal::invalid(error.body_text()))?;
         let limit = page.limit.unwrap_or(PAGE_DEFAULT);
         if !(1..=PAGE_MAX).contains(&limit) {
@@ -77,8 +82,9 @@ pub(super) async fn pending(
 }
 
 /// `GET /api/agents`: all of them, for people who look.
-pub(super) async fn agents(State(server): State<Server>) -> Response {
+pub(super) async fn agents(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
     let outcome = async {
+        principal.check(Right::Look)?;
         let now = Timestamp::now();
         let mut records: Vec<AgentRecord> = Vec::new();
         loop {
@@ -95,9 +101,13 @@ pub(super) async fn agents(State(server): State<Server>) -> Response {
 }
 
 /// `POST /api/unregister`
-pub(super) async fn unregister(State(server): State<Server>, headers: HeaderMap) -> Response {
+pub(super) async fn unregister(
+    State(server): State<Server>,
+    Extension(principal): Extension<Arc<Principal>>,
+    headers: HeaderMap,
+) -> Response {
     let outcome = async {
-        let agent = named(&headers)?;
+        let agent = named(&server, &headers, &principal)?;
         let known = server.office.store.agent(&agent).await?;
         let linked = known.is_some_and(|known| {
             known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
@@ -125,15 +135,23 @@ pub(super) async fn nowhere(uri: Uri) -> Response {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(State(server): State<Server>) -> Response {
+pub(super) async fn metrics(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
+    if let Err(refusal) = principal.check(Right::Look) {
+        return refused(&refusal);
+    }
     let presence = &server.office.presence;
     let text = server.office.metrics.text(presence.connected(), presence.listening());
     ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
 /// Returns the agent that the request names, in the words of the first API reference where it names none.
-fn named(headers: &HeaderMap) -> Result<AgentId, Refusal> {
-    agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))
+///
+/// Errors: `FORBIDDEN` where the credential may not speak as that one, whether or not there is such an agent.
+fn named(server: &Server, headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
+    principal.check(Right::Speak)?;
+    let agent = agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))?;
+    check_name(&server.office, principal, &agent)?;
+    Ok(agent)
 }
 
 /// REST keeps the older name of the code that says that the store is away.

@@ -12,10 +12,12 @@ use c3po_shared::wire::{
     CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
 };
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::connection::{Connection, Gone};
+use crate::auth::Principal;
 use crate::presence::Present;
-use crate::request::{Caller, Memory, Newcomer, Office, check_speaker, settle_name};
+use crate::request::{Caller, Memory, Newcomer, Office, check_name, check_speaker, settle_name};
 use crate::store::StoreError;
 
 /// How long a link may take to say who it is.
@@ -38,9 +40,13 @@ pub(super) struct Admitted {
 }
 
 /// Waits for `hello` and answers it. Returns `None` where the link ends with that.
-pub(super) async fn receive(connection: &mut Connection, office: &Office) -> Option<Admitted> {
+pub(super) async fn receive(
+    connection: &mut Connection,
+    office: &Office,
+    principal: &Arc<Principal>,
+) -> Option<Admitted> {
     let (id, hello) = timeout(HELLO_DEADLINE, first(connection)).await.ok()?.ok()?;
-    match admit(office, hello).await {
+    match admit(office, principal, hello).await {
         Ok((admitted, welcome)) => {
             connection.send_one(Outgoing::result(&id, &welcome).text()).await.ok()?;
             Some(admitted)
@@ -71,7 +77,7 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
     }
 }
 
-async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     if !compatible(&hello.protocol_version) {
         let theirs: String = hello.protocol_version.chars().take(20).collect();
         let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
@@ -91,22 +97,30 @@ async fn admit(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Ref
     if hello.context > CONTEXT_MAX {
         return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));
     }
-    if hello.person { admit_person(office, hello).await } else { admit_session(office, hello).await }
+    if hello.person {
+        admit_person(office, principal, hello).await
+    } else {
+        admit_session(office, principal, hello).await
+    }
 }
 
-async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+async fn admit_session(
+    office: &Office,
+    principal: &Arc<Principal>,
+    hello: Hello,
+) -> Result<(Admitted, Welcome), Refusal> {
     let newcomer = Newcomer {
         name: hello.name,
-        instance: hello.instance,
+        instance: principal.process(hello.instance),
         host: Some(hello.host.clone()),
         session_id: hello.session_id,
         reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
         context: hello.context,
         state: hello.state,
-        succeeds: hello.succeeds.into_iter().take(SUCCEEDS_MAX).collect(),
+        succeeds: dead(principal, &hello.succeeds),
         lease: SILENCE_MAX,
     };
-    let tenure = settle_name(office, &newcomer).await?;
+    let tenure = settle_name(office, principal, &newcomer).await?;
     let present = office.presence.enter(&tenure.agent);
     let store = &office.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
@@ -115,6 +129,7 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
     let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count);
     let caller = Caller {
         agent: tenure.agent.clone(),
+        principal: Arc::clone(principal),
         host: Some(hello.host),
         tenure: Some(tenure),
         dead: Arc::default(),
@@ -130,12 +145,18 @@ async fn admit_session(office: &Office, hello: Hello) -> Result<(Admitted, Welco
 }
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
-async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+async fn admit_person(
+    office: &Office,
+    principal: &Arc<Principal>,
+    hello: Hello,
+) -> Result<(Admitted, Welcome), Refusal> {
+    check_name(office, principal, &hello.name)?;
     let caller = Caller {
         agent: hello.name.clone(),
+        principal: Arc::clone(principal),
         host: Some(hello.host.clone()),
         tenure: None,
-        dead: hello.succeeds.iter().copied().take(SUCCEEDS_MAX).collect(),
+        dead: dead(principal, &hello.succeeds).into(),
         renamable: false,
         memory: Arc::new(Memory::default()),
     };
@@ -160,7 +181,12 @@ async fn admit_person(office: &Office, hello: Hello) -> Result<(Admitted, Welcom
     Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
 }
 
-fn welcome(agent_id: AgentId, uid: uuid::Uuid, generation: u64, pending: usize) -> Welcome {
+/// Returns the processes that a host knows to be dead, as far as its principal can tell.
+fn dead(principal: &Principal, succeeds: &[Uuid]) -> Vec<Uuid> {
+    succeeds.iter().take(SUCCEEDS_MAX).map(|dead| principal.process(*dead)).collect()
+}
+
+fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize) -> Welcome {
     Welcome {
         agent_id,
         uid,

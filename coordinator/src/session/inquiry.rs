@@ -6,6 +6,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{Outgoing, RequestId, RpcError};
 use serde::Serialize;
 
+use crate::auth::Right;
 use crate::request::{self, Caller, Office};
 
 /// How many of them one link may have under way: a command asks one after another.
@@ -28,8 +29,9 @@ pub(super) async fn answer(office: &Office, caller: &Caller, id: RequestId, inqu
     }
 }
 
-/// Refuses whoever is no person: what all agents do is not for an agent to read.
+/// Refuses a credential that is not for that, and whoever is no person: what all agents do is not for an agent to read.
 fn may_ask(caller: &Caller) -> Result<(), Refusal> {
+    caller.principal.check(Right::Operate)?;
     match caller.tenure {
         None => Ok(()),
         Some(_) => {

@@ -2,6 +2,7 @@
 
 mod connection;
 mod delivery;
+mod end;
 mod hello;
 mod inquiry;
 mod ledger;
@@ -19,7 +20,7 @@ use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::Refusal;
-use c3po_shared::wire::{CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError};
+use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
@@ -28,8 +29,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
+use self::end::End;
 use self::ledger::{Ledger, Noted};
 use self::pace::Pace;
+use crate::auth::Principal;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::{Amendment, StoreError};
@@ -48,8 +51,13 @@ const ENDED_WAITS: usize = 16;
 /// Serves one link until it ends or `stop` is cancelled.
 ///
 /// What a link is between its beginning and its end is all that stays in memory: the rest is on the heap for a moment.
-pub(crate) fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) -> impl Future<Output = ()> {
-    let greeting = Box::pin(greet(socket, office, stop.clone()));
+pub(crate) fn serve(
+    socket: WebSocket,
+    principal: Arc<Principal>,
+    office: Arc<Office>,
+    stop: CancellationToken,
+) -> impl Future<Output = ()> {
+    let greeting = Box::pin(greet(socket, principal, office, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, session.manner());
@@ -61,43 +69,22 @@ pub(crate) fn serve(socket: WebSocket, office: Arc<Office>, stop: CancellationTo
 }
 
 /// Begins a link. Returns `None` where it ended with that.
-async fn greet(socket: WebSocket, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
+async fn greet(
+    socket: WebSocket,
+    principal: Arc<Principal>,
+    office: Arc<Office>,
+    stop: CancellationToken,
+) -> Option<Session> {
     let mut connection = Connection::new(socket);
-    let admitted = stop.run_until_cancelled(hello::receive(&mut connection, &office)).await??;
+    let receiving = hello::receive(&mut connection, &office, &principal);
+    let admitted = tokio::select! {
+        admitted = receiving => admitted?,
+        () = stop.cancelled() => return None,
+        () = principal.ended() => return None,
+    };
     let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
     Some(Session::new(connection, office, admitted))
-}
-
-/// Why a link ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The proxy said so.
-    Goodbye,
-    /// The connection broke, or fell silent.
-    Gone,
-    /// Another connection or session has the agent.
-    TakenOver,
-    /// The coordinator stops.
-    Draining,
-}
-
-impl End {
-    /// Returns the word for it.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Goodbye => "goodbye",
-            Self::Gone => "gone",
-            Self::TakenOver => "taken_over",
-            Self::Draining => "draining",
-        }
-    }
-}
-
-impl From<Gone> for End {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
 }
 
 /// A call that ended: what to answer under which id.
@@ -126,6 +113,7 @@ enum Event {
     Inquired(String),
     News(News),
     Replaced,
+    Revoked,
     Stop,
     Tick,
 }
@@ -239,6 +227,7 @@ impl Session {
             biased;
             () = stop.cancelled(), if self.drain_until.is_none() => Event::Stop,
             () = replaced(self.present.as_ref()) => Event::Replaced,
+            () = self.caller.principal.ended() => Event::Revoked,
             Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
             Some(frame) = self.inquiries.next(), if !self.inquiries.is_empty() => Event::Inquired(frame),
             noted = self.ledger.noted() => Event::Noted(noted),
@@ -273,6 +262,7 @@ impl Session {
             Event::News(News::Receipt) => {}
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
             Event::Replaced => return Err(End::TakenOver),
+            Event::Revoked => return Err(End::Revoked),
             Event::Stop => self.drain(),
             Event::Tick => {}
         }
@@ -462,13 +452,14 @@ impl Session {
     /// Ends the hold where the session ended, and tells the other side why the link does.
     async fn leave(&mut self, end: &End) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
-        if let (End::Goodbye | End::Gone, true, Some(tenure)) = (end, current, &self.caller.tenure)
+        if let (End::Goodbye | End::Gone | End::Revoked, true, Some(tenure)) = (end, current, &self.caller.tenure)
             && let Err(error) = self.office.store.release(tenure).await
         {
             tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
         }
         match end {
             End::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,
+            End::Revoked => self.connection.close(CLOSE_REVOKED, "the key has ended").await,
             End::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator stops").await,
             End::Goodbye | End::Gone => {}
         }

@@ -5,6 +5,7 @@
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
 mod audit;
+mod keys;
 mod open;
 pub mod redis;
 pub mod sqlite;
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
+pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
 pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
@@ -368,7 +370,7 @@ impl Wake {
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
-pub trait Store: AuditStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
+pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
     /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance

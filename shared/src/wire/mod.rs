@@ -19,6 +19,8 @@ pub const PATH: &str = "/acp";
 pub const CLOSE_TAKEN_OVER: u16 = 4001;
 /// The close code that says that `hello` was refused; the error frame before it says why.
 pub const CLOSE_REFUSED: u16 = 4002;
+/// The close code that says that the credential of the link has ended.
+pub const CLOSE_REVOKED: u16 = 4003;
 
 /// Returns whether the two sides of a link understand each other.
 pub fn compatible(theirs: &str) -> bool {

@@ -77,6 +77,11 @@ macro_rules! every_promise {
                 an_earlier_link_of_a_process_does_not_end_its_hold,
                 a_process_that_is_known_to_be_dead_holds_nothing,
                 a_suffixed_agent_stays_one_when_its_process_comes_back;
+            keys:
+                keys_are_kept_and_counted,
+                of_two_who_change_a_key_one_is_told,
+                an_invite_is_good_for_as_many_as_it_says,
+                an_invite_ends;
             records:
                 an_unknown_agent_is_nobody,
                 agents_are_paged_by_id,
@@ -116,6 +121,7 @@ mod auditing;
 mod contexts;
 mod fixture;
 mod full;
+mod keys;
 mod lasting;
 mod reading;
 mod receipts;

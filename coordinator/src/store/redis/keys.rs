@@ -12,6 +12,12 @@ pub(super) const AGENTS: &str = "c3po:agents";
 pub(super) const OUTBOXES: &str = "c3po:outboxes";
 /// What happened, in order, as a stream. On one server, like everything that is no agent's.
 pub(super) const AUDIT: &str = "c3po:audit";
+/// Every key of a host, by its id, and how often any was changed.
+pub(super) const KEYS: &str = "c3po:keys";
+/// The field of [`KEYS`] that counts changes; no id of a key reads like that.
+pub(super) const CHANGES: &str = "changes";
+/// Every invite, by its hash.
+pub(super) const INVITES: &str = "c3po:invites";
 /// The channel on which coordinators wake each other's listeners.
 pub(super) const WAKE_CHANNEL: &str = "c3po:wake";
 

@@ -8,6 +8,7 @@ mod answers;
 mod audit;
 mod cluster;
 mod connection;
+mod held_keys;
 mod inbox;
 mod keys;
 mod messages;

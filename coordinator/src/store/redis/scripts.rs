@@ -81,6 +81,9 @@ about_a_list! {
     AGENTS_NOTE = "scripts/agents_note.lua",
     OUTBOXES_NOTE = "scripts/outboxes_note.lua",
     OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
+    KEY_PUT = "scripts/key_put.lua",
+    INVITE_PUT = "scripts/invite_put.lua",
+    INVITE_REDEEM = "scripts/invite_redeem.lua",
 }
 
 about_a_list! {

@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 mod agents;
 mod audit;
 mod inbox;
+mod keys;
 mod messages;
 mod open;
 mod progress;

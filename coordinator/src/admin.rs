@@ -1,0 +1,197 @@
+//! What is asked of a running coordinator on its command line, and how its answers are shown.
+
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// A question to the coordinator of this machine.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Request {
+    /// Make, list, renew or end the keys of hosts
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Print the line that lets a new host in
+    Invite(Invite),
+}
+
+/// What is done with keys.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Keys {
+    /// Make a key; its text is printed this once
+    Create(Create),
+    /// List keys, those that have ended as well
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End a key, and within a second everything that goes on under it
+    Revoke {
+        /// Its id, as in the list
+        id: String,
+    },
+    /// Give a key another text; the one before is worth nothing from then on
+    Rotate {
+        /// Its id, as in the list
+        id: String,
+    },
+}
+
+/// A new key.
+#[derive(Debug, Clone, Args)]
+pub struct Create {
+    /// Whose it is, such as a host's name
+    pub name: String,
+    /// What it is for: agent, read, operator or admin
+    #[arg(long, default_value = "agent")]
+    pub scope: String,
+    /// Which agents it covers, as globs separated by commas
+    #[arg(long, default_value = "*", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// How long it lasts, such as 30d or 12h [default: for ever]
+    #[arg(long)]
+    pub expires: Option<Span>,
+}
+
+/// A new invite.
+#[derive(Debug, Clone, Args)]
+pub struct Invite {
+    /// Which agents the host may be, as globs separated by commas
+    #[arg(long, default_value = "*", value_delimiter = ',')]
+    pub agents: Vec<String>,
+    /// What its key is for: agent, read, operator or admin
+    #[arg(long, default_value = "agent")]
+    pub scope: String,
+    /// How many hosts may use the line
+    #[arg(long, default_value_t = 1)]
+    pub uses: u32,
+    /// How long the line is good, such as 15m
+    #[arg(long, default_value = "15m")]
+    pub expires: Span,
+    /// How long the key lasts that is made with it, such as 90d [default: for ever]
+    #[arg(long)]
+    pub key_expires: Option<Span>,
+}
+
+/// A length of time as people write it: a number and s, m, h or d.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    seconds: u64,
+}
+
+/// A text that is no length of time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("write a number and s, m, h or d, such as 15m")]
+pub struct SpanError;
+
+impl FromStr for Span {
+    type Err = SpanError;
+
+    fn from_str(text: &str) -> Result<Self, SpanError> {
+        let unit = text.chars().last().ok_or(SpanError)?;
+        let seconds = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            _ => return Err(SpanError),
+        };
+        let count: u64 = text[..text.len() - 1].parse().map_err(|_| SpanError)?;
+        count.checked_mul(seconds).map(|seconds| Self { seconds }).ok_or(SpanError)
+    }
+}
+
+impl Request {
+    /// Returns it as HTTP: method, path and body.
+    pub(crate) fn http(&self) -> (&'static str, String, String) {
+        let seconds = |span: &Option<Span>| span.map(|span| span.seconds);
+        match self {
+            Self::Keys(Keys::List { .. }) => ("GET", "/api/keys".to_owned(), String::new()),
+            Self::Keys(Keys::Create(Create { name, scope, agents, expires })) => {
+                let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires)});
+                ("POST", "/api/keys".to_owned(), body.to_string())
+            }
+            Self::Keys(Keys::Revoke { id }) => ("DELETE", format!("/api/keys/{}", in_path(id)), String::new()),
+            Self::Keys(Keys::Rotate { id }) => ("POST", format!("/api/keys/{}/rotate", in_path(id)), String::new()),
+            Self::Invite(Invite { agents, scope, uses, expires, key_expires }) => {
+                let body = json!({
+                    "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.seconds,
+                    "key_expires_in": seconds(key_expires),
+                });
+                ("POST", "/api/invites".to_owned(), body.to_string())
+            }
+        }
+    }
+
+    /// Returns the answer as people read it.
+    pub(crate) fn show(&self, answer: &Value) -> anyhow::Result<String> {
+        let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
+        Ok(match self {
+            Self::Keys(Keys::List { json: true }) => format!("{answer:#}"),
+            Self::Keys(Keys::List { json: false }) => table(answer["keys"].as_array().map_or(&[][..], Vec::as_slice)),
+            Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
+                format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
+            }
+            Self::Keys(Keys::Revoke { .. }) => {
+                format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
+            }
+            Self::Invite(_) => format!("On the new host, until {}:\n\n  {}\n", said("expires_at")?, said("line")?),
+        })
+    }
+}
+
+/// An id that is none leads nowhere, whatever it is made of.
+fn in_path(id: &str) -> String {
+    id.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn table(keys: &[Value]) -> String {
+    if keys.is_empty() {
+        return "There are no keys. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
+    }
+    let mut text = format!("{:<10} {:<9} {:<9} {:<20} {:<24} AGENTS\n", "ID", "STATE", "SCOPE", "NAME", "EXPIRES");
+    for key in keys {
+        let said = |name: &str| key[name].as_str().unwrap_or("-");
+        let agents: Vec<_> = key["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<10} {:<9} {:<9} {:<20} {:<24} {}",
+            said("id"),
+            said("state"),
+            said("scope"),
+            said("name"),
+            said("expires_at"),
+            agents.join(",")
+        );
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_read() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(text.parse().ok(), expected.map(|seconds| Span { seconds }), "{text}");
+        };
+        check("90s", Some(90));
+        check("15m", Some(900));
+        check("2h", Some(7_200));
+        check("30d", Some(2_592_000));
+        for wrong in ["", "m", "15", "-1m", "1.5h", "1w", "99999999999999999999s", "999999999999999999d", "5ä"] {
+            check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn an_id_cannot_lead_elsewhere() {
+        let request = Request::Keys(Keys::Revoke { id: "../agents?x=1".into() });
+        assert_eq!(request.http().1, "/api/keys/agentsx1");
+    }
+}

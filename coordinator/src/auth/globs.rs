@@ -1,0 +1,90 @@
+//! Names of agents with wildcards: which agents a key covers.
+
+use c3po_shared::ids::AGENT_ID_MAX;
+use c3po_shared::ids::AgentId;
+
+use crate::policy;
+
+/// How many globs one key may have.
+pub(crate) const GLOBS_MAX: usize = 32;
+
+/// A list of globs. `*` stands for any run of characters, `?` for one; everything else for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AgentGlobs(Vec<String>);
+
+/// Why a list of globs is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GlobError {
+    /// It covers nothing.
+    #[error("no agents are named: say which, such as web-*, or * for all")]
+    Empty,
+    /// It is too long.
+    #[error("{0} globs are more than the {GLOBS_MAX} that one key may have")]
+    Many(usize),
+    /// No agent can have such a name.
+    #[error(
+        "'{0}' is no glob of agent names: letters, digits, '_', '.', '-', '*' and '?' make one, {AGENT_ID_MAX} at most"
+    )]
+    Characters(String),
+}
+
+impl AgentGlobs {
+    /// Checks them.
+    pub(crate) fn new(globs: Vec<String>) -> Result<Self, GlobError> {
+        if globs.is_empty() {
+            return Err(GlobError::Empty);
+        }
+        if globs.len() > GLOBS_MAX {
+            return Err(GlobError::Many(globs.len()));
+        }
+        let may_stand = |c: char| c.is_ascii_alphanumeric() || "_.-*?".contains(c);
+        let is_glob = |glob: &String| (1..=AGENT_ID_MAX).contains(&glob.len()) && glob.chars().all(may_stand);
+        match globs.iter().find(|glob| !is_glob(glob)) {
+            Some(wrong) => Err(GlobError::Characters(wrong.chars().take(AGENT_ID_MAX).collect())),
+            None => Ok(Self(globs)),
+        }
+    }
+
+    /// Returns whether one of them matches the name.
+    pub(crate) fn cover(&self, agent: &AgentId) -> bool {
+        self.0.iter().any(|glob| policy::fits(glob, agent.as_str()))
+    }
+
+    /// Returns them as they were written.
+    pub(crate) fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_cover_what_they_say() {
+        let check = |globs: &[&str], name: &str, expected: bool| {
+            let globs = AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect()).expect("globs");
+            assert_eq!(globs.cover(&name.parse().expect("an id")), expected, "{globs:?} {name}");
+        };
+        check(&["*"], "anything", true);
+        check(&["web"], "web", true);
+        check(&["web"], "web-2", false);
+        check(&["web"], "Web", false);
+        check(&["web-*", "api"], "api", true);
+        check(&["web-*"], "web-", true);
+        check(&["*-web-?"], "nas-web-2", true);
+        check(&["*-web-?"], "nas-web-22", false);
+        check(&["a*a*a*b"], &"a".repeat(64), false);
+        check(&["a*b*c"], "aXXbYYbZc", true);
+    }
+
+    #[test]
+    fn what_no_agent_can_be_called_is_refused() {
+        let check = |globs: &[&str]| AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect());
+        assert_eq!(check(&[]), Err(GlobError::Empty));
+        for wrong in ["", "a b", "ä", "a,b", &"*".repeat(65)] {
+            assert!(matches!(check(&[wrong]), Err(GlobError::Characters(_))), "{wrong}");
+        }
+        assert_eq!(check(&["*"; 33]), Err(GlobError::Many(33)));
+    }
+}

@@ -1,0 +1,214 @@
+//! Making, changing and ending keys, and letting hosts in by invites.
+
+use std::time::Duration;
+
+use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::limits::{INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::globs::AgentGlobs;
+use super::secret::{self, Fresh, NoRandomness};
+use crate::store::{Invite, Key, Scope, Store};
+
+/// How often a change is tried again where somebody else changed the same key.
+const CHANGE_TRIES: usize = 8;
+
+/// What a new key is to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewKey {
+    /// Whose it is.
+    pub(crate) name: String,
+    /// What for.
+    #[serde(default = "for_agents")]
+    pub(crate) scope: Scope,
+    /// Which agents it covers, as globs; all where nothing is said.
+    #[serde(default = "all_agents")]
+    pub(crate) agents: Vec<String>,
+    /// For how many seconds; for ever where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_in: Option<u64>,
+}
+
+/// What a new invite is to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewInvite {
+    /// Which agents the keys cover.
+    #[serde(default = "all_agents")]
+    pub(crate) agents: Vec<String>,
+    /// What the keys are for.
+    #[serde(default = "for_agents")]
+    pub(crate) scope: Scope,
+    /// How many hosts it lets in.
+    #[serde(default = "one")]
+    pub(crate) uses: u32,
+    /// For how many seconds it does; a quarter of an hour where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_in: Option<u64>,
+    /// For how many seconds the keys last; for ever where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_expires_in: Option<u64>,
+}
+
+fn for_agents() -> Scope {
+    Scope::Agent
+}
+
+fn all_agents() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for NewInvite {
+    fn default() -> Self {
+        Self { agents: all_agents(), scope: for_agents(), uses: one(), expires_in: None, key_expires_in: None }
+    }
+}
+
+impl From<NoRandomness> for Refusal {
+    fn from(error: NoRandomness) -> Self {
+        Self::new(ErrorCode::Internal, error.to_string())
+    }
+}
+
+/// Makes a key. Returns it with its text, which is said this once.
+pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
+    let agents = checked(&new.name, &new.agents)?;
+    let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
+    let now = Timestamp::now();
+    if store.keys().await?.len() >= KEYS_MAX {
+        return Err(Refusal::new(ErrorCode::Conflict, format!("there are {KEYS_MAX} keys, ended ones among them")));
+    }
+    let fresh = Fresh::make()?;
+    let key = Key {
+        id: fresh.id,
+        hash: secret::hash(&fresh.text),
+        name: new.name,
+        scope: new.scope,
+        agents,
+        created_at: now,
+        expires_at: life.map(|life| now + life),
+        revoked_at: None,
+        made_by: by.to_owned(),
+        revision: 1,
+    };
+    match store.put_key(&key).await? {
+        true => Ok((key, fresh.text)),
+        // One in four billion.
+        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
+    }
+}
+
+/// Ends a key. One that has ended stays as it is.
+pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<Key, Refusal> {
+    let now = Timestamp::now();
+    change(store, id, |key| {
+        key.revoked_at.get_or_insert(now);
+        Ok(())
+    })
+    .await
+}
+
+/// Gives a key another text; the one before is worth nothing from then on. Returns it with the text.
+pub(crate) async fn rotate(store: &dyn Store, id: &str) -> Result<(Key, String), Refusal> {
+    let fresh = Fresh::of(id.to_owned())?;
+    let key = change(store, id, |key| {
+        if !key.is_valid(Timestamp::now()) {
+            return Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} has ended; make a new one")));
+        }
+        key.hash = secret::hash(&fresh.text);
+        Ok(())
+    })
+    .await?;
+    Ok((key, fresh.text))
+}
+
+async fn change(store: &dyn Store, id: &str, change: impl Fn(&mut Key) -> Result<(), Refusal>) -> Result<Key, Refusal> {
+    for _ in 0..CHANGE_TRIES {
+        let found = store.keys().await?.into_iter().find(|key| key.id == id);
+        let Some(mut key) = found else {
+            let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
+            return Err(Refusal::new(ErrorCode::KeyNotFound, error));
+        };
+        change(&mut key)?;
+        key.revision += 1;
+        if store.put_key(&key).await? {
+            return Ok(key);
+        }
+    }
+    Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
+}
+
+/// Makes an invite. Returns its code.
+pub(crate) async fn invite(
+    store: &dyn Store,
+    new: NewInvite,
+    fingerprint: Option<Fingerprint>,
+) -> Result<(JoinCode, Timestamp), Refusal> {
+    let agents = checked("invite", &new.agents)?;
+    if !(1..=INVITE_USES_MAX).contains(&new.uses) {
+        return Err(Refusal::invalid(format!("uses is {}; it must be from 1 to {INVITE_USES_MAX}", new.uses)));
+    }
+    let lasts = life("expires_in", new.expires_in, INVITE_LIFE_MAX)?.unwrap_or(INVITE_LIFE);
+    life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
+    let code = secret::join_code(fingerprint)?;
+    let invite = Invite {
+        hash: secret::hash(&code.secret()),
+        agents,
+        scope: new.scope,
+        uses: new.uses,
+        expires_at: Timestamp::now() + lasts,
+        key_seconds: new.key_expires_in,
+    };
+    store.put_invite(&invite).await?;
+    Ok((code, invite.expires_at))
+}
+
+/// Lets a host in.
+///
+/// Errors: `UNAUTHORIZED`, the same for a code that never was, was used, or has expired.
+pub(crate) async fn join(store: &dyn Store, request: JoinRequest) -> Result<JoinReply, Refusal> {
+    request.check()?;
+    let Some(invite) = store.redeem(&secret::hash(request.code.trim())).await? else {
+        let error = "this join code is unknown, was used, or has expired";
+        return Err(Refusal::new(ErrorCode::Unauthorized, error)
+            .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine."));
+    };
+    let new = NewKey { name: request.host, scope: invite.scope, agents: invite.agents, expires_in: invite.key_seconds };
+    let (key, text) = create(store, new, "invite").await?;
+    tracing::info!("the host {} was let in with the key {}", key.name, key.id);
+    Ok(JoinReply {
+        key: text,
+        key_id: key.id,
+        agents: key.agents,
+        expires_at: key.expires_at.map(|end| end.to_string()),
+    })
+}
+
+fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {
+    let count = name.chars().count();
+    if count > LABEL_MAX {
+        return Err(Refusal::too_large("name", count, LABEL_MAX));
+    }
+    if name.trim().is_empty() || name.chars().any(char::is_control) {
+        return Err(Refusal::invalid("name: a key needs one, without control characters"));
+    }
+    let globs = AgentGlobs::new(agents.to_vec()).map_err(|error| Refusal::invalid(format!("agents: {error}")))?;
+    Ok(globs.as_slice().to_vec())
+}
+
+fn life(what: &str, seconds: Option<u64>, most: Duration) -> Result<Option<Duration>, Refusal> {
+    match seconds.map(Duration::from_secs) {
+        Some(life) if life.is_zero() || life > most => {
+            let most = most.as_secs();
+            Err(Refusal::invalid(format!("{what} is {} seconds; it must be from 1 to {most}", life.as_secs())))
+        }
+        life => Ok(life),
+    }
+}

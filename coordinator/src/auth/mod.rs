@@ -1,0 +1,153 @@
+//! Who may speak to the coordinator, and as what. Asked before any upgrade and before any body is read.
+
+mod globs;
+pub(crate) mod issue;
+mod keyring;
+mod principal;
+mod secret;
+pub(crate) mod watch;
+
+use std::sync::Arc;
+
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use subtle::ConstantTimeEq;
+
+use self::keyring::Keyring;
+pub(crate) use self::principal::{Principal, Right};
+use crate::config::Secret;
+
+/// The longest credential that is looked at, in bytes.
+const CREDENTIAL_MAX: usize = 512;
+
+/// The rule of admission.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    /// Who is admitted without a credential.
+    anybody: Option<Arc<Principal>>,
+    token: Option<(Secret, Arc<Principal>)>,
+    /// The keys of hosts.
+    pub(crate) keyring: Keyring,
+}
+
+impl Auth {
+    /// Admits whoever presents the token or a key, and everybody where no credential is demanded.
+    pub(crate) fn new(token: Option<Secret>, is_open: bool) -> Self {
+        Self {
+            anybody: is_open.then(|| Arc::new(Principal::anybody())),
+            token: token.map(|token| (token, Arc::new(Principal::token()))),
+            keyring: Keyring::default(),
+        }
+    }
+
+    /// Returns whether nobody can come in before somebody was invited.
+    pub(crate) fn demands_a_first_key(&self) -> bool {
+        self.anybody.is_none() && self.token.is_none() && self.keyring.is_empty()
+    }
+
+    /// Returns what the request is admitted as, by `Authorization: Bearer` or `X-API-Key`.
+    ///
+    /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. One that reads like a key of ours has
+    /// to be one, also where everybody is admitted: its host wants to know.
+    pub(crate) fn admit(&self, headers: &HeaderMap, now: Timestamp) -> Result<Arc<Principal>, Refusal> {
+        let presented = presented(headers);
+        if let Some(presented) = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX) {
+            if let Some(principal) = self.keyring.find(presented, now) {
+                return Ok(principal);
+            }
+            if let Some((token, principal)) = &self.token
+                && bool::from(presented.as_bytes().ct_eq(token.reveal().as_bytes()))
+            {
+                return Ok(Arc::clone(principal));
+            }
+        }
+        let claims_a_key = presented.is_some_and(|presented| presented.starts_with(secret::PREFIX));
+        match &self.anybody {
+            Some(anybody) if !claims_a_key => Ok(Arc::clone(anybody)),
+            _ => Err(refusal(presented.is_some())),
+        }
+    }
+}
+
+fn refusal(was_presented: bool) -> Refusal {
+    let error = if was_presented {
+        "the coordinator does not know the key that was presented, or it was revoked or has expired"
+    } else {
+        "no key was presented"
+    };
+    Refusal::new(ErrorCode::Unauthorized, error)
+}
+
+/// What a call hears whose credential ends while it is under way.
+pub(crate) fn ended() -> Refusal {
+    Refusal::new(ErrorCode::Unauthorized, "the key was revoked or has expired")
+}
+
+fn presented(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = bearer.and_then(|value| value.strip_prefix("Bearer "));
+    bearer.or_else(|| headers.get("x-api-key").and_then(|value| value.to_str().ok())).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::secret::{Fresh, hash};
+    use super::*;
+    use crate::store::{Key, Scope};
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn auth(is_open: bool) -> (Auth, String) {
+        let (auth, fresh) = (Auth::new(TOKEN.parse().ok(), is_open), Fresh::make().expect("random"));
+        let key = Key {
+            id: fresh.id,
+            hash: hash(&fresh.text),
+            name: "nas2".into(),
+            scope: Scope::Agent,
+            agents: vec!["*".into()],
+            created_at: Timestamp::from_millis(1),
+            expires_at: None,
+            revoked_at: None,
+            made_by: "local".into(),
+            revision: 1,
+        };
+        auth.keyring.replace(vec![key], Timestamp::from_millis(2));
+        (auth, fresh.text)
+    }
+
+    fn admitted(auth: &Auth, name: &'static str, value: &str) -> Option<String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().expect("a header"));
+        auth.admit(&headers, Timestamp::from_millis(2)).ok().map(|principal| principal.name().to_owned())
+    }
+
+    #[test]
+    fn only_the_token_and_keys_admit() {
+        let (auth, key) = auth(false);
+        let id = key[5..13].to_owned();
+        let check = |name, value: &str, expected: Option<&str>| {
+            assert_eq!(admitted(&auth, name, value).as_deref(), expected, "{name}: {value}");
+        };
+        check("authorization", &format!("Bearer {TOKEN}"), Some("token"));
+        check("x-api-key", TOKEN, Some("token"));
+        check("x-api-key", &key, Some(&id));
+        check("authorization", &format!("Bearer {key}"), Some(&id));
+        check("authorization", "Bearer 0123456789abcdeF", None);
+        check("authorization", &format!("Basic {TOKEN}"), None);
+        check("x-api-key", "", None);
+        check("x-api-key", &format!("{key}x"), None);
+        let refused = auth.admit(&HeaderMap::new(), Timestamp::from_millis(2));
+        assert_eq!(refused.map_err(|refusal| refusal.code).err(), Some(ErrorCode::Unauthorized));
+    }
+
+    #[test]
+    fn where_everybody_is_admitted_a_wrong_key_is_told_still() {
+        let (auth, key) = auth(true);
+        assert!(auth.admit(&HeaderMap::new(), Timestamp::from_millis(2)).is_ok());
+        assert_eq!(admitted(&auth, "x-api-key", "whatever").as_deref(), Some("anybody"));
+        assert_eq!(admitted(&auth, "x-api-key", &key).as_deref(), Some(&key[5..13]));
+        assert_eq!(admitted(&auth, "x-api-key", &format!("{key}x")), None);
+    }
+}

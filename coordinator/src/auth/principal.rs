@@ -1,0 +1,216 @@
+//! What a request or a link was admitted as, and what that may do.
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::globs::AgentGlobs;
+use crate::store::Scope;
+
+/// The namespace of processes that a key vouches for: a random UUID, fixed for ever.
+const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
+
+/// What may be done with a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Be an agent.
+    Speak,
+    /// See who is there, and the metrics.
+    Look,
+    /// Look into the audit and the policy.
+    Operate,
+    /// Make and revoke keys.
+    Administer,
+}
+
+impl Right {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Speak => "speak as an agent",
+            Self::Look => "see who is there",
+            Self::Operate => "look into audit and policy",
+            Self::Administer => "make, list or revoke keys",
+        }
+    }
+}
+
+/// Whoever was admitted.
+#[derive(Debug)]
+pub(crate) struct Principal {
+    who: Who,
+    /// Cancelled when the credential ends.
+    ended: CancellationToken,
+}
+
+#[derive(Debug)]
+enum Who {
+    /// Anybody, where no credential is demanded.
+    Anybody,
+    /// Somebody with the one token of everybody.
+    Token,
+    /// Somebody on the coordinator's own machine, under its own user.
+    Local,
+    /// A key.
+    Key { id: String, scope: Scope, agents: AgentGlobs },
+}
+
+impl Principal {
+    /// Anybody, where no credential is demanded.
+    pub(crate) fn anybody() -> Self {
+        Self { who: Who::Anybody, ended: CancellationToken::new() }
+    }
+
+    /// Somebody with the one token of everybody.
+    pub(crate) fn token() -> Self {
+        Self { who: Who::Token, ended: CancellationToken::new() }
+    }
+
+    /// Somebody on the coordinator's own machine, under its own user.
+    pub(crate) fn local() -> Self {
+        Self { who: Who::Local, ended: CancellationToken::new() }
+    }
+
+    pub(super) fn key(id: String, scope: Scope, agents: AgentGlobs) -> Self {
+        Self { who: Who::Key { id, scope, agents }, ended: CancellationToken::new() }
+    }
+
+    /// Ends everything that goes on under it.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// Returns once the credential has ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Returns whether the credential has ended.
+    #[cfg(test)]
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Returns the id of its key, or what it is without one.
+    pub(crate) fn name(&self) -> &str {
+        match &self.who {
+            Who::Anybody => "anybody",
+            Who::Token => "token",
+            Who::Local => "local",
+            Who::Key { id, .. } => id,
+        }
+    }
+
+    /// Returns the id of its key, where it has one.
+    pub(crate) fn key_id(&self) -> Option<&str> {
+        match &self.who {
+            Who::Key { id, .. } => Some(id),
+            Who::Anybody | Who::Token | Who::Local => None,
+        }
+    }
+
+    /// Returns a refusal, `FORBIDDEN`, where it may not do that.
+    pub(crate) fn check(&self, right: Right) -> Result<(), Refusal> {
+        let may = match (&self.who, right) {
+            (Who::Local, Right::Speak) | (Who::Anybody, Right::Administer) => false,
+            (Who::Anybody | Who::Token | Who::Local, _) => true,
+            (Who::Key { scope, .. }, right) => grants(*scope, right),
+        };
+        if may {
+            return Ok(());
+        }
+        let error = match &self.who {
+            Who::Key { id, scope, .. } => format!("the key {id} is for '{scope}' and may not {}", right.describe()),
+            who => format!(
+                "{} may not {}",
+                if matches!(who, Who::Local) { "this socket" } else { "you" },
+                right.describe()
+            ),
+        };
+        Err(Refusal::new(ErrorCode::Forbidden, error)
+            .suggest("Ask whoever runs the coordinator for a key of another scope (c3po-coordinator keys create)."))
+    }
+
+    /// Returns whether it may be that agent.
+    pub(crate) fn covers(&self, agent: &AgentId) -> bool {
+        match &self.who {
+            Who::Key { agents, .. } => agents.cover(agent),
+            Who::Anybody | Who::Token | Who::Local => true,
+        }
+    }
+
+    /// Returns a refusal, `FORBIDDEN`, where it may not speak as that agent, whether or not there is one.
+    pub(crate) fn speaks_as(&self, agent: &AgentId) -> Result<(), Refusal> {
+        self.check(Right::Speak)?;
+        match &self.who {
+            Who::Key { id, agents, .. } if !agents.cover(agent) => {
+                let error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
+                Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Set C3PO_AGENT_ID to a name that it covers."))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a process as the store knows it: what one key says of processes touches no process under another.
+    pub(crate) fn process(&self, instance: Uuid) -> Uuid {
+        match &self.who {
+            Who::Key { id, .. } => Uuid::new_v5(&PROCESSES, format!("{id}\n{instance}").as_bytes()),
+            Who::Anybody | Who::Token | Who::Local => instance,
+        }
+    }
+}
+
+/// The table of scopes and rights.
+fn grants(scope: Scope, right: Right) -> bool {
+    match scope {
+        Scope::Agent => matches!(right, Right::Speak | Right::Look),
+        Scope::Read => right == Right::Look,
+        Scope::Operator => matches!(right, Right::Look | Right::Operate),
+        Scope::Admin => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(scope: Scope, glob: &str) -> Principal {
+        Principal::key("0a1b2c3d".into(), scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"))
+    }
+
+    #[test]
+    fn each_scope_grants_what_the_table_says() {
+        let check = |principal: &Principal, expected: [bool; 4]| {
+            let found = [Right::Speak, Right::Look, Right::Operate, Right::Administer]
+                .map(|right| principal.check(right).map_err(|refusal| refusal.code) == Ok(()));
+            assert_eq!(found, expected, "{principal:?}");
+        };
+        check(&key(Scope::Agent, "*"), [true, true, false, false]);
+        check(&key(Scope::Read, "*"), [false, true, false, false]);
+        check(&key(Scope::Operator, "*"), [false, true, true, false]);
+        check(&key(Scope::Admin, "*"), [true, true, true, true]);
+        check(&Principal::anybody(), [true, true, true, false]);
+        check(&Principal::token(), [true, true, true, true]);
+        check(&Principal::local(), [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_key_speaks_only_as_whom_it_covers() {
+        let (web, api) = ("web-1".parse().expect("an id"), "api".parse().expect("an id"));
+        assert!(key(Scope::Agent, "web-*").speaks_as(&web).is_ok());
+        let refusal = key(Scope::Agent, "web-*").speaks_as(&api).expect_err("not covered");
+        assert_eq!(refusal.code, ErrorCode::Forbidden);
+        assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
+        assert!(Principal::anybody().speaks_as(&api).is_ok());
+    }
+
+    #[test]
+    fn processes_of_different_keys_are_different() {
+        let instance = Uuid::from_u128(7);
+        let one = key(Scope::Agent, "*").process(instance);
+        let other = Principal::key("ffffffff".into(), Scope::Agent, AgentGlobs::new(vec!["*".into()]).expect("a glob"));
+        assert!(one != other.process(instance) && one != instance);
+        assert_eq!(one, key(Scope::Admin, "web").process(instance));
+        assert_eq!(Principal::token().process(instance), instance);
+    }
+}

@@ -1,0 +1,90 @@
+//! The text of a key, and the hash by which it is known again. 256 random bits need no slow hash.
+
+use c3po_shared::join::{Fingerprint, JoinCode};
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use rustls::crypto::SecureRandom;
+
+/// What the text of every key begins with, so that one is known where it should not be.
+pub(crate) const PREFIX: &str = "c3po_";
+/// The bytes of an id.
+const ID_LENGTH: usize = 4;
+/// The bytes of a secret.
+const SECRET_LENGTH: usize = 32;
+
+/// The system gives no random bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("the system gives no random bytes")]
+pub(crate) struct NoRandomness;
+
+/// A key that was just made: its text is said once and kept nowhere.
+pub(crate) struct Fresh {
+    /// What it is called in lists.
+    pub(crate) id: String,
+    /// The whole text.
+    pub(crate) text: String,
+}
+
+impl Fresh {
+    /// Makes a key.
+    pub(crate) fn make() -> Result<Self, NoRandomness> {
+        Self::of(HEXLOWER.encode(&random::<ID_LENGTH>()?))
+    }
+
+    /// Makes another text for the key of that id.
+    pub(crate) fn of(id: String) -> Result<Self, NoRandomness> {
+        let text = format!("{PREFIX}{id}_{}", BASE64URL_NOPAD.encode(&random::<SECRET_LENGTH>()?));
+        Ok(Self { id, text })
+    }
+}
+
+/// Makes the code of an invite.
+pub(crate) fn join_code(fingerprint: Option<Fingerprint>) -> Result<JoinCode, NoRandomness> {
+    Ok(JoinCode::new(random()?, fingerprint))
+}
+
+/// Returns the hash of a secret, 64 hexadecimal digits.
+pub(crate) fn hash(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Returns whether a text is the one with that hash, in a time that does not tell how much of it is right.
+pub(crate) fn is_hash_of(hash: &blake3::Hash, text: &str) -> bool {
+    // The comparison of two of them is in constant time.
+    blake3::hash(text.as_bytes()) == *hash
+}
+
+/// Returns the id that the text of a key names.
+pub(crate) fn id_of(text: &str) -> Option<&str> {
+    text.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
+}
+
+fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], NoRandomness> {
+    let mut bytes = [0; LENGTH];
+    let source: &dyn SecureRandom = rustls::crypto::ring::default_provider().secure_random;
+    source.fill(&mut bytes).map_err(|_| NoRandomness)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_known_by_its_hash_and_no_two_are_alike() {
+        let (one, other) = (Fresh::make().expect("random"), Fresh::make().expect("random"));
+        assert_ne!(one.text, other.text);
+        assert_eq!(id_of(&one.text), Some(one.id.as_str()));
+        let kept = blake3::Hash::from_hex(hash(&one.text)).expect("a hash");
+        assert!(is_hash_of(&kept, &one.text) && !is_hash_of(&kept, &other.text));
+        let again = Fresh::of(one.id.clone()).expect("random");
+        assert!(id_of(&again.text) == Some(one.id.as_str()) && again.text != one.text);
+        assert_eq!(one.text.len(), "c3po_".len() + 8 + 1 + 43);
+    }
+
+    #[test]
+    fn other_texts_name_no_key() {
+        for text in ["", "c3po_", "c3po_abc", "token", "C3PO_a_b"] {
+            assert_eq!(id_of(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The coordinator's own socket, for commands on its machine: whoever may open the file may do everything but be an agent.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::{Extension, Router};
+use serde_json::Value;
+use tokio::net::UnixListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Principal;
+use crate::config::Request;
+
+/// How long an answer may take, each for writing and reading.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest answer that is read: 10,000 keys.
+const ANSWER_MAX: u64 = 16 << 20;
+
+/// The listening end.
+#[derive(Debug)]
+pub(super) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Takes the place of the coordinator that listens on that port. What a killed one left there is replaced: the port
+    /// is ours.
+    pub(super) fn bind(data_dir: &Path, port: u16) -> anyhow::Result<Self> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+        made.with_context(|| format!("making {}", data_dir.display()))?;
+        let path = place(data_dir, port);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("replacing {}", path.display()));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path).with_context(|| format!("listening on {}", path.display()))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).context("closing the control socket to others")?;
+        Ok(Self { listener, path })
+    }
+
+    /// Serves the same paths as the port, for somebody of this machine, until `stop` is cancelled.
+    pub(super) async fn serve(self, routes: Router, stop: CancellationToken) {
+        let routes = routes.layer(Extension(Arc::new(Principal::local())));
+        let serving = axum::serve(self.listener, routes).with_graceful_shutdown(stop.cancelled_owned());
+        if let Err(error) = serving.await {
+            tracing::warn!("the control socket is gone: {error}");
+        }
+        // The next one replaces it in any case.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn place(data_dir: &Path, port: u16) -> PathBuf {
+    data_dir.join(format!("control-{port}.sock"))
+}
+
+/// Asks the coordinator of this machine that listens there. Returns what is to be printed.
+pub(crate) fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> anyhow::Result<String> {
+    let path = place(data_dir, listen.port());
+    let stream = UnixStream::connect(&path).with_context(|| {
+        format!(
+            "no coordinator of yours serves {} (keys and invites are made by the one that runs; say --data-dir and \
+             --listen as it was started with)",
+            path.display()
+        )
+    })?;
+    let answer = exchange(stream, request).with_context(|| format!("asking {}", path.display()))?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is none")?;
+    let body: Value = serde_json::from_str(body).context("the answer is not JSON")?;
+    if head.split_whitespace().nth(1) != Some("200") {
+        let said = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+        bail!("{} {}", said("error"), said("suggestion"));
+    }
+    request.show(&body)
+}
+
+fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<String> {
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_write_timeout(Some(DEADLINE))?;
+    let (method, path, body) = request.http();
+    // HTTP/1.0: the answer ends with the connection.
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,149 @@
+//! Letting hosts in: the one path that changes something for whoever has no key yet, and the line that leads there.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::Response;
+use c3po_shared::join::{Fingerprint, JoinRequest};
+use c3po_shared::limits::JOINS_PER_MINUTE;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use tokio::time::Instant;
+
+use super::Server;
+use super::keys::{apply, note, unreadable};
+use super::rest::answer;
+use crate::auth::issue::{self, NewInvite};
+use crate::config::Config;
+use crate::store::Store;
+
+/// In which time so many joins may be tried.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// What is known of joining.
+#[derive(Debug)]
+pub(super) struct Joins {
+    /// Where hosts reach this coordinator.
+    url: String,
+    fingerprint: Option<Fingerprint>,
+    /// When the last ones were tried.
+    tried: Mutex<VecDeque<Instant>>,
+}
+
+/// An invite that was just made.
+pub(super) struct Invited {
+    /// What is to be said on the new host.
+    pub(super) line: String,
+    /// Until when.
+    pub(super) expires_at: Timestamp,
+}
+
+impl Joins {
+    pub(super) fn new(config: &Config, address: SocketAddr) -> Self {
+        let url = config.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(address)));
+        Self { url, fingerprint: None, tried: Mutex::default() }
+    }
+
+    /// Makes an invite.
+    pub(super) async fn invite(&self, store: &dyn Store, new: NewInvite) -> Result<Invited, Refusal> {
+        let (code, expires_at) = issue::invite(store, new, self.fingerprint).await?;
+        Ok(Invited { line: format!("c3po join {} {}", self.url, code.reveal()), expires_at })
+    }
+
+    /// Counts one try of anybody, or refuses it: whoever guesses gets nowhere, and cannot keep the store busy.
+    fn take(&self, now: Instant) -> Result<(), Refusal> {
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        while tried.front().is_some_and(|at| now.duration_since(*at) >= WINDOW) {
+            tried.pop_front();
+        }
+        let count = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+        match tried.front() {
+            Some(oldest) if count >= JOINS_PER_MINUTE => {
+                let wait = WINDOW.saturating_sub(now.duration_since(*oldest));
+                Err(Refusal::rate_limited(count, JOINS_PER_MINUTE, wait.as_secs() + 1))
+            }
+            _ => {
+                tried.push_back(now);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// `POST /api/join`
+pub(super) async fn join(State(server): State<Server>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
+    let outcome = async {
+        server.joins.take(Instant::now())?;
+        let Json(request) = request.map_err(unreadable)?;
+        let joined = issue::join(server.office.store.as_ref(), request).await?;
+        apply(&server).await;
+        note(&server, "joined", &joined.key_id, "invite");
+        Ok(joined)
+    };
+    answer(outcome.await)
+}
+
+/// The largest request that is read of somebody who has no key.
+pub(super) fn body_limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(8 << 10)
+}
+
+/// Prints the line that lets the first host in, where nobody could come in without.
+pub(super) async fn announce(server: &Server) {
+    if !server.auth.demands_a_first_key() {
+        return;
+    }
+    match server.joins.invite(server.office.store.as_ref(), NewInvite::default()).await {
+        Ok(invite) => {
+            tracing::warn!("no host has a key yet; the line that lets one in is printed below");
+            eprintln!(
+                "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nFor more: c3po-coordinator invite\n",
+                invite.expires_at, invite.line
+            );
+        }
+        Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),
+    }
+}
+
+/// Returns the address by which others reach a listener: of one on all addresses, that of the way to the outside.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    if !listen.ip().is_unspecified() {
+        return listen;
+    }
+    SocketAddr::new(outward().unwrap_or(Ipv4Addr::LOCALHOST.into()), listen.port())
+}
+
+/// Returns the address that this machine would speak to others from. Nothing is sent: connecting a UDP socket only looks
+/// up the way, here to an address that is reserved for documents (RFC 5737).
+fn outward() -> Option<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_on_one_address_is_reached_there() {
+        let address: SocketAddr = "192.168.1.7:8420".parse().expect("an address");
+        assert_eq!(reachable(address), address);
+        let all = reachable("0.0.0.0:8420".parse().expect("an address"));
+        assert!(!all.ip().is_unspecified() && all.port() == 8420, "{all}");
+    }
+
+    #[test]
+    fn whoever_guesses_codes_is_slowed_down() {
+        let joins = Joins { url: String::new(), fingerprint: None, tried: Mutex::default() };
+        let now = Instant::now();
+        assert!((0..JOINS_PER_MINUTE).all(|_| joins.take(now).is_ok()));
+        assert!(joins.take(now + Duration::from_secs(59)).is_err());
+        assert!(joins.take(now + WINDOW).is_ok());
+    }
+}

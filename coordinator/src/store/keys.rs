@@ -1,0 +1,130 @@
+//! What the store keeps of keys and invites: never a secret, only the hash by which one is known again.
+
+use std::fmt;
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use c3po_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::Result;
+
+/// What whoever has a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Speak as the agents that the key covers, and see who is there.
+    Agent,
+    /// See who is there, and the metrics.
+    Read,
+    /// What `read` may, and look into the audit and the policy.
+    Operator,
+    /// Everything: also keys and invites, and to speak as the agents that the key covers.
+    Admin,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 4] = [Self::Agent, Self::Read, Self::Operator, Self::Admin];
+
+    /// Returns its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Read => "read",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A word that is no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no scope: it is agent, read, operator or admin")]
+pub struct ScopeError(String);
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| ScopeError(text.to_owned()))
+    }
+}
+
+/// A key, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// What it is called in lists and in the audit: eight hexadecimal digits.
+    pub id: String,
+    /// The BLAKE3 hash of its text, 64 hexadecimal digits.
+    pub hash: String,
+    /// Whose it is: a host's name, mostly.
+    pub name: String,
+    /// What it is for.
+    pub scope: Scope,
+    /// The agents that it covers, as globs.
+    pub agents: Vec<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
+    /// Which key or invite it was made with.
+    pub made_by: String,
+    /// How often it was written, from 1.
+    pub revision: u64,
+}
+
+impl Key {
+    /// Returns whether it admits anybody at that time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
+    }
+}
+
+/// A promise of a key to whoever presents its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invite {
+    /// The BLAKE3 hash of the secret, 64 hexadecimal digits.
+    pub hash: String,
+    /// Which agents the key will cover, as globs.
+    pub agents: Vec<String>,
+    /// What it will be for.
+    pub scope: Scope,
+    /// How many keys may still be made of it.
+    pub uses: u32,
+    /// Until when.
+    pub expires_at: Timestamp,
+    /// How long the keys last, in seconds; for ever where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_seconds: Option<u64>,
+}
+
+/// What any store must keep of keys.
+#[async_trait]
+pub trait KeyStore: Send + Sync {
+    /// Returns every key, those that ended as well, in no particular order.
+    async fn keys(&self) -> Result<Vec<Key>>;
+
+    /// Returns a number that grows with every change of a key, at the cost of one small read.
+    async fn key_changes(&self) -> Result<u64>;
+
+    /// Keeps the key as its next revision. Returns false, and changes nothing, where it was changed by somebody else since.
+    async fn put_key(&self, key: &Key) -> Result<bool>;
+
+    /// Keeps an invite, and forgets those that have ended.
+    async fn put_invite(&self, invite: &Invite) -> Result<()>;
+
+    /// Takes one use of the invite with that hash, in one atomic step. Returns it as it was before; `None` where there is
+    /// none, or it has ended.
+    async fn redeem(&self, hash: &str) -> Result<Option<Invite>>;
+}

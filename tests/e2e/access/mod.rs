@@ -1,0 +1,55 @@
+//! Who may do what: keys, scopes and globs, on every way to the coordinator.
+
+mod keys;
+mod matrix;
+
+use anyhow::{Context, Result};
+use harness::gate::Gate;
+use harness::http::{self, Answer};
+use serde_json::{Value, json};
+
+/// Asks for a path, with what is presented and as whom.
+async fn ask(
+    gate: &Gate,
+    method: &str,
+    path: &str,
+    key: Option<&str>,
+    agent: Option<&str>,
+    body: &str,
+) -> Result<Answer> {
+    let address = gate.address()?;
+    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let agent = agent.map(|agent| format!("X-Agent-ID: {agent}\r\n")).unwrap_or_default();
+    let length = body.len();
+    http::request(
+        address,
+        &format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{key}{agent}\r\n{body}"
+        ),
+    )
+    .await
+}
+
+/// Calls a tool over `/mcp`. Returns the status, and the code of the refusal, if it is one.
+async fn call(
+    gate: &Gate,
+    key: Option<&str>,
+    agent: &str,
+    tool: &str,
+    arguments: &Value,
+) -> Result<(u16, Option<String>)> {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments}});
+    let answer = ask(gate, "POST", "/mcp", key, Some(agent), &body.to_string()).await?;
+    if answer.status != 200 {
+        return Ok((answer.status, code(&answer)));
+    }
+    let reply: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
+    let said = &reply["result"]["structuredContent"]["code"];
+    Ok((200, said.as_str().filter(|_| reply["result"]["isError"] == true).map(str::to_owned)))
+}
+
+fn code(answer: &Answer) -> Option<String> {
+    serde_json::from_str::<Value>(&answer.body).ok()?["code"].as_str().map(str::to_owned)
+}

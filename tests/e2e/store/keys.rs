@@ -1,0 +1,97 @@
+//! Keys and invites: what is kept is read back, nobody's change is lost, and no invite is good for more than it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use c3po_coordinator::store::{Invite, Key, Scope};
+use c3po_shared::time::Timestamp;
+use futures_util::future::try_join_all;
+use harness::eventually::eventually;
+
+use super::Fixture;
+use super::fixture::SOON;
+
+fn key(id: &str) -> Key {
+    Key {
+        id: id.into(),
+        hash: "0".repeat(64),
+        name: "nas2, \"the\" host\u{1f680}".into(),
+        scope: Scope::Operator,
+        agents: vec!["web-*".into(), "api".into()],
+        created_at: Timestamp::now(),
+        expires_at: Some(Timestamp::now() + Duration::from_secs(60)),
+        revoked_at: None,
+        made_by: "local".into(),
+        revision: 1,
+    }
+}
+
+fn invite(uses: u32, life: Duration) -> Invite {
+    Invite {
+        hash: "f".repeat(64),
+        agents: vec!["*".into()],
+        scope: Scope::Agent,
+        uses,
+        expires_at: Timestamp::now() + life,
+        key_seconds: Some(7),
+    }
+}
+
+pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
+    let store = &fixture.store;
+    assert_eq!((store.keys().await?, store.key_changes().await?), (vec![], 0));
+    let (one, other) = (key("00000001"), key("00000002"));
+    assert!(store.put_key(&one).await? && store.put_key(&other).await?);
+    let counted = store.key_changes().await?;
+    assert!(counted > 0);
+    let revoked = Key { revoked_at: Some(Timestamp::now()), revision: 2, ..other };
+    assert!(store.put_key(&revoked).await?);
+    assert!(store.key_changes().await? > counted);
+    let mut kept = store.keys().await?;
+    kept.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(kept, [one, revoked]);
+    Ok(())
+}
+
+pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
+    let first = key("00000001");
+    assert!(fixture.store.put_key(&first).await?);
+    assert!(!fixture.store.put_key(&first).await?, "it is there");
+    let changes = (0..20).map(|number| {
+        let (store, change) =
+            (Arc::clone(&fixture.store), Key { revision: 2, name: number.to_string(), ..first.clone() });
+        async move { store.put_key(&change).await }
+    });
+    let done: Vec<bool> = try_join_all(changes).await?;
+    assert_eq!(done.iter().filter(|done| **done).count(), 1);
+    assert!(!fixture.store.put_key(&Key { revision: 4, ..first.clone() }).await?, "a revision is missing");
+    assert!(!fixture.store.put_key(&Key { id: "00000009".into(), revision: 2, ..first }).await?, "there is no first");
+    Ok(())
+}
+
+pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
+    let invite = invite(3, SOON);
+    fixture.store.put_invite(&invite).await?;
+    assert_eq!(fixture.store.redeem(&"e".repeat(64)).await?, None);
+    let tries = (0..20).map(|_| {
+        let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
+        async move { store.redeem(&hash).await }
+    });
+    let mut taken: Vec<Invite> = try_join_all(tries).await?.into_iter().flatten().collect();
+    taken.sort_by_key(|taken| taken.uses);
+    assert_eq!(taken, [1, 2, 3].map(|uses| Invite { uses, ..invite.clone() }));
+    assert_eq!(fixture.store.redeem(&invite.hash).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
+    let brief = invite(1_000, Duration::from_millis(500));
+    fixture.store.put_invite(&brief).await?;
+    eventually("it has ended", SOON, async || fixture.store.redeem(&brief.hash).await.ok()?.is_none().then_some(()))
+        .await?;
+    fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
+    assert_eq!(fixture.store.redeem(&brief.hash).await?, None);
+    assert!(fixture.store.redeem(&"a".repeat(64)).await?.is_some());
+    Ok(())
+}
