@@ -18,6 +18,7 @@ mod opencode;
 mod outages;
 mod plugin;
 mod policy;
+mod properties;
 mod store;
 mod tidy;
 mod tools;
