@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -66,6 +66,10 @@ pub struct Settings {
     /// Where the coordinator keeps what is its own [default: c3po in the user's data folder]
     #[arg(long, env = "C3PO_DATA_DIR", global = true)]
     pub data_dir: Option<PathBuf>,
+    /// TLS for clients: auto (a certificate of the coordinator's own), off, or CERT,KEY as two PEM files
+    /// [default: off on loopback and with --open, else auto]
+    #[arg(long, env = "C3PO_TLS")]
+    pub tls: Option<Tls>,
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
@@ -106,6 +110,8 @@ pub struct Config {
     pub store: StoreAddress,
     /// Where what is the coordinator's own is kept: its database, unless the store is elsewhere.
     pub data_dir: PathBuf,
+    /// Whether clients speak TLS, and with whose certificate.
+    pub tls: Tls,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
@@ -170,6 +176,7 @@ impl Settings {
         Ok(Config {
             store,
             data_dir,
+            tls: tls(self.tls, self.listen.ip(), self.open),
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
@@ -180,6 +187,42 @@ impl Settings {
             allowed_hosts: self.allowed_hosts,
         })
     }
+}
+
+/// Whether clients speak TLS, and with whose certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tls {
+    /// They do not.
+    Off,
+    /// A certificate that the coordinator makes for itself and keeps.
+    Auto,
+    /// These files, whenever they change as well.
+    Files(Identity),
+}
+
+/// The text does not say whether clients speak TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is auto, off, or the files of a certificate and of its key: CERT,KEY")]
+pub struct TlsError;
+
+impl FromStr for Tls {
+    type Err = TlsError;
+
+    fn from_str(text: &str) -> Result<Self, TlsError> {
+        match text.split_once(',').map(|(certificate, key)| (certificate.trim(), key.trim())) {
+            None if text == "off" => Ok(Self::Off),
+            None if text == "auto" => Ok(Self::Auto),
+            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
+                Ok(Self::Files(Identity { certificate: certificate.into(), key: key.into() }))
+            }
+            _ => Err(TlsError),
+        }
+    }
+}
+
+/// Returns what is done about TLS: what was chosen, and else the network is served with it, unless it is trusted.
+fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool) -> Tls {
+    chosen.unwrap_or(if listen.is_loopback() || open { Tls::Off } else { Tls::Auto })
 }
 
 /// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
@@ -260,6 +303,28 @@ mod tests {
         check(&["--listen", "0.0.0.0:8420", "--open"], true);
         check(&["--listen", "0.0.0.0:8420", "--token", "0123456789abcdef", "--open"], true);
         assert!(CommandLine::try_parse_from(["c3po-coordinator", "--open", "--closed"]).is_err());
+    }
+
+    #[test]
+    fn the_network_is_served_with_tls_unless_somebody_says_otherwise() {
+        let check = |arguments: &[&str], expected: Tls| {
+            let token = ["--token", "0123456789abcdef", "--store", "sqlite:x.db"];
+            let config = settings(&[&token[..], arguments].concat()).into_config().expect("valid");
+            assert_eq!(config.tls, expected, "{arguments:?}");
+        };
+        let network = "--listen=0.0.0.0:8420";
+        check(&[], Tls::Off);
+        check(&["--listen=[::1]:8420"], Tls::Off);
+        check(&["--tls=auto"], Tls::Auto);
+        check(&[network], Tls::Auto);
+        check(&[network, "--open"], Tls::Off);
+        check(&[network, "--open", "--tls=auto"], Tls::Auto);
+        check(&[network, "--tls=off"], Tls::Off);
+        let files = Identity { certificate: "c.pem".into(), key: "k.pem".into() };
+        check(&[network, "--tls=c.pem, k.pem"], Tls::Files(files));
+        for text in ["", "on", "c.pem", "c.pem,", ","] {
+            assert_eq!(text.parse::<Tls>(), Err(TlsError), "{text}");
+        }
     }
 
     #[test]

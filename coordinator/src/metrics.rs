@@ -25,6 +25,11 @@ pub(crate) struct Metrics {
     pub(crate) audit_entries: Counter,
     /// Entries of the audit that were not.
     pub(crate) audit_lost: Counter,
+    /// Connections that have a place.
+    pub(crate) connections: Gauge,
+    /// How many places there are.
+    pub(crate) connections_max: Gauge,
+    limits: Family<LimitLabels, Gauge>,
     agents_connected: Gauge,
     listeners: Gauge,
 }
@@ -33,6 +38,11 @@ pub(crate) struct Metrics {
 struct CallLabels {
     tool: &'static str,
     outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    of: &'static str,
 }
 
 impl Metrics {
@@ -46,6 +56,9 @@ impl Metrics {
             connections_refused: Counter::default(),
             audit_entries: Counter::default(),
             audit_lost: Counter::default(),
+            connections: Gauge::default(),
+            connections_max: Gauge::default(),
+            limits: Family::default(),
             agents_connected: Gauge::default(),
             listeners: Gauge::default(),
         };
@@ -60,6 +73,9 @@ impl Metrics {
         );
         registry.register("audit_entries", "Entries of the audit that were written", metrics.audit_entries.clone());
         registry.register("audit_lost", "Entries of the audit that were not written", metrics.audit_lost.clone());
+        registry.register("connections", "Connections that have a place", metrics.connections.clone());
+        registry.register("connections_max", "How many connections there may be", metrics.connections_max.clone());
+        registry.register("limit", "What bounds a connection, in the unit of its name", metrics.limits.clone());
         registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
         registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
         metrics
@@ -71,6 +87,11 @@ impl Metrics {
         if let Some(took) = took {
             self.call_seconds.observe(took.as_secs_f64());
         }
+    }
+
+    /// Publishes a limit; its name ends in its unit.
+    pub(crate) fn limit(&self, of: &'static str, value: u64) {
+        self.limits.get_or_create(&LimitLabels { of }).set(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
     /// Returns everything in Prometheus' text format.
@@ -96,10 +117,14 @@ mod tests {
         let metrics = Metrics::new();
         metrics.called("ping", "ok", Some(Duration::from_millis(1)));
         metrics.messages_stored.inc();
+        metrics.connections.inc();
+        metrics.limit("head_seconds", 10);
         let text = metrics.text(3, 4);
         for line in [
             r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,
             "c3po_messages_stored_total 1",
+            "c3po_connections 1",
+            r#"c3po_limit{of="head_seconds"} 10"#,
             "c3po_agents_connected 3",
             "c3po_listeners 4",
         ] {

@@ -1,8 +1,9 @@
 //! The coordinator's command line, as a real process.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 fn coordinator(arguments: &[&str]) -> Result<Output> {
     Ok(Command::new(env!("CARGO_BIN_EXE_c3po-coordinator")).env_clear().args(arguments).output()?)
@@ -17,6 +18,8 @@ fn help_names_every_setting_and_its_variable() -> Result<()> {
         "C3PO_LISTEN",
         "--store",
         "C3PO_STORE",
+        "--tls",
+        "C3PO_TLS",
         "--rate-limit",
         "C3PO_RATE_LIMIT",
         "--token",
@@ -35,10 +38,20 @@ fn help_names_every_setting_and_its_variable() -> Result<()> {
 }
 
 #[test]
-fn the_network_is_not_served_without_a_token() -> Result<()> {
-    let output = coordinator(&["--listen", "0.0.0.0:0", "--store", "sqlite:unused.db"])?;
-    let said = String::from_utf8(output.stderr)?;
-    assert!(!output.status.success() && said.contains("C3PO_TOKEN") && said.contains("--open"), "{said}");
+fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_host() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().to_str().context("a path that is text")?;
+    let mut server = Command::new(env!("CARGO_BIN_EXE_c3po-coordinator"))
+        .env_clear()
+        .args(["--listen", "0.0.0.0:0", "--data-dir", data])
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let lines = BufReader::new(server.stderr.take().context("its standard error")?).lines();
+    let said: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.contains("For more")).collect();
+    server.kill()?;
+    server.wait()?;
+    let said = said.join("\n");
+    assert!(said.contains("clients need a key") && said.contains("  c3po join https://"), "{said}");
     Ok(())
 }
 
@@ -52,7 +65,8 @@ fn health_says_that_nobody_answers() -> Result<()> {
 
 #[test]
 fn a_store_that_cannot_be_opened_is_named() -> Result<()> {
-    let output = coordinator(&["--listen", "127.0.0.1:0", "--store", "redis://user:hunter2@127.0.0.1:9"])?;
+    let store = ["--store", "redis://user:hunter2@127.0.0.1:9", "--data-dir", "unused"];
+    let output = coordinator(&[&["--listen", "127.0.0.1:0"][..], &store].concat())?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains("redis://127.0.0.1:9"), "{said}");
     assert!(!said.contains("hunter2"), "{said}");

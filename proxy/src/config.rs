@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::join::Fingerprint;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
 use c3po_shared::wire;
 use serde::Deserialize;
@@ -33,7 +34,7 @@ impl fmt::Debug for Secret {
 /// Everything this host was told.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where coordinators are, as `ws://…/acp`, in the order in which they are tried.
+    /// Where coordinators are, as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
     ///
     /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
     pub urls: Vec<String>,
@@ -47,6 +48,9 @@ pub struct Config {
     pub timeout: u64,
     /// What proves who we are: `C3PO_TOKEN`, `token`; default none.
     pub token: Option<Secret>,
+    /// The certificate by which the coordinator is known: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means
+    /// that the system's authorities and the name in the certificate decide.
+    pub fingerprint: Option<Fingerprint>,
     /// Where what must survive a restart is kept: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
     pub state_dir: PathBuf,
     /// Where things are on this host.
@@ -131,6 +135,7 @@ struct File {
     agent_id: Option<String>,
     timeout: Option<u64>,
     token: Option<Secret>,
+    fingerprint: Option<String>,
 }
 
 /// Where settings come from, so that tests can hold them.
@@ -190,6 +195,16 @@ impl Config {
             problems.push(problem);
             Vec::new()
         });
+        let fingerprint = variable("C3PO_FINGERPRINT").or(file.fingerprint);
+        let fingerprint = fingerprint.and_then(|text| {
+            let parsed = text.parse().map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}")));
+            parsed.ok()
+        });
+        if fingerprint.is_some()
+            && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
+        {
+            warnings.push(format!("C3PO_FINGERPRINT is for https://, and {plain} is without TLS"));
+        }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
@@ -208,6 +223,7 @@ impl Config {
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout: timeout.clamp(1, WAIT_MAX),
             token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
+            fingerprint,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
             runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
@@ -278,14 +294,14 @@ fn targets(urls: &str) -> Result<Vec<String>, String> {
 fn target(url: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" | "ws" => {}
-        "https" | "wss" => return Err(wrong("asks for TLS, which this version does not speak")),
-        _ => return Err(wrong("is neither http:// nor ws://")),
-    }
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" | "ws" => "ws",
+        "https" | "wss" => "wss",
+        _ => return Err(wrong("is neither http:// nor https://")),
+    };
     let rest = rest.trim_end_matches('/');
     let place = rest.strip_suffix(wire::PATH).unwrap_or(rest);
-    let target = format!("ws://{place}{}", wire::PATH);
+    let target = format!("{scheme}://{place}{}", wire::PATH);
     match target.parse::<Uri>() {
         Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(target),
         _ => Err(wrong("is no URL")),
@@ -386,9 +402,23 @@ mod tests {
         check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));
         check("nas:8420", Ok(&["ws://nas:8420/acp"]));
         check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
-        for bad in ["https://a", "ftp://a", "http://", ",", "http://a b"] {
+        check("https://nas:8420/,wss://b/acp", Ok(&["wss://nas:8420/acp", "wss://b/acp"]));
+        for bad in ["ftp://a", "http://", ",", "http://a b"] {
             check(bad, Err(()));
         }
+    }
+
+    #[test]
+    fn a_fingerprint_is_one_or_a_problem_and_no_use_without_tls() {
+        let print = format!("sha256:{}", "ab".repeat(32));
+        let url = ("C3PO_COORDINATOR_URL", "https://nas:8420");
+        let config = read(&[url, ("C3PO_FINGERPRINT", &print)], Some("fingerprint = \"sha256:no\"\n"));
+        assert_eq!(config.fingerprint.map(|found| found.to_string()), Some(print.clone()));
+        assert!(config.problems.is_empty() && config.warnings.is_empty());
+        let config = read(&[url], Some("fingerprint = \"sha256:no\"\n"));
+        assert!(config.fingerprint.is_none() && config.problems[0].contains("64 hexadecimal digits"));
+        let config = read(&[("C3PO_FINGERPRINT", &print)], None);
+        assert!(config.problems.is_empty() && config.warnings[0].contains("without TLS"));
     }
 
     #[test]

@@ -134,6 +134,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         session_id: None,
         timeout: 60,
         token,
+        fingerprint: None,
         state_dir: state.path().to_owned(),
         places: Places::in_home(state.path()),
         runtime_dir: None,

@@ -112,8 +112,8 @@ async fn what_is_broken_is_named_and_what_depends_on_it_is_skipped() -> Result<(
     drop(web);
 
     fs::set_permissions(work.join("c3po"), Permissions::from_mode(0o755))?;
-    let diagnosis = Diagnosis::of(work, "https://nas").await?;
-    diagnosis.check("configuration", "fail", &["TLS"]);
+    let diagnosis = Diagnosis::of(work, "ftp://nas").await?;
+    diagnosis.check("configuration", "fail", &["neither http:// nor https://"]);
     diagnosis.check("sockets", "warn", &["open to others", "/tmp/c3po-"]);
     diagnosis.check("coordinator", "skip", &[]);
     Ok(())

@@ -21,5 +21,6 @@ mod policy;
 mod properties;
 mod store;
 mod tidy;
+mod tls;
 mod tools;
 mod topologies;

@@ -41,6 +41,11 @@ impl Certificates {
         (self.file("server.pem"), self.file("server.key"))
     }
 
+    /// Returns what is in the files of the certificate and of its key.
+    pub fn identity_text(&self) -> Result<(String, String)> {
+        Ok((fs::read_to_string(self.file("server.pem"))?, fs::read_to_string(self.file("server.key"))?))
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -28,6 +28,7 @@ pub struct Coordinator {
     unlimited: bool,
     environment: Vec<(&'static str, PathBuf)>,
     descriptors: Option<u32>,
+    tls: Option<String>,
 }
 
 impl Coordinator {
@@ -62,6 +63,7 @@ impl Coordinator {
             unlimited: false,
             environment: Vec::new(),
             descriptors: None,
+            tls: None,
         })
     }
 
@@ -93,6 +95,22 @@ impl Coordinator {
         self
     }
 
+    /// Lets it speak TLS: `auto`, or the files of a certificate and of its key with a comma between them.
+    #[must_use]
+    pub fn over_tls(mut self, how: impl Into<String>) -> Self {
+        self.tls = Some(how.into());
+        self
+    }
+
+    /// Returns the fingerprint that it said last in its log.
+    ///
+    /// Errors: it said none.
+    pub fn fingerprint(&self) -> Result<String> {
+        let log = std::fs::read_to_string(self.folder.join("coordinator.log")).context("reading the log")?;
+        let said = log.lines().filter_map(|line| line.split_once(" sha256:")).next_back();
+        said.map(|(_, digits)| format!("sha256:{digits}")).context("the log names no fingerprint")
+    }
+
     /// Returns where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -100,7 +118,7 @@ impl Coordinator {
 
     /// Returns what hosts are given to reach it.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
 
     /// Returns its process, for signals and its log.
@@ -118,6 +136,9 @@ impl Coordinator {
         server.env("C3PO_LOG", "info,rmcp=error");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
+        if let Some(tls) = &self.tls {
+            server.args(["--tls", tls]);
+        }
         if self.unlimited {
             server.env("C3PO_RATE_LIMIT", "0");
         }
@@ -127,12 +148,14 @@ impl Coordinator {
             process = process.quietly();
         }
         let address = self.address;
+        // Who speaks TLS refuses this question, and is there.
+        let there = if self.tls.is_some() { 400 } else { 200 };
         let ready = eventually("the coordinator answers", READY, async || {
             if let Ok(Some(status)) = process.ended() {
                 return Some(Err(status));
             }
             let health = http::get(address, "/api/health").await.ok()?;
-            (health.status == 200).then_some(Ok(()))
+            (health.status == there).then_some(Ok(()))
         });
         match ready.await {
             Ok(Ok(())) => self.process = Some(process),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::config::{Config, StoreAddress};
+use c3po_coordinator::config::{Config, StoreAddress, Tls};
 use c3po_coordinator::store::{self, Store};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -37,6 +37,7 @@ impl Served {
         let mut config = Config {
             store: StoreAddress::Sqlite(folder.path().join("c3po.db")),
             data_dir: folder.path().to_owned(),
+            tls: Tls::Off,
             rate_limit: None,
             max_connections: None,
             token: None,

@@ -1,31 +1,27 @@
 //! How many connections there may be at once, and what those hear who come on top: a place is taken before anything is read.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
-use c3po_shared::refusal::Refusal;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
+use super::tls::Transport;
 use crate::request::Office;
 
 /// Descriptors that are not connections: the store's, the listener, the runtime's, and those who are turned away.
 const RESERVED: usize = 64;
 /// How many hear at the same time that there is no place. Who comes on top of them is cut off.
 const TURNED_AWAY_AT_ONCE: usize = 16;
-/// How long a connection may take to begin its first request: a place is not for those who say nothing.
-const SILENT_MAX: Duration = Duration::from_secs(10);
 /// How long whoever is turned away may take to hear it.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// So few connections are told as a warning.
@@ -56,38 +52,38 @@ pub(super) fn bound(asked: Option<usize>) -> usize {
     bound
 }
 
-/// A listener that lets in as many as there are places.
+/// Who gives places to connections, and turns away those for whom there is none.
 pub(super) struct Admission {
-    listener: TcpListener,
     places: Arc<Places>,
     leaving: Arc<Places>,
-    /// Those who have a place and did not say anything yet.
-    silent: FuturesUnordered<BoxFuture<'static, Option<(Admitted, SocketAddr)>>>,
     office: Arc<Office>,
+    transport: Transport,
     tasks: TaskTracker,
 }
 
 impl Admission {
-    pub(super) fn new(listener: TcpListener, bound: usize, office: Arc<Office>, tasks: TaskTracker) -> Self {
-        let places = |bound| Arc::new(Places { taken: AtomicUsize::new(0), bound });
-        let leaving = places(TURNED_AWAY_AT_ONCE);
-        Self { listener, places: places(bound), leaving, silent: FuturesUnordered::new(), office, tasks }
+    pub(super) fn new(bound: usize, office: Arc<Office>, transport: Transport, tasks: TaskTracker) -> Self {
+        office.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
+        let places = Places::new(bound, office.metrics.connections.clone());
+        let leaving = Places::new(TURNED_AWAY_AT_ONCE, Gauge::default());
+        Self { places, leaving, office, transport, tasks }
     }
 
-    fn arrived(&mut self, stream: TcpStream, address: SocketAddr) {
+    /// Gives a connection a place, or tells it that there is none.
+    pub(super) fn admit(&self, stream: TcpStream) -> Option<Admitted> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("small frames may wait for large ones on this connection: {error}");
         }
-        let Some(place) = Places::take(&self.places) else { return self.turn_away(stream) };
-        let admitted = Admitted { stream, _place: place };
-        self.silent.push(Box::pin(async move {
-            // A look at the first byte: a new connection counts as readable before there is one.
-            let begun = timeout(SILENT_MAX, admitted.stream.peek(&mut [0])).await;
-            matches!(begun, Ok(Ok(_))).then_some((admitted, address))
-        }));
+        match Places::take(&self.places) {
+            Some(place) => Some(Admitted { stream, _place: place }),
+            None => {
+                self.turn_away(stream);
+                None
+            }
+        }
     }
 
-    fn turn_away(&self, mut stream: TcpStream) {
+    fn turn_away(&self, stream: TcpStream) {
         let before = self.office.metrics.connections_refused.inc();
         let refusal = Refusal::no_place(self.places.bound);
         // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
@@ -95,42 +91,38 @@ impl Admission {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
         }
         let Some(place) = Places::take(&self.leaving) else { return };
+        let acceptor = self.transport.acceptor();
         self.tasks.spawn(async move {
-            // Who does not listen misses it.
-            let _ = timeout(FAREWELL_MAX, farewell(&mut stream, &refusal)).await;
+            let status = "Service Unavailable";
+            match acceptor {
+                None => farewell(stream, status, &refusal).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) = timeout(FAREWELL_MAX, acceptor.accept(stream)).await {
+                        farewell(stream, status, &refusal).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
 }
 
-impl Listener for Admission {
-    type Io = Admitted;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Admitted, SocketAddr) {
-        loop {
-            tokio::select! {
-                Some(begun) = self.silent.next() => {
-                    if let Some(begun) = begun {
-                        return begun;
-                    }
-                }
-                (stream, address) = Listener::accept(&mut self.listener) => self.arrived(stream, address),
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
+/// Says why there is no service, as far as the other side listens: who does not misses it.
+pub(super) async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin, status: &str, refusal: &Refusal) {
+    let _ = timeout(FAREWELL_MAX, say_why(&mut stream, status, refusal)).await;
 }
 
 /// Says why, and waits until the other side has closed: closing over what it still says would take the answer from it.
-async fn farewell(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
+async fn say_why(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    status: &str,
+    refusal: &Refusal,
+) -> io::Result<()> {
     let body = serde_json::to_string(refusal).expect("a refusal has text keys and no failing serialisers");
+    let later = if refusal.code == ErrorCode::CoordDown { "Retry-After: 5\r\n" } else { "" };
     let answer = format!(
-        "HTTP/1.1 {} Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Retry-After: 5\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {} {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         {later}Connection: close\r\n\r\n{body}",
         refusal.code.http_status(),
         body.len()
     );
@@ -145,13 +137,22 @@ async fn farewell(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
 struct Places {
     taken: AtomicUsize,
     bound: usize,
+    /// How many are taken, for whoever looks from outside.
+    shown: Gauge,
 }
 
 impl Places {
+    fn new(bound: usize, shown: Gauge) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicUsize::new(0), bound, shown })
+    }
+
     fn take(places: &Arc<Self>) -> Option<Place> {
         let one_more = |taken| (taken < places.bound).then_some(taken + 1);
         let taken = places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        taken.ok().map(|_| Place(Arc::clone(places)))
+        taken.ok().map(|_| {
+            places.shown.inc();
+            Place(Arc::clone(places))
+        })
     }
 }
 
@@ -161,6 +162,7 @@ struct Place(Arc<Places>);
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.shown.dec();
     }
 }
 
@@ -168,6 +170,14 @@ impl Drop for Place {
 pub(super) struct Admitted {
     stream: TcpStream,
     _place: Place,
+}
+
+impl Admitted {
+    /// Waits for the first byte and leaves it where it is. `None` is the end of the connection.
+    pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
+        let mut first = [0];
+        Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
+    }
 }
 
 impl AsyncRead for Admitted {
@@ -208,9 +218,10 @@ mod tests {
 
     #[test]
     fn there_are_as_many_places_as_the_bound_says() {
-        let places = Arc::new(Places { taken: AtomicUsize::new(0), bound: 2 });
+        let places = Places::new(2, Gauge::default());
         let (first, second) = (Places::take(&places), Places::take(&places));
         assert!(first.is_some() && second.is_some() && Places::take(&places).is_none());
+        assert_eq!(places.shown.get(), 2);
         drop(first);
         assert!(Places::take(&places).is_some());
     }

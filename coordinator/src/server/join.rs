@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
-use c3po_shared::join::{Fingerprint, JoinRequest};
+use c3po_shared::join::JoinRequest;
 use c3po_shared::limits::JOINS_PER_MINUTE;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::Server;
 use super::keys::{apply, note, unreadable};
 use super::rest::answer;
+use super::tls::Transport;
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
@@ -30,7 +31,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub(super) struct Joins {
     /// Where hosts reach this coordinator.
     url: String,
-    fingerprint: Option<Fingerprint>,
+    transport: Transport,
     /// When the last ones were tried.
     tried: Mutex<VecDeque<Instant>>,
 }
@@ -44,14 +45,14 @@ pub(super) struct Invited {
 }
 
 impl Joins {
-    pub(super) fn new(config: &Config, address: SocketAddr) -> Self {
-        let url = config.public_url.clone().unwrap_or_else(|| format!("http://{}", reachable(address)));
-        Self { url, fingerprint: None, tried: Mutex::default() }
+    pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
+        let own = || format!("{}://{}", transport.scheme(), reachable(address));
+        Self { url: config.public_url.clone().unwrap_or_else(own), transport, tried: Mutex::default() }
     }
 
     /// Makes an invite.
     pub(super) async fn invite(&self, store: &dyn Store, new: NewInvite) -> Result<Invited, Refusal> {
-        let (code, expires_at) = issue::invite(store, new, self.fingerprint).await?;
+        let (code, expires_at) = issue::invite(store, new, self.transport.pinned()).await?;
         Ok(Invited { line: format!("c3po join {} {}", self.url, code.reveal()), expires_at })
     }
 
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn whoever_guesses_codes_is_slowed_down() {
-        let joins = Joins { url: String::new(), fingerprint: None, tried: Mutex::default() };
+        let joins = Joins { url: String::new(), transport: Transport::plain(), tried: Mutex::default() };
         let now = Instant::now();
         assert!((0..JOINS_PER_MINUTE).all(|_| joins.take(now).is_ok()));
         assert!(joins.take(now + Duration::from_secs(59)).is_err());

@@ -21,6 +21,7 @@ use serde_json::Value;
 use serde_json::value::to_raw_value;
 use tokio::time::{Instant, interval_at};
 
+use super::accept::BODY_MAX;
 use super::evidence::{self, Shown};
 use super::{Server, http_session::HttpSessions};
 use crate::auth::{self, Principal};
@@ -29,8 +30,6 @@ use crate::request::{self, Office};
 
 /// How often a client that asked for progress hears that its wait goes on.
 const PROGRESS: Duration = Duration::from_secs(25);
-/// The largest request, in bytes: two texts of the longest kind, escaped.
-const BODY_MAX: usize = 1 << 20;
 
 /// Pages of this machine may ask, whatever their port; those of any other are refused.
 const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];

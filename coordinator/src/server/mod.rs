@@ -1,8 +1,10 @@
 //! The one port: which path leads where, and what stands before all of them.
 
+mod accept;
 mod acp;
 mod admission;
 mod audit;
+mod certificate;
 mod control;
 mod evidence;
 mod health;
@@ -12,6 +14,7 @@ mod keys;
 mod mcp;
 mod policy;
 mod rest;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,12 +33,14 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::accept::Door;
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::control::ask;
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
 use self::join::Joins;
+use self::tls::Transport;
 use crate::auth::{self, Auth, Principal};
 use crate::config::Config;
 use crate::request::Office;
@@ -63,35 +68,40 @@ pub(crate) async fn serve(
     tasks: TaskTracker,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let listener_port = listener.local_addr().context("reading the address")?;
-    let listener =
-        Admission::new(listener, admission::bound(config.max_connections), Arc::clone(&office), tasks.clone());
+    let address = listener.local_addr().context("reading the address")?;
+    let transport = Transport::open(&config.tls, address.ip(), &config.data_dir)?;
+    if let Some(fingerprint) = transport.fingerprint() {
+        tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
+    }
+    tasks.spawn(transport.clone().follow_files(stop.clone()));
+    let admission =
+        Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
+    accept::publish_limits(&office.metrics);
     let server = Server {
         office,
         auth,
-        joins: Arc::new(Joins::new(config, listener_port)),
+        joins: Arc::new(Joins::new(config, address, transport.clone())),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = routes(&server, config);
-    let control = control::Socket::bind(&config.data_dir, listener_port.port())?;
+    let routes = accept::bounded(routes(&server, config));
+    let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let door = Door::new(listener, admission, transport, routes);
     let ended = async {
-        let outcome = serving.await.context("serving connections");
+        door.accept(&tasks, &stop).await;
         tasks.close();
         tasks.wait().await;
-        outcome
     };
     tokio::select! {
-        outcome = ended => outcome,
+        () = ended => {}
         () = overdue(&stop) => {
             tracing::warn!("some connections did not end within {STOP_DEADLINE:?} and were cut");
-            Ok(())
         }
     }
+    Ok(())
 }
 
 async fn overdue(stop: &CancellationToken) {

@@ -5,14 +5,15 @@ use std::time::Duration;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::{CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome};
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
+use super::stream::{self, Stream};
+use super::trust::Trust;
 use crate::config::Secret;
 
 /// How long dialling, and the answer to `hello`, may take each.
@@ -49,12 +50,12 @@ pub(super) enum Incoming {
 
 /// One WebSocket to one coordinator.
 pub(super) struct Connection {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    socket: WebSocketStream<Stream>,
 }
 
 impl Connection {
     /// Dials a coordinator.
-    pub(super) async fn dial(target: &str, token: Option<&Secret>) -> Result<Self, DialError> {
+    pub(super) async fn dial(target: &str, token: Option<&Secret>, trust: &Trust) -> Result<Self, DialError> {
         let mut request = target.into_client_request().map_err(|error| DialError::Failed(error.to_string()))?;
         let headers = request.headers_mut();
         headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
@@ -70,10 +71,14 @@ impl Connection {
             .write_buffer_size(8 << 10)
             .max_message_size(Some(INCOMING_MAX))
             .max_frame_size(Some(INCOMING_MAX));
-        let dialling = tokio_tungstenite::connect_async_with_config(request, Some(config), true);
-        match timeout(HANDSHAKE_MAX, dialling).await {
-            Ok(Ok((socket, _))) => Ok(Self { socket }),
-            Ok(Err(error)) => Err(dial_error(error)),
+        let dialling = async {
+            let stream = stream::connect(request.uri(), trust).await?;
+            let upgraded = client_async_with_config(request, stream, Some(config)).await;
+            upgraded.map(|(socket, _)| Self { socket }).map_err(dial_error)
+        };
+        // In a box: a handshake is large, and done before the link is used.
+        match timeout(HANDSHAKE_MAX, Box::pin(dialling)).await {
+            Ok(outcome) => outcome,
             Err(_) => Err(DialError::Failed(format!("no answer within {} s", HANDSHAKE_MAX.as_secs()))),
         }
     }

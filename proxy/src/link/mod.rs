@@ -5,6 +5,7 @@
 
 mod connection;
 mod facts;
+pub(crate) mod http;
 mod journal;
 mod leftovers;
 mod notice;
@@ -16,6 +17,8 @@ mod seats;
 mod serve;
 mod shown;
 mod standing;
+mod stream;
+mod trust;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,6 +42,7 @@ pub use run::run;
 use seats::Seats;
 use shown::Shown;
 pub use standing::{Standing, State};
+pub(crate) use trust::Trust;
 
 /// How long after the client's `initialized` a session counts as real even without a call.
 ///
@@ -118,6 +122,8 @@ struct Shared {
     /// Something was taken out of it.
     taken: Notify,
     deliveries: Arc<dyn Deliveries>,
+    /// Whom we take for the coordinator, where it speaks TLS.
+    trust: Trust,
 }
 
 impl Link {
@@ -140,6 +146,7 @@ impl Link {
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
+        let trust = Trust::new(config.fingerprint);
         let shared = Shared {
             config,
             kind,
@@ -159,6 +166,7 @@ impl Link {
             kept: Notify::new(),
             taken: Notify::new(),
             deliveries,
+            trust,
         };
         Self { shared: Arc::new(shared) }
     }

@@ -228,7 +228,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
 
 /// Returns the connection, and what it was told of the session.
 async fn dial_one(shared: &Shared, target: &str, course: &Course) -> Result<(Connection, Welcome, Facts), DialError> {
-    let mut connection = Connection::dial(target, shared.config.token.as_ref()).await?;
+    let mut connection = Connection::dial(target, shared.config.token.as_ref(), &shared.trust).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {

@@ -138,15 +138,24 @@ impl Standing {
     }
 }
 
-/// Returns a target as people write it: `ws://a:1/acp` is `http://a:1`.
+/// Returns a target as people write it: `ws://a:1/acp` is `http://a:1`, and `wss` is `https`.
 fn as_written(target: &str) -> String {
-    let place = target.strip_prefix("ws://").unwrap_or(target);
-    format!("http://{}", place.strip_suffix(wire::PATH).unwrap_or(place))
+    let (scheme, place) = target.split_once("://").unwrap_or(("ws", target));
+    let scheme = if scheme == "wss" { "https" } else { "http" };
+    format!("{scheme}://{}", place.strip_suffix(wire::PATH).unwrap_or(place))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn targets_are_shown_as_people_write_them() {
+        let check = |target: &str, expected: &str| assert_eq!(as_written(target), expected);
+        check("ws://nas:8420/acp", "http://nas:8420");
+        check("wss://nas/c3po/acp", "https://nas/c3po");
+        check("", "http://");
+    }
 
     #[test]
     fn the_words_of_users_are_those_between_processes() {

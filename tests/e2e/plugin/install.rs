@@ -144,9 +144,9 @@ async fn what_the_host_file_says_is_not_overwritten() -> Result<()> {
     let said = host.c3po(&["install", "--coordinator", "http://nas:8420"]).await?;
     assert_eq!(said.status.code(), Some(1));
     assert!(said.err.contains("has another coordinator_url") && said.err.contains("http://nas:8420"), "{}", said.err);
-    let said = host.c3po(&["install", "--coordinator", "https://nas"]).await?;
+    let said = host.c3po(&["install", "--coordinator", "ftp://nas"]).await?;
     assert_eq!(said.status.code(), Some(2));
-    assert!(said.err.contains("--coordinator: 'https://nas' asks for TLS"), "{}", said.err);
+    assert!(said.err.contains("--coordinator: 'ftp://nas' is neither"), "{}", said.err);
     assert_eq!(host.tree()?, before, "refused before anything is changed");
 
     let token = host.home().join("token");

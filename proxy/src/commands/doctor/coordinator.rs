@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use c3po_shared::catalogue::Pong;
 use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use serde_json::json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
@@ -15,6 +14,7 @@ use super::canary::{Canary, Outcome};
 use super::report::Report;
 use crate::commands::session::{Failure, Session};
 use crate::config::Config;
+use crate::link::{Trust, http};
 
 /// From how much on clocks are said to differ. Only what people read is off then: one clock dates all messages.
 const SKEW_MAX: Duration = Duration::from_secs(5);
@@ -103,31 +103,15 @@ async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
 }
 
 /// Takes an agent off the coordinator's list, as soon as its session has ended there as well.
-async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> std::io::Result<()> {
+async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(), Refusal> {
     /// How long the coordinator is left to hear the goodbye.
     const PAUSE: Duration = Duration::from_millis(10);
-    while unregister(config, coordinator, agent).await?.starts_with("HTTP/1.1 409") {
+    let trust = Trust::new(config.fingerprint);
+    let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let mut headers = vec![("X-Agent-ID", agent.as_str())];
+    headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+    while http::post_json(coordinator, &trust, "/api/unregister", &headers, "").await?.0 == 409 {
         sleep(PAUSE).await;
     }
     Ok(())
-}
-
-/// Says `POST /api/unregister`, which only the HTTP side offers. Returns what came back.
-async fn unregister(config: &Config, coordinator: &str, agent: &AgentId) -> std::io::Result<String> {
-    let place = coordinator.trim_start_matches("http://");
-    let (host, path) = place.split_at(place.find('/').unwrap_or(place.len()));
-    // An IPv6 address has colons of its own, before a bracket.
-    let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
-    let address = if has_port { host.to_owned() } else { format!("{host}:80") };
-    let token = config.token.as_ref().map(|token| format!("Authorization: Bearer {}\r\n", token.expose()));
-    let request = format!(
-        "POST {path}/api/unregister HTTP/1.1\r\nHost: {host}\r\nX-Agent-ID: {agent}\r\n{}Content-Length: 0\r\n\
-         Connection: close\r\n\r\n",
-        token.unwrap_or_default()
-    );
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut response = String::new();
-    stream.read_to_string(&mut response).await?;
-    Ok(response)
 }

@@ -1,0 +1,207 @@
+//! The door: connections are accepted one by one and served each in a task of its own, with a deadline on whatever may dribble.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use bytes::Bytes;
+use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::admission::{Admission, Admitted, farewell};
+use super::refused;
+use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
+use crate::metrics::Metrics;
+
+/// How long a connection may take to say its first byte: a place is not for those who say nothing.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+/// How long the head of a request may take, counted from when the connection was free for it: an idle one ends by this.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// How long the body of a request may take. What an answer takes is not bounded: a wait is one.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// The largest head of a request, in bytes.
+const HEAD_SIZE_MAX: usize = 8 << 10;
+/// How many header lines a request may have.
+const HEADERS_MAX: usize = 64;
+/// How much of a connection is held in memory while it is read or written, in bytes.
+const BUFFER_MAX: usize = 16 << 10;
+/// The largest body of a request, in bytes: two texts of the longest kind, escaped.
+pub(super) const BODY_MAX: usize = 1 << 20;
+/// How long nobody is accepted after the system refused to: it is out of descriptors or memory, and says so each time.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Publishes what bounds a connection.
+pub(super) fn publish_limits(metrics: &Metrics) {
+    metrics.limit("silent_seconds", SILENT_MAX.as_secs());
+    metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
+    metrics.limit("head_seconds", HEAD_MAX.as_secs());
+    metrics.limit("body_seconds", BODY_TIME_MAX.as_secs());
+    for (of, value) in [
+        ("head_bytes", HEAD_SIZE_MAX),
+        ("headers", HEADERS_MAX),
+        ("buffer_bytes", BUFFER_MAX),
+        ("body_bytes", BODY_MAX),
+        ("frame_bytes", FRAME_MAX),
+    ] {
+        metrics.limit(of, u64::try_from(value).unwrap_or(u64::MAX));
+    }
+}
+
+/// Where connections come in.
+pub(super) struct Door {
+    listener: TcpListener,
+    admission: Admission,
+    serving: Serving,
+}
+
+impl Door {
+    pub(super) fn new(listener: TcpListener, admission: Admission, transport: Transport, routes: Router) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_header_size(HEAD_SIZE_MAX)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(BUFFER_MAX);
+        Self { listener, admission, serving: Serving { routes, transport, http: Arc::new(http) } }
+    }
+
+    /// Accepts until `stop` is cancelled. Nothing of a connection is waited for here.
+    pub(super) async fn accept(self, tasks: &TaskTracker, stop: &CancellationToken) {
+        while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
+            match accepted {
+                Ok((stream, _)) => {
+                    if let Some(admitted) = self.admission.admit(stream) {
+                        tasks.spawn(self.serving.clone().connection(admitted, stop.clone()));
+                    }
+                }
+                Err(error) if is_of_the_other_side(&error) => {}
+                Err(error) => {
+                    tracing::warn!("no connection can be accepted: {error}");
+                    stop.run_until_cancelled(sleep(PAUSE)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether only that connection is concerned, which was gone before it was accepted.
+fn is_of_the_other_side(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// What serves a connection.
+#[derive(Clone)]
+struct Serving {
+    routes: Router,
+    transport: Transport,
+    http: Arc<http1::Builder>,
+}
+
+impl Serving {
+    /// Serves one connection to its end.
+    async fn connection(self, admitted: Admitted, stop: CancellationToken) {
+        let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
+        let Some(Ok(Ok(Some(first)))) = begun else { return };
+        // In boxes, for what is served is large and those who are silent are many.
+        match self.transport.acceptor() {
+            None => Box::pin(self.requests(admitted, stop)).await,
+            Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
+            Some(acceptor) => {
+                let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(admitted)));
+                match stop.run_until_cancelled(shaking).await {
+                    Some(Ok(Ok(stream))) => Box::pin(self.requests(stream, stop)).await,
+                    Some(Ok(Err(error))) => tracing::debug!("a handshake failed: {error}"),
+                    Some(Err(_)) | None => {}
+                }
+            }
+        }
+    }
+
+    /// Serves requests until the other side leaves, is too slow, or has been upgraded to a link, which is a task of its own.
+    async fn requests(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, stop: CancellationToken) {
+        let service = TowerToHyperService::new(self.routes);
+        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service).with_upgrades());
+        let outcome = tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = outcome {
+            tracing::debug!("a connection ended: {error}");
+        }
+    }
+}
+
+fn no_tls() -> Refusal {
+    Refusal::invalid("this coordinator speaks TLS, and was spoken to without").suggest("Write https:// for http://.")
+}
+
+/// Bounds what is read of the bodies of requests, in size and in time.
+pub(super) fn bounded(routes: Router) -> Router {
+    routes.layer(DefaultBodyLimit::max(BODY_MAX)).layer(middleware::from_fn(in_time))
+}
+
+/// Gives the body of a request its deadline, and says so where it was missed.
+async fn in_time(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
+    let missed = Arc::new(AtomicBool::new(false));
+    let timed = |body| Timed { body, deadline: Box::pin(sleep(BODY_TIME_MAX)), missed: Arc::clone(&missed) };
+    let response = next.run(request.map(|body| Body::new(timed(body)))).await;
+    if missed.load(Ordering::Relaxed) {
+        let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
+        return refused(&Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network."));
+    }
+    response
+}
+
+/// A body that ends with an error when its time is over.
+struct Timed {
+    body: Body,
+    deadline: Pin<Box<Sleep>>,
+    missed: Arc<AtomicBool>,
+}
+
+impl HttpBody for Timed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        if polled.is_pending() && this.deadline.as_mut().poll(cx).is_ready() {
+            this.missed.store(true, Ordering::Relaxed);
+            return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)))));
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,114 @@
+//! The coordinator's own certificate: signed by itself, made once, and kept, for hosts know it by its fingerprint.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use anyhow::Context as _;
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use time::{Duration, OffsetDateTime};
+
+use crate::config::Identity;
+
+/// The folder in the data folder.
+const FOLDER: &str = "tls";
+/// How long the certificate is valid. What hosts trust is its fingerprint, and a change of that needs every host.
+const LIFE: Duration = Duration::days(3_650);
+/// The clock of a host may be behind ours.
+const EARLIER: Duration = Duration::days(1);
+
+/// Returns the files of the coordinator's own certificate, which are made if they are not there.
+pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Identity> {
+    let folder = data_dir.join(FOLDER);
+    let files = Identity { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+    let is_there = || files.certificate.exists() && files.key.exists();
+    if !is_there() {
+        make(data_dir, &folder, listen).or_else(|error| if is_there() { Ok(()) } else { Err(error) })?;
+        tracing::info!("made a certificate, which is kept in {}", folder.display());
+    }
+    Ok(files)
+}
+
+/// Makes the folder as a whole, so that nobody ever finds a key without its certificate.
+fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
+    let (certificate, key) = signed_by_itself(listen)?;
+    let unfinished = data_dir.join(format!(".{FOLDER}.{}", std::process::id()));
+    let private = |folder: &Path| DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    private(data_dir).with_context(|| data_dir.display().to_string())?;
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished).with_context(|| unfinished.display().to_string())?;
+    }
+    private(&unfinished).with_context(|| unfinished.display().to_string())?;
+    for (name, text) in [("cert.pem", certificate), ("key.pem", key)] {
+        let path = unfinished.join(name);
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        };
+        write().with_context(|| path.display().to_string())?;
+    }
+    let moved = fs::rename(&unfinished, folder);
+    if moved.is_err() {
+        // Another one was first, or something else lies there: nothing of ours stays behind.
+        let _ = fs::remove_dir_all(&unfinished);
+    }
+    moved.with_context(|| folder.display().to_string())
+}
+
+/// Returns a certificate and its key, both as PEM.
+fn signed_by_itself(listen: IpAddr) -> anyhow::Result<(String, String)> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+    let mut parameters = CertificateParams::new(names(&host_name(), listen))?;
+    parameters.distinguished_name.push(DnType::CommonName, "c3po coordinator");
+    let now = OffsetDateTime::now_utc();
+    parameters.not_before = now - EARLIER;
+    parameters.not_after = now + LIFE;
+    Ok((parameters.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Returns the names by which clients may look for the coordinator that listens there.
+fn names(host: &str, listen: IpAddr) -> Vec<String> {
+    let address = Some(listen).filter(|address| !address.is_unspecified()).map(|address| address.to_string());
+    let host = Some(host).filter(|host| !host.is_empty() && host.is_ascii() && *host != "localhost");
+    host.map(str::to_owned).into_iter().chain(["localhost".to_owned()]).chain(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_certificate_names_host_and_address() {
+        let check = |host: &str, listen: &str, expected: &[&str]| {
+            assert_eq!(names(host, listen.parse().expect("an address")), expected);
+        };
+        check("nas", "192.168.1.2", &["nas", "localhost", "192.168.1.2"]);
+        check("nas", "0.0.0.0", &["nas", "localhost"]);
+        check("", "::1", &["localhost", "::1"]);
+        check("localhost", "::", &["localhost"]);
+    }
+
+    #[test]
+    fn it_is_made_once_and_nobody_else_reads_its_key() {
+        let data = tempfile::tempdir().expect("a folder");
+        let folder = data.path().join("c3po");
+        let own = || own(&folder, "127.0.0.1".parse().expect("an address")).expect("a certificate");
+        let read = |files: &Identity| (fs::read(&files.certificate).ok(), fs::read(&files.key).ok());
+        let files = own();
+        let first = read(&files);
+        assert!(first.0.is_some() && first.1.is_some());
+        assert_eq!(read(&own()), first);
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!((mode(&files.key), mode(&folder.join(FOLDER))), (0o600, 0o700));
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1, "nothing unfinished stays");
+    }
+}

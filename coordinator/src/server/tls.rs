@@ -1,0 +1,150 @@
+//! TLS of the port: whose certificate it shows, and what hosts know it by. Files that change are taken up while it runs.
+
+use std::fs::{self, Metadata};
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use c3po_shared::join::Fingerprint;
+use ring::digest::{SHA256, digest};
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::certificate;
+use crate::config::{Identity, Tls};
+
+/// What a connection over TLS begins with: the type of the record that a handshake is in.
+pub(super) const FIRST_BYTE: u8 = 0x16;
+/// How long the handshake may take.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How often is looked whether the files of the certificate have changed.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// How the port is spoken to: plainly, or over TLS. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Transport {
+    shown: Option<Arc<Shown>>,
+}
+
+/// The certificate that is shown, and where it comes from.
+#[derive(Debug)]
+struct Shown {
+    files: Identity,
+    loaded: RwLock<Loaded>,
+}
+
+#[derive(Debug, Clone)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+    /// Whether no authority stands behind it in its file.
+    is_alone: bool,
+}
+
+impl Transport {
+    /// No TLS.
+    pub(super) fn plain() -> Self {
+        Self { shown: None }
+    }
+
+    /// Reads the certificate that is to be shown, or makes one where none was named.
+    ///
+    /// Errors: there is none that can be used.
+    pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
+        let files = match tls {
+            Tls::Off => return Ok(Self::plain()),
+            Tls::Auto => certificate::own(data_dir, listen).context("making a certificate of the coordinator's own")?,
+            Tls::Files(files) => files.clone(),
+        };
+        let loaded = RwLock::new(load(&files)?);
+        Ok(Self { shown: Some(Arc::new(Shown { files, loaded })) })
+    }
+
+    /// Returns what URLs of this coordinator begin with: `http` or `https`.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.shown.is_some() { "https" } else { "http" }
+    }
+
+    /// Returns what hosts know the certificate by; `None` where there is no TLS.
+    pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.loaded().map(|loaded| loaded.fingerprint)
+    }
+
+    /// Returns the fingerprint for hosts that are let in. A certificate with a chain is vouched for by an authority, and
+    /// renewed every few weeks: that is left to what the host's system trusts.
+    pub(super) fn pinned(&self) -> Option<Fingerprint> {
+        self.loaded().filter(|loaded| loaded.is_alone).map(|loaded| loaded.fingerprint)
+    }
+
+    /// Returns what makes the handshake with a new connection; `None` where there is no TLS.
+    pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.loaded().map(|loaded| loaded.config.into())
+    }
+
+    fn loaded(&self) -> Option<Loaded> {
+        let shown = self.shown.as_ref()?;
+        Some(shown.loaded.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Takes up files that change, until `stop` is cancelled. New connections see the new certificate, older ones live on.
+    pub(super) async fn follow_files(self, stop: CancellationToken) {
+        let Some(shown) = self.shown else { return };
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut known = Stamp::of(&shown.files);
+        while stop.run_until_cancelled(looks.tick()).await.is_some() {
+            let now = Stamp::of(&shown.files);
+            if now == known {
+                continue;
+            }
+            known = now;
+            match load(&shown.files) {
+                Ok(loaded) => {
+                    tracing::info!("the certificate has changed; its fingerprint is {}", loaded.fingerprint);
+                    *shown.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+                }
+                Err(error) => tracing::warn!("the certificate stays what it was: {error:#}"),
+            }
+        }
+    }
+}
+
+/// What tells that files are no longer what they were.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp([Option<(i64, i64, u64, u64)>; 2]);
+
+impl Stamp {
+    fn of(files: &Identity) -> Self {
+        let stamp = |found: Metadata| (found.mtime(), found.mtime_nsec(), found.ino(), found.size());
+        Self([&files.certificate, &files.key].map(|path| fs::metadata(path).ok().map(stamp)))
+    }
+}
+
+/// Reads a certificate with its chain, and its key.
+fn load(files: &Identity) -> anyhow::Result<Loaded> {
+    let (certificate, key) = (&files.certificate, &files.key);
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.with_context(|| format!("reading the certificate {}", certificate.display()))?;
+    let leaf = chain.first().with_context(|| format!("there is no certificate in {}", certificate.display()))?;
+    let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
+    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .with_context(|| format!("using the certificate {} and its key", certificate.display()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Loaded { config: Arc::new(config), fingerprint, is_alone })
+}
+
+fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> {
+    Ok(Fingerprint::of(digest(&SHA256, certificate).as_ref().try_into().context("SHA-256 has 32 bytes")?))
+}

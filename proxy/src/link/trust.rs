@@ -1,0 +1,139 @@
+//! Whom this host takes for its coordinator over TLS: one certificate, or whatever the system trusts.
+
+use std::sync::Arc;
+
+use c3po_shared::join::Fingerprint;
+use ring::digest::{SHA256, digest};
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys, OtherError, RootCertStore, SignatureScheme,
+};
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+
+/// Whom this host takes for its coordinator. Cheap to clone and to make: nothing is read before a URL needs TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct Trust {
+    /// The certificate that is accepted, and no other; where there is none, those that the system trusts.
+    fingerprint: Option<Fingerprint>,
+    config: Arc<OnceCell<Arc<ClientConfig>>>,
+}
+
+impl Trust {
+    /// Trusts exactly the certificate with that fingerprint; without one, the system's authorities, and the name.
+    pub(crate) fn new(fingerprint: Option<Fingerprint>) -> Self {
+        Self { fingerprint, config: Arc::default() }
+    }
+
+    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
+        self.fingerprint
+    }
+
+    /// Returns what makes the handshake.
+    ///
+    /// Errors: the system trusts nobody.
+    pub(super) async fn connector(&self) -> Result<TlsConnector, String> {
+        let config = self.config.get_or_try_init(async || {
+            // The system's authorities are a large file, or a folder of many.
+            let built = tokio::task::spawn_blocking({
+                let fingerprint = self.fingerprint;
+                move || client_config(fingerprint)
+            });
+            built.await.unwrap_or_else(|error| Err(error.to_string()))
+        });
+        config.await.map(|config| Arc::clone(config).into())
+    }
+}
+
+fn client_config(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let mut config = match fingerprint {
+        Some(fingerprint) => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint, provider }))
+            .with_no_client_auth(),
+        None => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A link lasts for hours; what would make the next one a little faster is memory of every idle proxy.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+fn system_roots() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    for error in &found.errors {
+        tracing::debug!("reading the system's certificate authorities: {error}");
+    }
+    if added == 0 {
+        return Err("this system has no certificate authorities; SSL_CERT_FILE names a file of them".to_owned());
+    }
+    Ok(roots)
+}
+
+/// Accepts one certificate, whatever its names and dates: the fingerprint came by a way that is trusted.
+#[derive(Debug)]
+struct Pinned {
+    fingerprint: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+/// The certificate is not the one that is trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate is {0}")]
+pub(super) struct Another(pub(super) Fingerprint);
+
+/// Returns what a certificate is known by.
+fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
+    let bytes = digest(&SHA256, certificate).as_ref().try_into();
+    bytes.map(Fingerprint::of).map_err(|_| rustls::Error::InconsistentKeys(InconsistentKeys::Unknown))
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let shown = fingerprint_of(certificate)?;
+        if shown == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(CertificateError::Other(OtherError(Arc::new(Another(shown)))).into())
+    }
+
+    // Whoever shows the certificate has to hold its key as well: anybody could show it.
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

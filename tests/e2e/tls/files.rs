@@ -1,0 +1,65 @@
+//! The certificate: kept through restarts, taken up when its files change, and never given up for broken ones.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use harness::certificates::Certificates;
+use harness::eventually::eventually;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{SOON, coordinator, pinned, refusal};
+
+#[tokio::test]
+async fn a_restart_keeps_the_coordinators_own_certificate() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = coordinator(&work, "auto").await?;
+    let before = coordinator.fingerprint()?;
+    let session = pinned(&work, "loyal", &coordinator, &before).await?;
+    session.reply("ping", json!({})).await?;
+    coordinator.stop().await?;
+    fs::remove_file(work.path().join("coordinator.log"))?;
+    coordinator.restart().await?;
+    assert_eq!(coordinator.fingerprint()?, before);
+    eventually("the link is up again", SOON, async || {
+        let pong = session.call("ping", json!({})).await.ok()?;
+        (!pong.is_error).then_some(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_live() -> Result<()> {
+    let work = TempDir::new()?;
+    let (older, newer) = (Certificates::make()?.identity_text()?, Certificates::make()?.identity_text()?);
+    let (certificate, key) = (work.path().join("cert.pem"), work.path().join("key.pem"));
+    let write = |(certificate_text, key_text): &(String, String)| {
+        fs::write(&certificate, certificate_text).and_then(|()| fs::write(&key, key_text))
+    };
+    write(&older)?;
+    let coordinator = coordinator(&work, &format!("{},{}", certificate.display(), key.display())).await?;
+    let first = coordinator.fingerprint()?;
+    let loyal = pinned(&work, "loyal", &coordinator, &first).await?;
+    loyal.reply("ping", json!({})).await?;
+
+    write(&("broken".to_owned(), "broken".to_owned()))?;
+    let log = work.path().join("coordinator.log");
+    let warned = async || fs::read_to_string(&log).ok()?.contains("the certificate stays what it was").then_some(());
+    eventually("a warning", SOON, warned).await?;
+    let newcomer = pinned(&work, "newcomer", &coordinator, &first).await?;
+    newcomer.reply("ping", json!({})).await?;
+
+    write(&newer)?;
+    let second = eventually("the new one is taken up", SOON, async || {
+        coordinator.fingerprint().ok().filter(|fingerprint| *fingerprint != first)
+    })
+    .await?;
+    let latecomer = pinned(&work, "latecomer", &coordinator, &second).await?;
+    latecomer.reply("send_message", json!({"target": "loyal", "message": "still there?"})).await?;
+    let message = loyal.reply("wait_for_message", json!({"timeout": 10})).await?;
+    ensure!(message["message"] == "still there?", "{message}");
+    let outdated = pinned(&work, "outdated", &coordinator, &first).await?;
+    let told = refusal(&outdated).await?;
+    ensure!(told["code"] == "UNAUTHORIZED" && told.to_string().contains(&second), "{told}");
+    Ok(())
+}

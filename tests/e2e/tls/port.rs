@@ -1,0 +1,82 @@
+//! Who comes to a port with TLS, and to one without.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
+use harness::http;
+use harness::process::{command, program};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{SOON, coordinator, pinned, refusal, session};
+
+#[tokio::test]
+async fn who_speaks_plainly_to_tls_or_tls_to_a_plain_port_is_told_so() -> Result<()> {
+    let work = TempDir::new()?;
+    let with = coordinator(&work, "auto").await?;
+    let answer = http::get(with.address(), "/api/health").await?;
+    assert!(answer.status == 400 && answer.body.contains("https://"), "{answer:?}");
+    let url = format!("http://{}", with.address());
+    let told = refusal(&session(work.path(), "plain", &url, &[]).await?).await?;
+    ensure!(told["code"] == "INVALID_REQUEST" && told["suggestion"] == "Write https:// for http://.", "{told}");
+
+    let folder = TempDir::new()?;
+    let without = Coordinator::start(folder.path()).await?;
+    let url = format!("https://{}", without.address());
+    let told = refusal(&session(folder.path(), "careful", &url, &[]).await?).await?;
+    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("it does not speak TLS"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_coordinator_with_tls_says_that_it_is_well() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = coordinator(&work, "auto").await?;
+    let mut health = command(program("c3po-coordinator")?, work.path());
+    let said = health.args(["health", "--listen", &coordinator.address().to_string()]).output().await?;
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stderr).contains("\"ok\""), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_handshake_that_never_comes_ends_and_is_in_nobodys_way() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = coordinator(&work, "auto").await?;
+    let mut waiting = Vec::new();
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(coordinator.address()).await?;
+        // The beginning of a handshake.
+        stream.write_all(&[0x16, 3, 1]).await?;
+        waiting.push(stream);
+    }
+    let good = pinned(&work, "good", &coordinator, &coordinator.fingerprint()?).await?;
+    timeout(Duration::from_secs(5), good.reply("ping", json!({}))).await??;
+    for mut stream in waiting {
+        let rest = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.context("the connection goes on")?;
+        // Cut off is over as well.
+        ensure!(rest.unwrap_or(0) == 0, "nothing is answered");
+    }
+    good.reply("ping", json!({})).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_comes_on_top_hears_that_over_tls_as_well() -> Result<()> {
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto").with_descriptors(100);
+    coordinator.restart().await?;
+    let mut silent = Vec::new();
+    for _ in 0..60 {
+        silent.push(TcpStream::connect(coordinator.address()).await?);
+    }
+    let session = pinned(&work, "late", &coordinator, &coordinator.fingerprint()?).await?;
+    let told = refusal(&session).await?;
+    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("as many as it may have"), "{told}");
+    drop(silent);
+    Ok(())
+}
