@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# The coordinator and nothing else: no shell, no package manager, not root.
+# The coordinator, and the program that it ships to hosts: no shell, no package manager, not root.
 
 FROM rust:1.95-slim-bookworm AS build
 # Writes what the program is made of into the program, so that a scanner can tell what is in the image.
@@ -8,16 +8,17 @@ WORKDIR /build
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo auditable build --locked --release --package c3po-coordinator \
-    && cp target/release/c3po-coordinator /c3po-coordinator \
+    cargo auditable build --locked --release --package c3po-coordinator --package c3po \
+    && cp target/release/c3po-coordinator target/release/c3po / \
     && mkdir /data
 
 FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --from=build /c3po-coordinator /usr/local/bin/c3po-coordinator
+# Beside the coordinator, what it ships to hosts (/join.sh).
+COPY --from=build /c3po-coordinator /c3po /usr/local/bin/
 # For the embedded store, where no Redis is named. A volume that is mounted here takes over the owner.
 COPY --from=build --chown=nonroot:nonroot /data /data
 VOLUME /data
-# A port that the network reaches: the coordinator refuses to start without C3PO_TOKEN.
+# A port that the network reaches: TLS and keys are demanded from the first start.
 ENV C3PO_LISTEN=0.0.0.0:8420 \
     C3PO_DATA_DIR=/data
 EXPOSE 8420

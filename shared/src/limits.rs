@@ -66,3 +66,5 @@ pub const POLICY_BYTES_MAX: u64 = 1 << 20;
 pub const AUDIT_ENTRIES: u64 = 100_000;
 /// How many entries one page of the audit can have.
 pub const AUDIT_PAGE_MAX: usize = 1_000;
+/// How many links and requests may go on under one key at once.
+pub const AT_ONCE_PER_KEY: usize = 2_000;

@@ -16,7 +16,7 @@ use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
 use self::keyring::Keyring;
-pub(crate) use self::principal::{Principal, Right};
+pub(crate) use self::principal::{Principal, Right, Stay};
 use crate::config::Secret;
 
 /// The longest credential that is looked at, in bytes.

@@ -1,6 +1,10 @@
 //! What a request or a link was admitted as, and what that may do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -41,6 +45,25 @@ pub(crate) struct Principal {
     who: Who,
     /// Cancelled when the credential ends.
     ended: CancellationToken,
+    /// How many links and requests go on under it.
+    stays: AtomicUsize,
+}
+
+/// One link or request that goes on under a credential, until this is gone.
+#[derive(Debug)]
+pub(crate) struct Stay(Arc<Principal>);
+
+impl Stay {
+    /// Returns whose it is.
+    pub(crate) fn principal(&self) -> &Arc<Principal> {
+        &self.0
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.0.stays.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug)]
@@ -58,21 +81,44 @@ enum Who {
 impl Principal {
     /// Anybody, where no credential is demanded.
     pub(crate) fn anybody() -> Self {
-        Self { who: Who::Anybody, ended: CancellationToken::new() }
+        Self::of(Who::Anybody)
     }
 
     /// Somebody with the one token of everybody.
     pub(crate) fn token() -> Self {
-        Self { who: Who::Token, ended: CancellationToken::new() }
+        Self::of(Who::Token)
     }
 
     /// Somebody on the coordinator's own machine, under its own user.
     pub(crate) fn local() -> Self {
-        Self { who: Who::Local, ended: CancellationToken::new() }
+        Self::of(Who::Local)
     }
 
     pub(super) fn key(id: String, scope: Scope, agents: AgentGlobs) -> Self {
-        Self { who: Who::Key { id, scope, agents }, ended: CancellationToken::new() }
+        Self::of(Who::Key { id, scope, agents })
+    }
+
+    fn of(who: Who) -> Self {
+        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0) }
+    }
+
+    /// Counts one more link or request. Whoever has no key of its own shares no bound.
+    ///
+    /// Errors: `RATE_LIMITED` where as many go on under the key as it may have.
+    pub(crate) fn enter(principal: &Arc<Self>) -> Result<Stay, Refusal> {
+        let before = principal.stays.fetch_add(1, Ordering::Relaxed);
+        let stay = Stay(Arc::clone(principal));
+        match &principal.who {
+            Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => {
+                let error =
+                    format!("the key {id} has {AT_ONCE_PER_KEY} links and requests at once, as many as a key may have");
+                Err(Refusal::new(ErrorCode::RateLimited, error)
+                    .suggest("End some of them, or give each host a key of its own.")
+                    .detail("limit", AT_ONCE_PER_KEY)
+                    .detail("count", before))
+            }
+            _ => Ok(stay),
+        }
     }
 
     /// Ends everything that goes on under it.
@@ -202,6 +248,18 @@ mod tests {
         assert_eq!(refusal.code, ErrorCode::Forbidden);
         assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
         assert!(Principal::anybody().speaks_as(&api).is_ok());
+    }
+
+    #[test]
+    fn a_key_has_so_many_links_and_requests_at_once() {
+        let principal = Arc::new(key(Scope::Agent, "*"));
+        let mut stays: Vec<_> = (0..AT_ONCE_PER_KEY).map(|_| Principal::enter(&principal).expect("room")).collect();
+        assert_eq!(Principal::enter(&principal).map_err(|refusal| refusal.code).err(), Some(ErrorCode::RateLimited));
+        stays.pop();
+        assert!(Principal::enter(&principal).is_ok());
+        let anybody = Arc::new(Principal::anybody());
+        let stays: Vec<_> = (0..=AT_ONCE_PER_KEY).map(|_| Principal::enter(&anybody)).collect();
+        assert!(stays.iter().all(Result::is_ok));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use bytes::Bytes;
-use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, JOINS_PER_MINUTE};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -62,6 +62,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Publishes what bounds a connection.
 pub(super) fn publish_limits(metrics: &Metrics) {
+    metrics.limit("joins_per_minute", u64::from(JOINS_PER_MINUTE));
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
     metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
     metrics.limit("head_seconds", HEAD_MAX.as_secs());
@@ -72,6 +73,7 @@ pub(super) fn publish_limits(metrics: &Metrics) {
         ("buffer_bytes", BUFFER_MAX),
         ("body_bytes", BODY_MAX),
         ("frame_bytes", FRAME_MAX),
+        ("at_once_per_key", AT_ONCE_PER_KEY),
     ] {
         metrics.limit(of, u64::try_from(value).unwrap_or(u64::MAX));
     }

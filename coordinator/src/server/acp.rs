@@ -24,9 +24,10 @@ pub(super) async fn upgrade(
     Extension(principal): Extension<Arc<Principal>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if let Err(refusal) = principal.check(Right::Speak) {
-        return refused(&refusal);
-    }
+    let stay = match principal.check(Right::Speak).and_then(|()| Principal::enter(&principal)) {
+        Ok(stay) => stay,
+        Err(refusal) => return refused(&refusal),
+    };
     upgrade
         .protocols([SUBPROTOCOL])
         .read_buffer_size(READ_BUFFER)
@@ -35,6 +36,6 @@ pub(super) async fn upgrade(
         .max_frame_size(FRAME_MAX)
         .on_upgrade(move |socket| {
             let Server { office, tasks, stop, .. } = server;
-            tasks.track_future(session::serve(socket, principal, office, stop))
+            tasks.track_future(session::serve(socket, stay, office, stop))
         })
 }

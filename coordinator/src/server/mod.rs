@@ -148,6 +148,11 @@ async fn guard(State(server): State<Server>, mut request: Request, next: Next) -
     };
     match admitted {
         Ok(principal) => {
+            // Until there is an answer; a link counts by itself.
+            let _stay = match Principal::enter(&principal) {
+                Ok(stay) => stay,
+                Err(refusal) => return refused(&refusal),
+            };
             request.extensions_mut().insert(Arc::clone(&principal));
             tokio::select! {
                 response = next.run(request) => response,

@@ -32,7 +32,7 @@ use self::delivery::Delivery;
 use self::end::End;
 use self::ledger::{Ledger, Noted};
 use self::pace::Pace;
-use crate::auth::Principal;
+use crate::auth::Stay;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::{Amendment, StoreError};
@@ -53,11 +53,11 @@ const ENDED_WAITS: usize = 16;
 /// What a link is between its beginning and its end is all that stays in memory: the rest is on the heap for a moment.
 pub(crate) fn serve(
     socket: WebSocket,
-    principal: Arc<Principal>,
+    stay: Stay,
     office: Arc<Office>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> {
-    let greeting = Box::pin(greet(socket, principal, office, stop.clone()));
+    let greeting = Box::pin(greet(socket, stay, office, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, session.manner());
@@ -69,22 +69,17 @@ pub(crate) fn serve(
 }
 
 /// Begins a link. Returns `None` where it ended with that.
-async fn greet(
-    socket: WebSocket,
-    principal: Arc<Principal>,
-    office: Arc<Office>,
-    stop: CancellationToken,
-) -> Option<Session> {
+async fn greet(socket: WebSocket, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
     let mut connection = Connection::new(socket);
-    let receiving = hello::receive(&mut connection, &office, &principal);
+    let receiving = hello::receive(&mut connection, &office, stay.principal());
     let admitted = tokio::select! {
         admitted = receiving => admitted?,
         () = stop.cancelled() => return None,
-        () = principal.ended() => return None,
+        () = stay.principal().ended() => return None,
     };
     let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
-    Some(Session::new(connection, office, admitted))
+    Some(Session::new(connection, stay, office, admitted))
 }
 
 /// A call that ended: what to answer under which id.
@@ -120,6 +115,8 @@ enum Event {
 
 struct Session {
     connection: Connection,
+    /// Counts the link under its credential.
+    stay: Stay,
     /// What is to be written before anything else is done.
     outbox: Vec<String>,
     /// Rings no later than the next deadline.
@@ -149,13 +146,14 @@ struct Session {
 }
 
 impl Session {
-    fn new(connection: Connection, office: Arc<Office>, admitted: hello::Admitted) -> Self {
+    fn new(connection: Connection, stay: Stay, office: Arc<Office>, admitted: hello::Admitted) -> Self {
         let hello::Admitted { caller, present, delivered, pushes, is_new, context } = admitted;
         let now = Instant::now();
         Self {
             listener: office.presence.listen(&caller.agent),
             delivery: Delivery::new(delivered, pushes),
             connection,
+            stay,
             outbox: Vec::new(),
             alarm: Box::pin(sleep_until(now + SILENCE_MAX)),
             office,
@@ -227,7 +225,7 @@ impl Session {
             biased;
             () = stop.cancelled(), if self.drain_until.is_none() => Event::Stop,
             () = replaced(self.present.as_ref()) => Event::Replaced,
-            () = self.caller.principal.ended() => Event::Revoked,
+            () = self.stay.principal().ended() => Event::Revoked,
             Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
             Some(frame) = self.inquiries.next(), if !self.inquiries.is_empty() => Event::Inquired(frame),
             noted = self.ledger.noted() => Event::Noted(noted),
