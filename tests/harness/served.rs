@@ -48,6 +48,8 @@ impl Served {
             allowed_hosts: Vec::new(),
         };
         change(&mut config);
+        // As on a command line: a token closes what is open without one.
+        config.is_open &= config.token.is_none();
         let store = store::open(&config.store).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();

@@ -37,7 +37,8 @@ pub(super) fn runtime_in_shared(file: &File) -> Vec<String> {
 }
 
 pub(super) fn version_outside_root(file: &File) -> Vec<String> {
-    if !file.path.ends_with("/Cargo.toml") {
+    // The fuzz targets are a workspace of their own.
+    if !file.path.ends_with("/Cargo.toml") || file.path.starts_with("fuzz/") {
         return Vec::new();
     }
     let own = dependencies(file).into_iter().filter(|(_, value)| value.get("workspace") != Some(&Value::Boolean(true)));
