@@ -138,7 +138,12 @@ impl Request {
             Self::Keys(Keys::Revoke { .. }) => {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
-            Self::Invite(_) => format!("On the new host, until {}:\n\n  {}\n", said("expires_at")?, said("line")?),
+            Self::Invite(_) => format!(
+                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n",
+                said("expires_at")?,
+                said("line")?,
+                said("install")?
+            ),
         })
     }
 }

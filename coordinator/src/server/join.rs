@@ -15,10 +15,10 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
-use super::Server;
 use super::keys::{apply, unreadable};
 use super::rest::answer;
 use super::tls::Transport;
+use super::{Server, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
@@ -38,8 +38,10 @@ pub(super) struct Joins {
 
 /// An invite that was just made.
 pub(super) struct Invited {
-    /// What is to be said on the new host.
+    /// What is to be said on a new host that has c3po.
     pub(super) line: String,
+    /// What is to be said on one that does not.
+    pub(super) install: String,
     /// Until when.
     pub(super) expires_at: Timestamp,
 }
@@ -53,7 +55,20 @@ impl Joins {
     /// Makes an invite.
     pub(super) async fn invite(&self, store: &dyn Store, new: NewInvite) -> Result<Invited, Refusal> {
         let (code, expires_at) = issue::invite(store, new, self.transport.pinned()).await?;
-        Ok(Invited { line: format!("c3po join {} {}", self.url, code.reveal()), expires_at })
+        let (url, code) = (&self.url, code.reveal());
+        let line = format!("c3po join {url} {code}");
+        let install = format!("curl -fsS {} {url}{} | sh -s -- {code}", self.curl(), download::SCRIPT_PATH);
+        Ok(Invited { line, install, expires_at })
+    }
+
+    /// Returns where hosts reach this coordinator.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns by which flags curl knows this coordinator.
+    pub(super) fn curl(&self) -> String {
+        self.transport.curl_flags()
     }
 
     /// Counts one try of anybody, or refuses it: whoever guesses gets nowhere, and cannot keep the store busy.
@@ -102,8 +117,9 @@ pub(super) async fn announce(server: &Server) {
         Ok(invite) => {
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
             eprintln!(
-                "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nFor more: c3po-coordinator invite\n",
-                invite.expires_at, invite.line
+                "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
+                 For more: c3po-coordinator invite\n",
+                invite.expires_at, invite.line, invite.install
             );
         }
         Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),

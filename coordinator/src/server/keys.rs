@@ -89,7 +89,7 @@ pub(super) async fn invite(
         let Json(new) = new.map_err(unreadable)?;
         let invite = server.joins.invite(server.office.store.as_ref(), new).await?;
         tracing::info!("{} made an invite that ends at {}", principal.name(), invite.expires_at);
-        Ok(json!({"line": invite.line, "expires_at": invite.expires_at}))
+        Ok(json!({"line": invite.line, "install": invite.install, "expires_at": invite.expires_at}))
     };
     answer(outcome.await)
 }

@@ -5,6 +5,7 @@ mod acp;
 mod admission;
 mod certificate;
 mod control;
+mod download;
 mod evidence;
 mod health;
 mod http_session;
@@ -36,6 +37,7 @@ pub(crate) use self::accept::listen;
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::control::ask;
+use self::download::Downloads;
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
 use self::join::Joins;
@@ -54,6 +56,7 @@ pub(crate) struct Server {
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
     joins: Arc<Joins>,
+    downloads: Arc<Downloads>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -80,6 +83,7 @@ pub(crate) async fn serve(
         office,
         auth,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
+        downloads: Arc::new(Downloads::look()),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
@@ -123,6 +127,8 @@ fn routes(server: &Server, config: &Config) -> Router {
         .layer(middleware::from_fn_with_state(server.clone(), guard));
     Router::new()
         .route("/api/health", get(rest::health))
+        .route(download::SCRIPT_PATH, get(download::script))
+        .route("/download/{machine}/c3po", get(download::program))
         .route(c3po_shared::join::PATH, post(join::join).layer(join::body_limit()))
         .merge(guarded)
         .fallback(rest::nowhere)

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use c3po_shared::join::Fingerprint;
+use data_encoding::BASE64;
 use ring::digest::{SHA256, digest};
 use rustls::ServerConfig;
 use rustls::crypto::ring::default_provider;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::{MissedTickBehavior, interval};
@@ -45,6 +47,8 @@ struct Shown {
 struct Loaded {
     config: Arc<ServerConfig>,
     fingerprint: Fingerprint,
+    /// The SHA-256 of the public key, in base64.
+    public_key: String,
     /// Whether no authority stands behind it in its file.
     is_alone: bool,
 }
@@ -82,6 +86,12 @@ impl Transport {
     /// renewed every few weeks: that is left to what the host's system trusts.
     pub(super) fn pinned(&self) -> Option<Fingerprint> {
         self.loaded().filter(|loaded| loaded.is_alone).map(|loaded| loaded.fingerprint)
+    }
+
+    /// Returns by which flags curl knows the certificate that hosts pin: by its public key, and by that alone.
+    pub(super) fn curl_flags(&self) -> String {
+        let pinned = self.loaded().filter(|loaded| loaded.is_alone);
+        pinned.map(|loaded| format!("-k --pinnedpubkey 'sha256//{}'", loaded.public_key)).unwrap_or_default()
     }
 
     /// Returns what makes the handshake with a new connection; `None` where there is no TLS.
@@ -136,13 +146,16 @@ fn load(files: &Identity) -> anyhow::Result<Loaded> {
     let leaf = chain.first().with_context(|| format!("there is no certificate in {}", certificate.display()))?;
     let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
     let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
+    let signing = any_supported_type(&key).with_context(|| format!("using the key {}", files.key.display()))?;
+    let public_key = signing.public_key().with_context(|| format!("{} has no public key", files.key.display()))?;
+    let public_key = BASE64.encode(digest(&SHA256, &public_key).as_ref());
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .with_context(|| format!("using the certificate {} and its key", certificate.display()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Loaded { config: Arc::new(config), fingerprint, is_alone })
+    Ok(Loaded { config: Arc::new(config), fingerprint, public_key, is_alone })
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> {

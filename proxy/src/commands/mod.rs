@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod inbox;
 mod install;
+mod join;
 mod print;
 mod receipt;
 mod reply;
@@ -111,6 +112,9 @@ enum Command {
     /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
     #[command(after_help = EXIT_CODES)]
     Tail,
+    /// Let this host in at a coordinator, with the line that it printed
+    #[command(after_help = EXIT_CODES)]
+    Join(join::Arguments),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
@@ -186,6 +190,8 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Completions(arguments) => return completions::run(&arguments),
         // Also with a configuration that is wrong.
         Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
+        // Also with a configuration that is wrong: it writes another one.
+        Command::Join(arguments) => return join::run(config, printer, arguments).await,
         Command::Doctor => return doctor::run(&config, printer).await,
         command => command,
     };
@@ -198,6 +204,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         | Command::Statusline
         | Command::Doctor
         | Command::Completions(_)
+        | Command::Join(_)
         | Command::Uninstall(_) => Ok(()),
         Command::Install(arguments) => install::run(&config, printer, arguments).await,
         Command::Status => status::run(config, printer).await,

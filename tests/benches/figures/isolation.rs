@@ -1,17 +1,26 @@
 //! What others notice of agents that behave badly: their own deliveries, with and without them, in turns.
 //!
+//! They behave badly in a process of their own: what they do with long texts is not what the others wait for.
 //! Of several turns the least disturbed one counts, on either side: what else the machine does only ever adds.
 
+use std::net::SocketAddr;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use harness::crowd::{Agent, Crowd, Pace, Rough, RoughOnes, Sending};
 use harness::loaded::Loaded;
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::Runtime;
 use tokio::time::{interval, sleep};
 
+use crate::chain;
 use crate::report::{Goal, Report};
+
+/// The argument that makes this program behave badly. How, and towards which coordinator, follow.
+pub(crate) const ROUGH: &str = "--rough";
 
 /// The others: so many wait, so many send, together so many messages a second.
 const WAITING: usize = 100;
@@ -49,17 +58,16 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     for _ in 0..TURNS {
         let (back, p99) = others(&crowd, senders).await?;
         without = p99.min(without);
-        let rough_ones = RoughOnes::start(server.address, rough).await?;
+        let rough_ones = Apart::start(server.address, rough).await?;
         sleep(SETTLING).await;
         let (back, p99) = tokio::select! {
             measured = others(&crowd, back) => measured?,
             never = watch(&server, &mut memory) => match never? {},
         };
         with = p99.min(with);
-        let did = rough_ones.tally().take();
-        sent += did.sent.count();
-        refused += did.troubles.values().sum::<u64>();
-        rough_ones.end().await;
+        let (more_sent, more_refused) = rough_ones.end().await?;
+        sent += more_sent;
+        refused += more_refused;
         senders = back;
     }
     crowd.end().await;
@@ -69,6 +77,50 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     let seconds = TURNS as f64 * (SPAN + 2 * SETTLING).as_secs_f64();
     report.note(&format!("{:.0} sends a second by them, {refused} refused", sent as f64 / seconds));
     Ok(())
+}
+
+/// Some who behave badly, in a process of their own, which ends with its input.
+struct Apart {
+    process: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Apart {
+    /// Has some behave like that from now on. Returns once they have begun.
+    async fn start(address: SocketAddr, rough: Rough) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([ROUGH, rough.name(), &address.to_string()]).kill_on_drop(true);
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let output = process.stdout.take().context("its output")?;
+        let mut output = BufReader::new(output).lines();
+        output.next_line().await?.context("they did not begin")?;
+        Ok(Self { process, output })
+    }
+
+    /// Has them stop. Returns how many sends were accepted, and how many refused.
+    async fn end(mut self) -> Result<(u64, u64)> {
+        drop(self.process.stdin.take());
+        let said = self.output.next_line().await?.context("they did not say what they did")?;
+        let (sent, refused) = said.split_once(' ').context("two numbers")?;
+        self.process.wait().await?;
+        Ok((sent.parse()?, refused.parse()?))
+    }
+}
+
+/// Behaves badly until the input ends, then says what was done.
+pub(crate) fn rough(name: &str, address: &str) -> ExitCode {
+    let behave = async {
+        let rough = Rough::ALL.into_iter().find(|rough| rough.name() == name).context("no such behaviour")?;
+        let ones = RoughOnes::start(address.parse()?, rough).await?;
+        println!("begun");
+        tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
+        let did = ones.tally().take();
+        println!("{} {}", did.sent.count(), did.troubles.values().sum::<u64>());
+        ones.end().await;
+        Ok(())
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    chain::code(runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(behave)))
 }
 
 /// The others go about their business. Returns them with the p99 of their deliveries, in milliseconds.

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         [chain::HUB, redis] => return chain::hub(redis),
         [rates::ECHO] => return rates::echo(None),
         [rates::ECHO, redis] => return rates::echo(Some(redis)),
+        [isolation::ROUGH, name, address] => return isolation::rough(name, address),
         // Cargo passes arguments of its own.
         _ => {}
     }

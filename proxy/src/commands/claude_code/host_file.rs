@@ -60,6 +60,50 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: Wanted<'_>) -> Resul
     Ok(Plan::Add { keys, lines })
 }
 
+/// Returns the text with these keys set to these values, and without those that have none; all else in it stays.
+///
+/// Errors: it is no TOML, or is written so that a line of a key cannot be told.
+pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<String>)]) -> Result<String> {
+    let mut expected: toml::Table = text.parse().context("it is not valid TOML")?;
+    let is_of = |line: &str, key: &str| {
+        line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (key, value) in values {
+        lines.retain(|line| !is_of(line, key));
+        expected.remove(*key);
+        if let Some(value) = value {
+            let value = toml::Value::from(value.as_str());
+            lines.push(format!("{key} = {value}"));
+            expected.insert((*key).to_owned(), value);
+        }
+    }
+    let replaced = lines.join("\n") + "\n";
+    let found: toml::Table = replaced.parse().context("its lines cannot be replaced")?;
+    anyhow::ensure!(found == expected, "its lines cannot be told apart; write it with one key on each line");
+    Ok(replaced)
+}
+
+/// Writes the whole file, in one step, readable by its owner alone.
+pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}", std::process::id()));
+    let beside = Path::new(&beside);
+    let written = (|| {
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(beside, path)?;
+        fs::File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        // It is ours, and of no use.
+        let _ = fs::remove_file(beside);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Returns the file's text, if there is one.
 pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
@@ -101,6 +145,19 @@ mod tests {
         let other = Some("token = \"other\"");
         assert_eq!(plan(other, WANTED).unwrap(), Plan::Conflict { key: "token", line: None });
         assert!(plan(Some("a = "), WANTED).is_err());
+    }
+
+    #[test]
+    fn replacing_keeps_what_is_not_named() {
+        let text = "# mine\ntoken = 'old'\nagent_id = \"web\"\n  coordinator_url= 'http://a'\n";
+        let replaced = replace(
+            text,
+            &[("token", Some("new".into())), ("coordinator_url", Some("https://b".into())), ("fingerprint", None)],
+        );
+        assert_eq!(replaced.unwrap(), "# mine\nagent_id = \"web\"\ntoken = \"new\"\ncoordinator_url = \"https://b\"\n");
+        assert_eq!(replace("", &[("token", Some("new".into()))]).unwrap(), "token = \"new\"\n");
+        assert!(replace("token = ", &[("token", Some("new".into()))]).is_err());
+        assert!(replace("agent_id = \"\"\"\ntoken = 1\n\"\"\"\n", &[("token", Some("new".into()))]).is_err());
     }
 
     #[test]

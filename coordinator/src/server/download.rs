@@ -1,0 +1,125 @@
+//! What a new host needs before it has anything of ours: a script to be piped into a shell, and the program itself.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::extract::{Path as InPath, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use tokio::sync::Semaphore;
+
+use super::{Server, refused};
+
+/// Where the script stands.
+pub(super) const SCRIPT_PATH: &str = "/join.sh";
+/// What is put into the script: where this coordinator is, how curl knows it, and what it ships.
+const SCRIPT: &str = include_str!("join.sh");
+/// The folder beside the coordinator's program that holds programs for other machines, as `OS-ARCH/c3po`.
+const FOLDER: &str = "hosts";
+/// The name of the program.
+const PROGRAM: &str = "c3po";
+/// How many may fetch a program at once: it is read into memory.
+const AT_ONCE: usize = 4;
+
+/// The programs that this coordinator has for hosts, by system and processor, such as `linux-x86_64`.
+#[derive(Debug)]
+pub(super) struct Downloads {
+    programs: BTreeMap<String, PathBuf>,
+    places: Arc<Semaphore>,
+}
+
+impl Downloads {
+    /// Looks beside the coordinator's own program, where the build puts that of the same machine.
+    pub(super) fn look() -> Self {
+        let folder = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+        let programs = folder.map(|folder| programs_in(&folder)).unwrap_or_default();
+        Self { programs, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Returns the script for a coordinator that is there, which curl knows by these flags.
+    async fn script(&self, url: &str, curl: &str) -> io::Result<String> {
+        let mut sums = String::new();
+        for (machine, program) in &self.programs {
+            let sum = HEXLOWER.encode(digest(&SHA256, &tokio::fs::read(program).await?).as_ref());
+            sums.push_str(&format!("    {machine}) sum={sum} ;;\n"));
+        }
+        Ok(SCRIPT.replace("@URL@", &quoted(url)).replace("@CURL@", curl).replace("@SUMS@", sums.trim_end()))
+    }
+}
+
+fn programs_in(folder: &Path) -> BTreeMap<String, PathBuf> {
+    let own = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    let mut programs: BTreeMap<_, _> = std::fs::read_dir(folder.join(FOLDER))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path().join(PROGRAM))))
+        .filter(|(machine, _)| machine.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)))
+        .collect();
+    programs.entry(own).or_insert_with(|| folder.join(PROGRAM));
+    programs.retain(|_, program| program.is_file());
+    programs
+}
+
+/// Returns a text as a shell takes it, whatever stands in it.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// `GET /join.sh`
+pub(super) async fn script(State(server): State<Server>) -> Response {
+    match server.downloads.script(server.joins.url(), &server.joins.curl()).await {
+        Ok(script) => ([(CONTENT_TYPE, "text/x-shellscript; charset=utf-8")], script).into_response(),
+        Err(error) => refused(&unreadable(&error)),
+    }
+}
+
+/// `GET /download/{machine}/c3po`
+pub(super) async fn program(State(server): State<Server>, InPath(machine): InPath<String>) -> Response {
+    let Some(program) = server.downloads.programs.get(&machine) else {
+        let error = "this coordinator has no program for such a machine";
+        let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
+        return (StatusCode::NOT_FOUND, axum::Json(refusal)).into_response();
+    };
+    let Ok(_place) = server.downloads.places.try_acquire() else {
+        let refusal = Refusal::new(ErrorCode::RateLimited, format!("{AT_ONCE} hosts are fetching it; try again soon"));
+        return refused(&refusal);
+    };
+    match tokio::fs::read(program).await {
+        Ok(bytes) => ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
+        Err(error) => refused(&unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &io::Error) -> Refusal {
+    tracing::warn!("the program for hosts cannot be read: {error}");
+    Refusal::new(ErrorCode::Internal, "the program for hosts cannot be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_beside_the_coordinators_and_in_its_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let other = folder.path().join(FOLDER).join("macos-aarch64");
+        std::fs::create_dir_all(&other).expect("a folder");
+        std::fs::create_dir_all(folder.path().join(FOLDER).join("linux-riscv64")).expect("a folder");
+        std::fs::write(other.join(PROGRAM), "other").expect("a file");
+        assert_eq!(programs_in(folder.path()).into_keys().collect::<Vec<_>>(), ["macos-aarch64"]);
+        std::fs::write(folder.path().join(PROGRAM), "own").expect("a file");
+        assert_eq!(programs_in(folder.path()).len(), 2);
+    }
+
+    #[test]
+    fn nothing_in_a_url_gets_out_of_its_quotes() {
+        assert_eq!(quoted("http://a'; rm -rf /; '"), r"'http://a'\''; rm -rf /; '\'''");
+    }
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# Lets this host in at a coordinator of c3po: fetches the program from it, checks it, and joins.
+#   curl … /join.sh | sh -s -- CODE
+set -eu
+
+main() {
+    url=@URL@
+    code=${1:-}
+    if [ -z "$code" ]; then
+        echo 'join.sh: the code is missing: copy the whole line that the coordinator printed' >&2
+        exit 2
+    fi
+    arch=$(uname -m)
+    case $arch in
+    amd64) arch=x86_64 ;;
+    arm64) arch=aarch64 ;;
+    esac
+    os=$(uname -s | tr '[:upper:]' '[:lower:]')
+    [ "$os" = darwin ] && os=macos
+    sum=
+    case $os-$arch in
+@SUMS@
+    esac
+    if [ -z "$sum" ]; then
+        echo "join.sh: this coordinator has no program for $os-$arch; build it there (make install), then: c3po join $url CODE" >&2
+        exit 1
+    fi
+    folder=${C3PO_BIN_DIR:-$HOME/.local/bin}
+    mkdir -p "$folder"
+    fetched=$(mktemp "$folder/.c3po.XXXXXX")
+    trap 'rm -f "$fetched"' EXIT
+    echo "fetching c3po for $os-$arch from $url" >&2
+    curl -fsS @CURL@ "$url/download/$os-$arch/c3po" -o "$fetched"
+    if command -v sha256sum >/dev/null 2>&1; then found=$(sha256sum "$fetched"); else found=$(shasum -a 256 "$fetched"); fi
+    if [ "${found%% *}" != "$sum" ]; then
+        echo 'join.sh: what was fetched is not what the coordinator said it is; nothing was installed' >&2
+        exit 1
+    fi
+    chmod 755 "$fetched"
+    mv "$fetched" "$folder/c3po"
+    trap - EXIT
+    echo "installed $folder/c3po" >&2
+    case :$PATH: in
+    *:"$folder":*) ;;
+    *) echo "note: $folder is not in PATH" >&2 ;;
+    esac
+    "$folder/c3po" join "$url" "$code"
+    echo "next, for Claude Code: $folder/c3po install" >&2
+}
+
+# Nothing runs before all of it is there.
+main "$@"

@@ -1,0 +1,114 @@
+//! A new host, from nothing to its first message: with the program, and with nothing but curl.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
+use harness::mcp::McpClient;
+use harness::process::{command, program};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// One that demands keys, over TLS.
+async fn coordinator(work: &Path) -> Result<Coordinator> {
+    let store = format!("sqlite:{}", work.join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work, &store)?.over_tls("auto").with("C3PO_CLOSED", Path::new("true"));
+    coordinator.restart().await?;
+    Ok(coordinator)
+}
+
+/// Asks for a line that lets a host in; `mark` is what stands in it.
+async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> Result<String> {
+    let mut invite = command(program("c3po-coordinator")?, work);
+    let said = invite.args(["invite", "--listen", &coordinator.address().to_string()]).output().await?;
+    let said = String::from_utf8(said.stdout)? + &String::from_utf8_lossy(&said.stderr);
+    let line = said.lines().find(|line| line.contains(mark)).with_context(|| said.clone())?;
+    Ok(line.trim().to_owned())
+}
+
+async fn c3po(home: &Path, words: &str) -> Result<Output> {
+    let mut c3po = command(program("c3po")?, home);
+    Ok(c3po.args(words.split_whitespace().skip_while(|word| *word == "c3po")).output().await?)
+}
+
+/// A session of a host that knows what stands in its file.
+async fn session(home: &Path, project: &str) -> Result<McpClient> {
+    let folder = home.join(project);
+    std::fs::create_dir_all(&folder)?;
+    let mut proxy = command(program("c3po")?, home);
+    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder).env("XDG_RUNTIME_DIR", home);
+    let client = McpClient::start(proxy, &home.join(format!("{project}.log")))?;
+    client.initialize().await?;
+    Ok(client)
+}
+
+#[tokio::test]
+async fn a_new_host_is_in_with_one_line_and_the_line_is_good_once() -> Result<()> {
+    let (work, home, thief) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let file = home.path().join(".config/c3po/config.toml");
+    std::fs::create_dir_all(file.parent().context("a folder")?)?;
+    std::fs::write(&file, "# mine\ntimeout = 7\ncoordinator_url = \"http://elsewhere:1\"\n")?;
+    let line = line(work.path(), &coordinator, "c3po join ").await?;
+    let joined = c3po(home.path(), &line).await?;
+    ensure!(joined.status.success(), "{joined:?}");
+
+    let text = std::fs::read_to_string(&file)?;
+    ensure!(text.contains("# mine\ntimeout = 7\n") && !text.contains("elsewhere"), "{text}");
+    ensure!(text.contains(&coordinator.url()) && text.contains("fingerprint = \"sha256:"), "{text}");
+    assert_eq!(std::fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
+    let printed = String::from_utf8(joined.stdout)?;
+    let secret = text.lines().find_map(|line| line.strip_prefix("token = \"")).context("a key")?;
+    ensure!(!printed.contains(secret.trim_end_matches('"')), "the key is not printed: {printed}");
+
+    let stolen = c3po(thief.path(), &line).await?;
+    ensure!(stolen.status.code() == Some(1), "{stolen:?}");
+    ensure!(String::from_utf8_lossy(&stolen.stderr).contains("was used"), "{stolen:?}");
+
+    let (asks, answers) = (session(home.path(), "asks").await?, session(home.path(), "answers").await?);
+    answers.reply("ping", json!({})).await?;
+    asks.reply("send_message", json!({"target": "answers", "message": "hello"})).await?;
+    assert_eq!(answers.reply("wait_for_message", json!({"timeout": 20})).await?["message"], "hello");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Result<()> {
+    let (work, home) = (TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let line = line(work.path(), &coordinator, "curl ").await?;
+    let mut shell = command("sh", home.path());
+    shell.args(["-c", &line]).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let installed = shell.output().await?;
+    ensure!(installed.status.success(), "{installed:?}");
+    let fetched = home.path().join(".local/bin/c3po");
+    assert!(std::fs::read(&fetched)? == std::fs::read(program("c3po")?)?, "it is the very program");
+    let status = command(&fetched, home.path()).arg("status").output().await?;
+    ensure!(status.status.success() && String::from_utf8_lossy(&status.stdout).contains("connected"), "{status:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_shows_another_certificate_gets_no_code_and_nothing_is_written() -> Result<()> {
+    let (work, other, home) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
+    let (real, forged) = (coordinator(work.path()).await?, coordinator(other.path()).await?);
+    let line = line(work.path(), &real, "c3po join ").await?.replace(&real.url(), &forged.url());
+    let joined = c3po(home.path(), &line).await?;
+    ensure!(joined.status.code() == Some(1), "{joined:?}");
+    ensure!(String::from_utf8_lossy(&joined.stderr).contains("another certificate"), "{joined:?}");
+    let file = std::fs::read_to_string(home.path().join(".config/c3po/config.toml"))?;
+    assert_eq!(file, "", "nothing but an empty file");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_line_that_was_cut_off_is_told() -> Result<()> {
+    let home = TempDir::new()?;
+    for words in ["join https://127.0.0.1:9 abc", "join ftp://a AAAAAAAAAAAAAAAAAAAAAA"] {
+        let joined = c3po(home.path(), words).await?;
+        ensure!(joined.status.code() == Some(2), "{words}: {joined:?}");
+    }
+    Ok(())
+}
