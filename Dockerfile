@@ -2,11 +2,13 @@
 # The coordinator and nothing else: no shell, no package manager, not root.
 
 FROM rust:1.95-slim-bookworm AS build
+# Writes what the program is made of into the program, so that a scanner can tell what is in the image.
+RUN cargo install --locked --version 0.7.7 cargo-auditable
 WORKDIR /build
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
-    cargo build --locked --release --package c3po-coordinator \
+    cargo auditable build --locked --release --package c3po-coordinator \
     && cp target/release/c3po-coordinator /c3po-coordinator \
     && mkdir /data
 

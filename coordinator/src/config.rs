@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use c3po_shared::limits::SENDS_PER_MINUTE;
+use c3po_shared::limits::{AUDIT_ENTRIES, SENDS_PER_MINUTE};
 use clap::builder::BoolishValueParser;
 use clap::{Args, Parser, Subcommand};
 
@@ -82,6 +82,12 @@ pub struct Settings {
     /// Serve the network without credentials: everybody on it may be anybody
     #[arg(long, env = "C3PO_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
+    /// The file of rules: who may do what to whom [default: policy.toml in the data folder, where there is one]
+    #[arg(long, env = "C3PO_POLICY")]
+    pub policy: Option<PathBuf>,
+    /// How many entries the audit keeps; 0 for no audit
+    #[arg(long, env = "C3PO_AUDIT_ENTRIES", default_value_t = AUDIT_ENTRIES)]
+    pub audit_entries: u64,
     /// Demand credentials on loopback as well
     #[arg(long, env = "C3PO_CLOSED", value_parser = BoolishValueParser::new(), conflicts_with = "open")]
     pub closed: bool,
@@ -112,6 +118,10 @@ pub struct Config {
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
     pub token: Option<Secret>,
+    /// The file of rules, where it was named.
+    pub policy: Option<PathBuf>,
+    /// How many entries the audit keeps; `None` for no audit.
+    pub audit_entries: Option<u64>,
     /// Whether whoever presents nothing is served.
     pub is_open: bool,
     /// Where hosts reach this coordinator, where somebody said so.
@@ -171,6 +181,8 @@ impl Settings {
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
             token: self.token,
+            policy: self.policy,
+            audit_entries: Some(self.audit_entries).filter(|entries| *entries > 0),
             public_url: self.public_url,
             allowed_hosts: self.allowed_hosts,
         })

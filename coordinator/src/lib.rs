@@ -1,13 +1,16 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> server -> session -> request -> {store, presence, limit, auth, metrics} -> config -> {address, admin}`
+//! `main -> lib -> server -> session -> request -> audit ->
+//! {store, presence, policy, limit, auth, metrics} -> config -> {address, admin}`
 
 mod address;
 mod admin;
+mod audit;
 mod auth;
 pub mod config;
 mod limit;
 mod metrics;
+pub mod policy;
 mod presence;
 mod request;
 mod server;
@@ -20,20 +23,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use c3po_shared::audit::{Entry, Event};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::Audit;
 use crate::auth::Auth;
 use crate::config::{Config, Request};
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
+use crate::policy::Policies;
 use crate::presence::{News, Presence};
 use crate::request::Office;
 use crate::store::{Store, Wake};
 
+/// The usual file of rules, in the data folder.
+const POLICY: &str = "policy.toml";
+/// How long the end of the audit may take to be written.
+const FLUSH: Duration = Duration::from_secs(3);
 /// How often what is past its time is removed and what a crash left is completed.
 const SWEEP: Duration = Duration::from_secs(15);
 
@@ -44,19 +54,35 @@ pub async fn run(
     store: Arc<dyn Store>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let policies = Arc::new(Policies::open(config.policy.as_deref(), &config.data_dir.join(POLICY))?);
+    let metrics = Metrics::new();
+    let (audit, writer) = Audit::new(config.audit_entries, &metrics);
     let office = Arc::new(Office {
         store: Arc::clone(&store),
         presence: Presence::default(),
+        policies: Arc::clone(&policies),
+        audit: audit.clone(),
         limit: RateLimit::new(config.rate_limit),
-        metrics: Metrics::new(),
+        metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
     let changes = auth::watch::load(&auth, store.as_ref()).await.context("reading the keys")?;
-    let tasks = TaskTracker::new();
+    let (tasks, auditing, done) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
+    if let Some(writer) = writer {
+        auditing.spawn(writer.run(Arc::clone(&store), done.clone()));
+    }
+    let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
+    tasks.spawn(policy::keep(policies, tell, stop.clone()));
     tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), changes, stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
+    // Everybody who notes something has ended by now.
+    done.cancel();
+    auditing.close();
+    if tokio::time::timeout(FLUSH, auditing.wait()).await.is_err() {
+        tracing::error!("the end of the audit was not written within {FLUSH:?}");
+    }
     store.close().await;
     outcome
 }

@@ -21,6 +21,10 @@ pub(crate) struct Metrics {
     pub(crate) messages_stored: Counter,
     /// Connections that were refused before the upgrade.
     pub(crate) connections_refused: Counter,
+    /// Entries of the audit that were written.
+    pub(crate) audit_entries: Counter,
+    /// Entries of the audit that were not.
+    pub(crate) audit_lost: Counter,
     /// Connections that have a place.
     pub(crate) connections: Gauge,
     /// How many places there are.
@@ -50,6 +54,8 @@ impl Metrics {
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             messages_stored: Counter::default(),
             connections_refused: Counter::default(),
+            audit_entries: Counter::default(),
+            audit_lost: Counter::default(),
             connections: Gauge::default(),
             connections_max: Gauge::default(),
             limits: Family::default(),
@@ -65,6 +71,8 @@ impl Metrics {
             "Links refused before the upgrade",
             metrics.connections_refused.clone(),
         );
+        registry.register("audit_entries", "Entries of the audit that were written", metrics.audit_entries.clone());
+        registry.register("audit_lost", "Entries of the audit that were not written", metrics.audit_lost.clone());
         registry.register("connections", "Connections that have a place", metrics.connections.clone());
         registry.register("connections_max", "How many connections there may be", metrics.connections_max.clone());
         registry.register("limit", "What bounds a connection, in the unit of its name", metrics.limits.clone());

@@ -168,6 +168,19 @@ impl Config {
         config
     }
 
+    /// Returns what that file says where nothing else is set.
+    pub fn of_file(text: &str) -> Self {
+        let nothing = |_: &str| None;
+        let name = Path::new("config.toml");
+        Self::from_sources(&Sources {
+            variable: &nothing,
+            file: Some(text),
+            file_name: name,
+            cwd: None,
+            host: String::new(),
+        })
+    }
+
     fn from_sources(sources: &Sources<'_>) -> Self {
         let variable = sources.variable;
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());

@@ -38,6 +38,8 @@ fn every_command_says_what_it_does() {
         "thread",
         "receipt",
         "tail",
+        "audit",
+        "policy",
         "install",
         "uninstall",
         "completions",
@@ -76,6 +78,8 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         &["thread", "a::b::00000001"],
         &["receipt", "a::b::00000001"],
         &["tail"],
+        &["audit"],
+        &["policy", "check", "a", "b", "message"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output.stderr));
@@ -95,6 +99,9 @@ fn wrong_usage_is_exit_code_two() {
         &["send", "b", "hi", "--wait", "--no-answer"],
         &["send", "@role", "hi", "--wait"],
         &["inbox", "--as", "not a name"],
+        &["policy"],
+        &["policy", "check", "a", "b", "fly"],
+        &["audit", "--since", "yesterday"],
     ] {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
     }

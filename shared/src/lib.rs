@@ -6,16 +6,19 @@
 //! - [`catalogue`]: every tool, once: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host is let in
+//! - [`policy`], [`audit`]: who may do what to whom, and what was done
 //! - [`limits`]: every number that bounds something
 
 #![warn(missing_docs)]
 
 pub mod agent;
+pub mod audit;
 pub mod catalogue;
 pub mod ids;
 pub mod join;
 pub mod limits;
 pub mod message;
+pub mod policy;
 pub mod receipt;
 pub mod refusal;
 pub mod time;

@@ -182,6 +182,10 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
         ("JOINS_PER_MINUTE", limits::JOINS_PER_MINUTE.to_string()),
+        ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
+        ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
+        ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),
+        ("AUDIT_PAGE_MAX", limits::AUDIT_PAGE_MAX.to_string()),
     ];
     let source = file("shared/src/limits.rs")?;
     let names: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next()).collect();

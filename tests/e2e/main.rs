@@ -2,6 +2,7 @@
 
 mod access;
 mod api_reference;
+mod audit;
 mod chaos;
 mod claude;
 mod coordinators;
@@ -16,6 +17,8 @@ mod links;
 mod opencode;
 mod outages;
 mod plugin;
+mod policy;
+mod properties;
 mod store;
 mod tidy;
 mod tls;

@@ -23,6 +23,7 @@ pub mod cluster;
 pub mod coordinator;
 pub mod crowd;
 pub mod dice;
+pub mod entries;
 pub mod eventually;
 pub mod fake_api;
 pub mod gate;

@@ -41,6 +41,8 @@ impl Served {
             rate_limit: None,
             max_connections: None,
             token: None,
+            policy: None,
+            audit_entries: Some(1_000),
             is_open: true,
             public_url: None,
             allowed_hosts: Vec::new(),
@@ -63,6 +65,11 @@ impl Served {
     /// Returns a link of a new session of that name.
     pub async fn join(&self, name: &str) -> Result<Link> {
         Ok(Link::join(&self.address, name).await?.0)
+    }
+
+    /// Waits until it ends by itself, and returns why it did.
+    pub async fn ended(self) -> Result<()> {
+        self.serving.await.context("the coordinator panicked")?
     }
 
     /// Stops it as SIGTERM does, and waits for its end. Returns its folder, with the store in it.

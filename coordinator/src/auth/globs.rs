@@ -3,6 +3,8 @@
 use c3po_shared::ids::AGENT_ID_MAX;
 use c3po_shared::ids::AgentId;
 
+use crate::policy;
+
 /// How many globs one key may have.
 pub(crate) const GLOBS_MAX: usize = 32;
 
@@ -45,37 +47,13 @@ impl AgentGlobs {
 
     /// Returns whether one of them matches the name.
     pub(crate) fn cover(&self, agent: &AgentId) -> bool {
-        self.0.iter().any(|glob| matches(glob.as_bytes(), agent.as_str().as_bytes()))
+        self.0.iter().any(|glob| policy::fits(glob, agent.as_str()))
     }
 
     /// Returns them as they were written.
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0
     }
-}
-
-/// Matches without going back further than to the last star, so that no glob takes long.
-fn matches(glob: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while read < name.len() {
-        match glob.get(at) {
-            Some(b'*') => {
-                star = Some((at + 1, read));
-                at += 1;
-            }
-            Some(c) if *c == b'?' || *c == name[read] => {
-                at += 1;
-                read += 1;
-            }
-            _ => {
-                let Some((after, from)) = star else { return false };
-                star = Some((after, from + 1));
-                (at, read) = (after, from + 1);
-            }
-        }
-    }
-    glob[at..].iter().all(|c| *c == b'*')
 }
 
 #[cfg(test)]

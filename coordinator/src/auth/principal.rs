@@ -101,6 +101,14 @@ impl Principal {
         }
     }
 
+    /// Returns the id of its key, where it has one.
+    pub(crate) fn key_id(&self) -> Option<&str> {
+        match &self.who {
+            Who::Key { id, .. } => Some(id),
+            Who::Anybody | Who::Token | Who::Local => None,
+        }
+    }
+
     /// Returns a refusal, `FORBIDDEN`, where it may not do that.
     pub(crate) fn check(&self, right: Right) -> Result<(), Refusal> {
         let may = match (&self.who, right) {

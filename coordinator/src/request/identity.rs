@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -39,6 +40,14 @@ pub(crate) struct Newcomer {
     pub(crate) lease: Duration,
 }
 
+/// Refuses whoever may not speak as that agent, whether or not there is one, and notes that.
+pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
+    principal.speaks_as(name).inspect_err(|refusal| {
+        let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
+        office.audit.note(Entry { key: principal.key_id().map(str::to_owned), ..entry });
+    })
+}
+
 /// Makes the newcomer an agent: of the wished name where no other session holds it, else `name-2`, `name-3`, ….
 ///
 /// A reserved name, and one that its key does not cover, count as held. Errors: `FORBIDDEN` where the wished name is not
@@ -48,7 +57,7 @@ pub(crate) async fn settle_name(
     principal: &Principal,
     newcomer: &Newcomer,
 ) -> Result<Tenure, Refusal> {
-    principal.speaks_as(&newcomer.name)?;
+    check_name(office, principal, &newcomer.name)?;
     for number in 1..=SUFFIX_MAX {
         let suffixed = number > 1;
         let name = if suffixed { newcomer.name.suffixed(number) } else { newcomer.name.clone() };

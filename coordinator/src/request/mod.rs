@@ -1,8 +1,10 @@
 //! What the coordinator does for one call, whichever way it came: a checked call in, a reply or a refusal out.
 
 mod agents;
+mod audit;
 mod identity;
 mod inbox;
+mod leave;
 mod page;
 mod receipts;
 mod send;
@@ -18,11 +20,16 @@ use c3po_shared::ids::CallId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
-pub(crate) use identity::{Newcomer, check_speaker, settle_name};
+pub(crate) use audit::page as audit_page;
+pub(crate) use identity::{Newcomer, check_name, check_speaker, settle_name};
+pub(crate) use leave::explain as explain_policy;
+pub(crate) use receipts::note_receipts;
 pub(crate) use session::{Caller, HANDED_FOR, Memory};
 
+use crate::audit::Audit;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
+use crate::policy::Policies;
 use crate::presence::Presence;
 use crate::store::{Store, StoreError};
 
@@ -36,6 +43,10 @@ pub(crate) struct Office {
     pub(crate) store: Arc<dyn Store>,
     /// Who is connected here.
     pub(crate) presence: Presence,
+    /// Who may do what to whom.
+    pub(crate) policies: Arc<Policies>,
+    /// What is noted of all this.
+    pub(crate) audit: Audit,
     /// How often agents may send.
     pub(crate) limit: RateLimit,
     /// What is counted.

@@ -1,13 +1,23 @@
 //! What became of a message, and the conversation it belongs to.
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
-use c3po_shared::receipt::furthest;
+use c3po_shared::receipt::{Stage, Via, furthest};
 use c3po_shared::refusal::Refusal;
 
 use super::{Caller, Office, page, target};
 use crate::store::Kept;
+
+/// Notes in the audit that the caller's messages got further.
+pub(crate) fn note_receipts(office: &Office, caller: &Caller, messages: &[MessageId], stage: Stage, via: Via) {
+    for id in messages {
+        let entry = caller.entry(Event::Receipt).to(&id.from());
+        let message_id = Some(id.clone());
+        office.audit.note(Entry { message_id, stage: Some(stage), via: Some(via), ..entry });
+    }
+}
 
 /// Returns the message if the caller sent or received it; to everybody else it does not exist.
 pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<Kept, Refusal> {

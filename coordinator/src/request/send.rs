@@ -1,9 +1,11 @@
 //! Sending: one message, a reply, copies for many.
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Copies, Copy, Reply, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE};
 use c3po_shared::message::Message;
+use c3po_shared::policy::Verb;
 use c3po_shared::receipt::{Receipt, Stage, furthest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -13,6 +15,7 @@ use futures_util::stream;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::leave::Leave;
 use super::target::{self, Target};
 use super::{Caller, Office};
 use crate::store::{Agent, AnswerOutcome, Send, SendOutcome};
@@ -36,6 +39,8 @@ struct Draft {
     priority: Priority,
     requires_response: bool,
     life: Duration,
+    /// What the policy says of the call.
+    leave: Leave,
 }
 
 impl Draft {
@@ -72,8 +77,9 @@ pub(super) async fn send_message(
     call: tools::SendMessage,
 ) -> Result<Reply, Refusal> {
     let target = Target::parse(&call.target)?;
-    office.limit.take(&caller.agent, id, Instant::now())?;
+    take_turn(office, caller, id, Verb::Message)?;
     let mut draft = Draft {
+        leave: Leave::of(office, caller, Verb::Message).await?,
         kind: Kind::Message,
         thread: None,
         title: call.title,
@@ -107,13 +113,14 @@ pub(super) async fn broadcast(
     id: CallId,
     call: tools::Broadcast,
 ) -> Result<Reply, Refusal> {
-    office.limit.take(&caller.agent, id, Instant::now())?;
+    take_turn(office, caller, id, Verb::Broadcast)?;
     let wanted = |agent: &Agent| {
         call.role.as_ref().is_none_or(|role| agent.role.as_ref() == Some(role))
             && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
     };
     let recipients = others(office, caller, wanted).await?;
     let draft = Draft {
+        leave: Leave::of(office, caller, Verb::Broadcast).await?,
         kind: Kind::Broadcast,
         thread: Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0)),
         title: call.title,
@@ -186,13 +193,14 @@ async fn deposit(
     draft: &Draft,
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
+    draft.leave.check(office, caller, to).await?;
     for attempt in 0..ID_TRIES {
         let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let send = Send { message, call, bound: INBOX_MAX, spares_away };
         let outcome = office.store.send(&send).await?;
-        if let Some(sent) = sent(office, send.message, outcome).await? {
+        if let Some(sent) = sent(office, caller, send.message, outcome).await? {
             return Ok(sent);
         }
     }
@@ -200,10 +208,16 @@ async fn deposit(
 }
 
 /// Returns what the caller is told of a send; `None` where another id has to be drawn.
-async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result<Option<Accepted>, Refusal> {
+async fn sent(
+    office: &Office,
+    caller: &Caller,
+    message: Message,
+    outcome: SendOutcome,
+) -> Result<Option<Accepted>, Refusal> {
     match outcome {
         SendOutcome::Stored => {
             office.metrics.messages_stored.inc();
+            office.audit.note(accepted(caller, &message));
             let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
             Ok(Some((message, receipt)))
         }
@@ -227,6 +241,20 @@ async fn sent(office: &Office, message: Message, outcome: SendOutcome) -> Result
     }
 }
 
+/// Returns the entry of the audit about a message that was stored. None of its texts is in it.
+fn accepted(caller: &Caller, message: &Message) -> Entry {
+    let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
+    let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
+    Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
+}
+
+/// Counts a send against the caller's limit. One too many is refused, and noted.
+fn take_turn(office: &Office, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
+    office.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
+        office.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
+    })
+}
+
 /// Returns whether a call that was applied before is this one: its sender may have another name by now.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
     fn texts(one: &Message) -> [&Option<String>; 4] {
@@ -247,6 +275,7 @@ pub(super) async fn reply(
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
+    Leave::of(office, caller, Verb::Reply).await?.check(office, caller, &question.from_agent).await?;
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope_of_reply(caller, &question, &call, reply);
@@ -256,7 +285,7 @@ pub(super) async fn reply(
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),
         };
-        if let Some((message, receipt)) = sent(office, answer.message, outcome).await? {
+        if let Some((message, receipt)) = sent(office, caller, answer.message, outcome).await? {
             return Ok(Reply::Sent(Sent { message, receipt }));
         }
     }

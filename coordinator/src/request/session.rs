@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::INBOX_MAX;
 use tokio::time::Instant;
@@ -37,6 +38,13 @@ pub(crate) struct Caller {
     pub(crate) renamable: bool,
     /// What the session has of its mail.
     pub(crate) memory: Arc<Memory>,
+}
+
+impl Caller {
+    /// Begins an entry of the audit about what the caller does now.
+    pub(crate) fn entry(&self, event: Event) -> Entry {
+        Entry { key: self.principal.key_id().map(str::to_owned), ..Entry::new(event).by(&self.agent) }
+    }
 }
 
 /// What a session was handed since it connected, and what a client without a proxy was shown.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use c3po_shared::audit::Event;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::HTTP_PRESENCE;
 use c3po_shared::receipt::{Stage, Via};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::request::{Caller, Memory, Newcomer, Office, settle_name};
+use crate::request::{self, Caller, Memory, Newcomer, Office, settle_name};
 use crate::store::{Advance, Amendment};
 
 /// The header that names the agent.
@@ -118,6 +119,9 @@ impl HttpSessions {
             dead: Arc::default(),
             renamable: false,
         };
+        if is_new {
+            office.audit.note(caller.entry(Event::SessionBegun).verb("http"));
+        }
         note(office, &caller, &caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
         Ok(caller)
     }
@@ -154,9 +158,13 @@ pub(super) async fn note(
     let tenure = caller.tenure.as_ref();
     let advance = Advance { recipient: &caller.agent, tenure, context: None, messages, stage, via };
     match office.store.advance(advance).await {
-        // The next request proves that what is in the session has been seen.
-        Ok(()) if stage == Stage::InSession => caller.memory.show(messages),
-        Ok(()) => {}
+        Ok(advanced) => {
+            request::note_receipts(office, caller, &advanced, stage, via);
+            if stage == Stage::InSession {
+                // The next request proves that what is in the session has been seen.
+                caller.memory.show(messages);
+            }
+        }
         Err(error) => tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}"),
     }
 }

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub(super) async fn create(
         let Json(new) = new.map_err(unreadable)?;
         let (key, text) = issue::create(server.office.store.as_ref(), new, principal.name()).await?;
         apply(&server).await;
+        note(&server, "created", &key.id, principal.name());
         tracing::info!("{} made the key {} for {}", principal.name(), key.id, key.name);
         Ok(with_text(&key, text))
     };
@@ -56,6 +58,7 @@ pub(super) async fn revoke(
         principal.check(Right::Administer)?;
         let key = issue::revoke(server.office.store.as_ref(), &id).await?;
         apply(&server).await;
+        note(&server, "revoked", &key.id, principal.name());
         tracing::info!("{} revoked the key {} of {}", principal.name(), key.id, key.name);
         Ok(shown(&key, Timestamp::now()))
     };
@@ -72,6 +75,7 @@ pub(super) async fn rotate(
         principal.check(Right::Administer)?;
         let (key, text) = issue::rotate(server.office.store.as_ref(), &id).await?;
         apply(&server).await;
+        note(&server, "rotated", &key.id, principal.name());
         tracing::info!("{} gave the key {} of {} another text", principal.name(), key.id, key.name);
         Ok(with_text(&key, text))
     };
@@ -92,6 +96,12 @@ pub(super) async fn invite(
         Ok(json!({"line": invite.line, "install": invite.install, "expires_at": invite.expires_at}))
     };
     answer(outcome.await)
+}
+
+/// Notes in the audit what became of a key, and by whom.
+pub(super) fn note(server: &Server, verb: &str, key: &str, by: &str) {
+    let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
+    server.office.audit.note(Entry { key: Some(key.to_owned()), ..entry });
 }
 
 /// Lets a change count here at once. The other coordinators, and this one where it cannot read now, find it by themselves.

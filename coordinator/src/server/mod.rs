@@ -3,6 +3,7 @@
 mod accept;
 mod acp;
 mod admission;
+mod audit;
 mod certificate;
 mod control;
 mod download;
@@ -12,6 +13,7 @@ mod http_session;
 mod join;
 mod keys;
 mod mcp;
+mod policy;
 mod rest;
 mod tls;
 
@@ -118,6 +120,8 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route("/api/pending", get(rest::pending))
         .route("/api/agents", get(rest::agents))
         .route("/api/unregister", post(rest::unregister))
+        .route("/api/policy/check", get(policy::check))
+        .route("/api/audit", get(audit::page))
         .route("/api/keys", get(keys::list).post(keys::create))
         .route("/api/keys/{id}", delete(keys::revoke))
         .route("/api/keys/{id}/rotate", post(keys::rotate))

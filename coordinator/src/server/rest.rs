@@ -9,6 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
+use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
@@ -20,6 +21,7 @@ use serde_json::json;
 use super::http_session::{AGENT_HEADER, agent_header};
 use super::{Server, refused};
 use crate::auth::{Principal, Right};
+use crate::request::check_name;
 use crate::store::{Agent, Selection};
 
 /// The media type of Prometheus' text format.
@@ -64,7 +66,7 @@ pub(super) async fn pending(
     headers: HeaderMap,
 ) -> Response {
     let outcome = async {
-        let agent = named(&headers, &principal)?;
+        let agent = named(&server, &headers, &principal)?;
         let Query(page) = page.map_err(|error| Refusal::invalid(error.body_text()))?;
         let limit = page.limit.unwrap_or(PAGE_DEFAULT);
         if !(1..=PAGE_MAX).contains(&limit) {
@@ -105,7 +107,7 @@ pub(super) async fn unregister(
     headers: HeaderMap,
 ) -> Response {
     let outcome = async {
-        let agent = named(&headers, &principal)?;
+        let agent = named(&server, &headers, &principal)?;
         let known = server.office.store.agent(&agent).await?;
         let linked = known.is_some_and(|known| {
             known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
@@ -117,6 +119,9 @@ pub(super) async fn unregister(
         let known = server.office.store.unregister(&agent).await?;
         let said = if known { "unregistered" } else { "was not registered" };
         server.http_sessions.forget(&agent);
+        if known {
+            server.office.audit.note(Entry::new(Event::SessionEnded).by(&agent).verb(said));
+        }
         Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
     };
     answer(outcome.await)
@@ -125,7 +130,7 @@ pub(super) async fn unregister(
 /// Every path that leads nowhere.
 pub(super) async fn nowhere(uri: Uri) -> Response {
     let refusal = Refusal::new(ErrorCode::NotSupported, format!("there is nothing at {}", uri.path()))
-        .suggest("See /api/health, /api/agents, /api/pending, /mcp, /acp and /metrics.");
+        .suggest("See /api/health, /api/agents, /api/pending, /api/policy/check, /api/audit, /mcp, /acp and /metrics.");
     (StatusCode::NOT_FOUND, Json(refusal)).into_response()
 }
 
@@ -142,10 +147,10 @@ pub(super) async fn metrics(State(server): State<Server>, Extension(principal): 
 /// Returns the agent that the request names, in the words of the first API reference where it names none.
 ///
 /// Errors: `FORBIDDEN` where the credential may not speak as that one, whether or not there is such an agent.
-fn named(headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
+fn named(server: &Server, headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
     principal.check(Right::Speak)?;
     let agent = agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))?;
-    principal.speaks_as(&agent)?;
+    check_name(&server.office, principal, &agent)?;
     Ok(agent)
 }
 

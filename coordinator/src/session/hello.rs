@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::Present;
-use crate::request::{Caller, Memory, Newcomer, Office, check_speaker, settle_name};
+use crate::request::{Caller, Memory, Newcomer, Office, check_name, check_speaker, settle_name};
 use crate::store::StoreError;
 
 /// How long a link may take to say who it is.
@@ -150,7 +150,7 @@ async fn admit_person(
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
-    principal.speaks_as(&hello.name)?;
+    check_name(office, principal, &hello.name)?;
     let caller = Caller {
         agent: hello.name.clone(),
         principal: Arc::clone(principal),

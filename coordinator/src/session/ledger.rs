@@ -224,7 +224,11 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
                 }
                 let tenure = caller.tenure.as_ref();
                 let advance = Advance { recipient: &caller.agent, tenure, context, messages: &messages, stage, via };
-                Noted { id, ..Noted::of(store.advance(advance).await) }
+                let advanced = store.advance(advance).await;
+                if let Ok(advanced) = &advanced {
+                    request::note_receipts(&office, &caller, advanced, stage, via);
+                }
+                Noted { id, ..Noted::of(advanced.map(drop)) }
             }
             Entry::Change(change) => {
                 let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &change).await;

@@ -2,7 +2,9 @@
 
 mod connection;
 mod delivery;
+mod end;
 mod hello;
+mod inquiry;
 mod ledger;
 mod pace;
 mod said;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
+use c3po_shared::audit::Event as AuditEvent;
 use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::SILENCE_MAX;
@@ -26,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
+use self::end::End;
 use self::ledger::{Ledger, Noted};
 use self::pace::Pace;
 use crate::auth::Principal;
@@ -56,7 +60,9 @@ pub(crate) fn serve(
     let greeting = Box::pin(greet(socket, principal, office, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
+        session.note(AuditEvent::SessionBegun, session.manner());
         let end = session.run(&stop).await;
+        session.note(AuditEvent::SessionEnded, end.word());
         Box::pin(session.leave(&end)).await;
         tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
     }
@@ -81,27 +87,6 @@ async fn greet(
     Some(Session::new(connection, office, admitted))
 }
 
-/// Why a link ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The proxy said so.
-    Goodbye,
-    /// The connection broke, or fell silent.
-    Gone,
-    /// Another connection or session has the agent.
-    TakenOver,
-    /// The coordinator stops.
-    Draining,
-    /// Its credential has ended.
-    Revoked,
-}
-
-impl From<Gone> for End {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
-}
-
 /// A call that ended: what to answer under which id.
 struct Finished {
     id: RequestId,
@@ -124,6 +109,8 @@ enum Event {
     Noted(Noted),
     Delivery(delivery::Page),
     Renewed(Result<bool, StoreError>),
+    /// The frame that answers an inquiry.
+    Inquired(String),
     News(News),
     Replaced,
     Revoked,
@@ -145,6 +132,7 @@ struct Session {
     ledger: Ledger,
     pace: Pace,
     calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
+    inquiries: FuturesUnordered<BoxFuture<'static, String>>,
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
@@ -176,6 +164,7 @@ impl Session {
             ledger: Ledger::default(),
             pace: Pace::default(),
             calls: FuturesUnordered::new(),
+            inquiries: FuturesUnordered::new(),
             running: HashMap::new(),
             renewal: None,
             renewed: now,
@@ -213,6 +202,16 @@ impl Session {
         }
     }
 
+    /// Notes in the audit that the link begins or ends.
+    fn note(&self, event: AuditEvent, how: &str) {
+        self.office.audit.note(self.caller.entry(event).verb(how));
+    }
+
+    /// Returns the word for whose link it is.
+    fn manner(&self) -> &'static str {
+        if self.caller.tenure.is_some() { "session" } else { "person" }
+    }
+
     /// Returns whether the host has been silent, or has owed an answer, for too long.
     fn is_over(&self) -> bool {
         self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
@@ -230,6 +229,7 @@ impl Session {
             () = replaced(self.present.as_ref()) => Event::Replaced,
             () = self.caller.principal.ended() => Event::Revoked,
             Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
+            Some(frame) = self.inquiries.next(), if !self.inquiries.is_empty() => Event::Inquired(frame),
             noted = self.ledger.noted() => Event::Noted(noted),
             page = self.delivery.page() => Event::Delivery(page),
             renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
@@ -258,6 +258,7 @@ impl Session {
             Event::Noted(noted) => self.on_noted(noted)?,
             Event::Delivery(page) => self.outbox.extend(self.delivery.frames(page, &self.caller.memory)),
             Event::Renewed(renewed) => self.on_renewed(renewed)?,
+            Event::Inquired(frame) => self.outbox.push(frame),
             Event::News(News::Receipt) => {}
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
             Event::Replaced => return Err(End::TakenOver),
@@ -424,6 +425,7 @@ impl Session {
     /// The session goes on as another agent; calls under way end as the one that made them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is {} from now on", self.caller.agent, caller.agent);
+        self.office.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
         self.present = Some(self.office.presence.enter(&caller.agent));
         self.listener = self.office.presence.listen(&caller.agent);
         self.delivery.begin_again();

@@ -4,6 +4,7 @@
 //! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
+mod audit;
 mod keys;
 mod open;
 pub mod redis;
@@ -23,6 +24,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+pub use self::audit::AuditStore;
 pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
 pub use self::open::open;
 
@@ -368,7 +370,7 @@ impl Wake {
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
-pub trait Store: KeyStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
+pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
     /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance
@@ -436,7 +438,9 @@ pub trait Store: KeyStore + std::fmt::Debug + std::marker::Send + Sync + 'static
     /// session and context. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
     /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
     /// known makes that the present one first. `seen` settles one that wants no answer.
-    async fn advance(&self, advance: Advance<'_>) -> Result<()>;
+    ///
+    /// Returns those of which something was recorded.
+    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>>;
 
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;

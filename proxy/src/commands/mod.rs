@@ -2,12 +2,14 @@
 
 mod ack;
 mod agents;
+mod audit;
 mod claude_code;
 mod completions;
 mod doctor;
 mod inbox;
 mod install;
 mod join;
+mod policy;
 mod print;
 mod receipt;
 mod reply;
@@ -115,6 +117,12 @@ enum Command {
     /// Let this host in at a coordinator, with the line that it printed
     #[command(after_help = EXIT_CODES)]
     Join(join::Arguments),
+    /// Show what happened, in order: who did what to whom, and why
+    #[command(after_help = EXIT_CODES)]
+    Audit(audit::Arguments),
+    /// Show what the coordinator's policy says
+    #[command(after_help = EXIT_CODES, subcommand)]
+    Policy(policy::Action),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
@@ -216,6 +224,8 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,
         Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
         Command::Tail => tail::run(config, printer).await,
+        Command::Audit(arguments) => audit::run(config, printer, arguments).await,
+        Command::Policy(action) => policy::run(config, printer, action).await,
     }
 }
 

@@ -8,6 +8,7 @@ use c3po_shared::catalogue::Call;
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -22,6 +23,8 @@ use crate::link::{self, Link, Standing, State};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a command waits at its end for its receipts to be taken.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// How long the coordinator may take to answer a question about itself.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
@@ -165,6 +168,20 @@ impl Session {
             serde_json::value::to_raw_value(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
         let call = Call::parse(tool, &arguments)?;
         Ok(self.link.call(&call, arguments).await?)
+    }
+
+    /// Asks the coordinator about itself; returns its answer, read and as it came.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        question: &impl Serialize,
+    ) -> Result<(T, Box<RawValue>), Failure> {
+        let params = serde_json::value::to_raw_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
+        let asked = tokio::time::timeout(ANSWER_MAX, self.link.ask(method, params)).await;
+        let raw = asked.map_err(|_| Refusal::new(ErrorCode::CoordDown, "the coordinator did not answer in time"))??;
+        let read = serde_json::from_str(raw.get())
+            .map_err(|error| Refusal::new(ErrorCode::Internal, format!("the answer is not readable: {error}")))?;
+        Ok((read, raw))
     }
 
     /// Says that messages were printed.

@@ -30,7 +30,7 @@ struct ToolCall {
 }
 
 /// Returns the event with that word, as it stands in the plugin.
-pub(super) fn name(word: &str) -> Option<Name> {
+pub fn name(word: &str) -> Option<Name> {
     Some(match word {
         "session-start" => Name::SessionStart,
         "user-prompt-submit" => Name::UserPromptSubmit,
@@ -49,7 +49,7 @@ pub(super) fn name(word: &str) -> Option<Name> {
 }
 
 /// Reads what the client wrote. Nothing where it is not what clients write.
-pub(super) fn event(name: Name, input: &[u8]) -> Option<Event> {
+pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     let input: Input = serde_json::from_slice(input).ok()?;
     let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);
     Some(Event {

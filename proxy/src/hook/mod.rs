@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::config::HookEnvironment;
 use crate::local::protocol::{Answer, Event, Name};
 use crate::local::{self, Conversation};
+pub use input::{event, name};
 
 /// How long all of it may take.
 const DEADLINE: Duration = Duration::from_millis(200);
@@ -38,7 +39,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// `wait session-start` is the one that a session begins with: it looks for a proxy that is starting beside it.
 pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
     let began = Instant::now();
-    match event.and_then(input::name) {
+    match event.and_then(name) {
         Some(name) => Some(ended_in_time(name, beginning == Some("session-start"), began)),
         None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => None,
         None => Some(ExitCode::SUCCESS),
@@ -90,7 +91,7 @@ fn work(name: Name, starts: bool, first: &First) -> Option<u8> {
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
         return None;
     }
-    let mut event = input::event(name, &standard_input()?)?;
+    let mut event = event(name, &standard_input()?)?;
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
     match socket {

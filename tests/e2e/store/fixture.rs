@@ -120,7 +120,7 @@ impl Fixture {
     ) -> Result<()> {
         let messages = std::slice::from_ref(&message.id);
         let advance = Advance { recipient: &message.to_agent, tenure: Some(tenure), context, messages, stage, via };
-        Ok(self.store.advance(advance).await?)
+        Ok(self.store.advance(advance).await.map(drop)?)
     }
 
     /// Returns the stages of the message's history.

@@ -89,6 +89,12 @@ macro_rules! every_promise {
                 a_person_is_introduced_without_a_session,
                 unregister_forgets_an_agent_with_an_empty_inbox,
                 unregister_keeps_an_agent_with_mail;
+            auditing:
+                the_audit_is_read_in_the_order_in_which_it_was_written,
+                the_audit_forgets_the_oldest_beyond_its_bound,
+                the_audit_survives_closing_and_opening,
+                many_writers_share_one_order,
+                only_what_is_recorded_of_a_message_counts_as_an_advance;
             lasting:
                 everything_survives_closing_and_opening,
                 a_sweep_keeps_what_is_live,
@@ -111,6 +117,7 @@ macro_rules! test_each {
 }
 
 mod answering;
+mod auditing;
 mod contexts;
 mod fixture;
 mod full;

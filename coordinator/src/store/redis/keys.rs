@@ -10,6 +10,8 @@ pub(super) const SCHEMA_KEY: &str = "c3po:schema";
 pub(super) const AGENTS: &str = "c3po:agents";
 /// The agents that may have unfinished answers, by the time of the last one: a hint.
 pub(super) const OUTBOXES: &str = "c3po:outboxes";
+/// What happened, in order, as a stream. On one server, like everything that is no agent's.
+pub(super) const AUDIT: &str = "c3po:audit";
 /// Every key of a host, by its id, and how often any was changed.
 pub(super) const KEYS: &str = "c3po:keys";
 /// The field of [`KEYS`] that counts changes; no id of a key reads like that.

@@ -96,10 +96,10 @@ pub(super) async fn acknowledge(
     Ok(settled)
 }
 
-/// Records that messages got further.
-pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<()> {
+/// Records that messages got further. Returns which of them did.
+pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<Vec<MessageId>> {
     if !matches!(advance.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let mut script = scripts::about(&scripts::ADVANCE, advance.recipient);
     fence(&mut script, advance.tenure);
@@ -109,10 +109,11 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
         script.arg(id.as_str());
     }
     let answer: Vec<String> = store.connection.invoke(&script).await?;
-    for sender in unless_outdated(advance.recipient, &answer)? {
+    let mut parts = unless_outdated(advance.recipient, &answer)?.split(String::is_empty);
+    for sender in parts.next().unwrap_or_default() {
         store.wakes.wake(Wake::Receipt(records::parse(sender)?));
     }
-    Ok(())
+    parts.next().unwrap_or_default().iter().map(|id| records::parse(id)).collect()
 }
 
 /// Names the session that speaks, two empty texts for none.

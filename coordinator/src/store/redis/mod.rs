@@ -5,6 +5,7 @@
 
 mod agents;
 mod answers;
+mod audit;
 mod cluster;
 mod connection;
 mod held_keys;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use tokio::sync::broadcast;
@@ -33,8 +35,8 @@ use tokio::time::timeout;
 
 use crate::config::RedisAddress;
 use crate::store::{
-    Advance, Agent, Amendment, AnswerOutcome, Claim, Kept, Pending, Placed, Result, Selection, Send, SendOutcome,
-    Settled, Store, StoreError, Tenure, Wake,
+    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Kept, Pending, Placed, Result, Selection, Send,
+    SendOutcome, Settled, Store, StoreError, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
@@ -95,6 +97,17 @@ fn millis(duration: Duration) -> u64 {
 }
 
 #[async_trait]
+impl AuditStore for RedisStore {
+    async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
+        self.within(audit::note(&self.connection, entries, bound)).await
+    }
+
+    async fn audit(&self, after: u64, _: usize) -> Result<Vec<Entry>> {
+        self.within(audit::read(&self.connection, after)).await
+    }
+}
+
+#[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
         self.within(agents::claim(&self.connection, claim)).await
@@ -152,7 +165,7 @@ impl Store for RedisStore {
         self.within(messages::acknowledge(self, agent, tenure, messages)).await
     }
 
-    async fn advance(&self, advance: Advance<'_>) -> Result<()> {
+    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>> {
         self.within(messages::advance(self, advance)).await
     }
 

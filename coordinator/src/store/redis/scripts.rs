@@ -86,6 +86,11 @@ about_a_list! {
     INVITE_REDEEM = "scripts/invite_redeem.lua",
 }
 
+about_a_list! {
+    large:
+    AUDIT = "scripts/audit.lua",
+}
+
 /// The call of a script: a command with one key, which names the node. No script has the keys of two agents.
 #[derive(Debug)]
 pub(super) struct Call {

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
 use tokio::sync::broadcast;
 
 mod agents;
+mod audit;
 mod inbox;
 mod keys;
 mod messages;
@@ -23,8 +25,8 @@ use self::inbox::Part;
 use self::progress::Progress;
 use self::worker::Worker;
 use super::{
-    Advance, Agent, Amendment, AnswerOutcome, Claim, Kept, Pending, Placed, Result, Selection, Send, SendOutcome,
-    Settled, Store, Tenure, WAKE_BACKLOG, Wake,
+    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Kept, Pending, Placed, Result, Selection, Send,
+    SendOutcome, Settled, Store, Tenure, WAKE_BACKLOG, Wake,
 };
 
 /// A store in one file of this machine. Its answers come after the disk has the change.
@@ -56,6 +58,18 @@ impl SqliteStore {
             inbox::read(work, part, &agent, Selection { kind, thread: thread.as_ref(), after, limit, bytes })
         });
         read.await
+    }
+}
+
+#[async_trait]
+impl AuditStore for SqliteStore {
+    async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
+        let entries = entries.to_vec();
+        self.writer.run(move |work| audit::note(work, &entries, bound)).await
+    }
+
+    async fn audit(&self, after: u64, limit: usize) -> Result<Vec<Entry>> {
+        self.reader.run(move |work| audit::read(work, after, limit)).await
     }
 }
 
@@ -129,7 +143,7 @@ impl Store for SqliteStore {
         self.writer.run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages)).await
     }
 
-    async fn advance(&self, advance: Advance<'_>) -> Result<()> {
+    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>> {
         let progress = Progress {
             recipient: advance.recipient.clone(),
             tenure: advance.tenure.cloned(),

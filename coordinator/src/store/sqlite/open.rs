@@ -13,12 +13,18 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// What takes a database from the version of the index to the next.
-const LADDER: [&str; VERSION as usize] =
-    [include_str!("schema.sql"), include_str!("contexts.sql"), include_str!("links.sql"), include_str!("keys.sql")];
+const LADDER: [&str; VERSION as usize] = [
+    include_str!("schema.sql"),
+    include_str!("contexts.sql"),
+    include_str!("links.sql"),
+    include_str!("keys.sql"),
+    include_str!("audit.sql"),
+];
 /// What every database of this version holds.
-const PARTS: [&str; 9] = ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites"];
+const PARTS: [&str; 10] =
+    ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit"];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
 /// Up to what size the whole file is checked at the start: above it that would take longer than starting may.

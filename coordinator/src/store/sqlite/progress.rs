@@ -48,19 +48,22 @@ pub(super) struct Progress {
     pub(super) via: Via,
 }
 
-/// Records that messages got further.
-pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<()> {
+/// Records that messages got further. Returns which of them did.
+pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<Vec<MessageId>> {
     check_tenure(work, &progress.recipient, progress.tenure.as_ref())?;
     if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let reached = Reached::find(work, progress)?;
+    let mut advanced = Vec::new();
     for id in &progress.messages {
-        if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient) {
-            move_on(work, progress, &reached, message)?;
+        if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient)
+            && move_on(work, progress, &reached, message)?
+        {
+            advanced.push(id.clone());
         }
     }
-    Ok(())
+    Ok(advanced)
 }
 
 /// The session and context that messages reached.
@@ -84,9 +87,10 @@ impl Reached {
     }
 }
 
-fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<()> {
+/// Records it of one message. Returns whether there was anything to record.
+fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<bool> {
     if furthest(&message.history).is_final() {
-        return Ok(());
+        return Ok(false);
     }
     if progress.stage == Stage::InSession && message.open {
         let sql = if reached.is_over {
@@ -98,7 +102,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
     }
     let steps = next_steps(&message.history, progress, reached.session.as_deref(), work.now);
     if steps.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     message.history.extend(steps);
     if progress.stage == Stage::Seen && !message.wants_answer {
@@ -107,7 +111,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
         message.write_history(work)?;
     }
     work.wakes.push(Wake::Receipt(message.from));
-    Ok(())
+    Ok(true)
 }
 
 /// Returns what the evidence adds to the history: nothing where it proves nothing new.

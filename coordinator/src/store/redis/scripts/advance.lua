@@ -1,4 +1,4 @@
--- Records that messages got further: {'outdated'}, or {'done', senders to wake}.
+-- Records that messages got further: {'outdated'}, or {'done', senders to wake, '', ids of those that did}.
 -- ARGV: generation and instance of the session or two empty ones, context or '' for the present one, stage, via,
 -- origin of the wake, ids
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
@@ -84,11 +84,12 @@ local function advance(id)
   return facts.from
 end
 
-local senders = {}
+local senders, advanced = {}, {}
 for i = 7, #ARGV do
   local sender = advance(ARGV[i])
   if sender then
     senders[sender] = true
+    advanced[#advanced + 1] = ARGV[i]
   end
 end
 
@@ -96,5 +97,9 @@ local woken = { 'done' }
 for sender in pairs(senders) do
   wake(ARGV[6], 'receipt', sender)
   woken[#woken + 1] = sender
+end
+woken[#woken + 1] = ''
+for _, id in ipairs(advanced) do
+  woken[#woken + 1] = id
 end
 return woken

@@ -1,0 +1,99 @@
+//! Whether the policy lets a caller do something: asked before each message leaves, and of nobody where no rule could say no.
+
+use std::sync::Arc;
+
+use c3po_shared::audit::Event;
+use c3po_shared::ids::AgentId;
+use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Verb};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde_json::Value;
+
+use super::{Caller, Office};
+use crate::policy::{Party, Policy, Verdict};
+
+/// The rules that hold for one call, and the role of its caller where they ask for it.
+#[derive(Debug, Clone)]
+pub(super) struct Leave {
+    verb: Verb,
+    /// `None` where the policy denies nobody that.
+    policy: Option<Arc<Policy>>,
+    role: Option<String>,
+}
+
+impl Leave {
+    /// Takes the rules of this moment. The store is asked only where a rule is about the caller's role.
+    pub(super) async fn of(office: &Office, caller: &Caller, verb: Verb) -> Result<Self, Refusal> {
+        let policy = Some(office.policies.current()).filter(|policy| policy.may_deny(verb));
+        let role = match &policy {
+            Some(policy) if policy.asks_role_of_sender(verb) => {
+                office.store.agent(&caller.agent).await?.and_then(|agent| agent.role)
+            }
+            _ => None,
+        };
+        Ok(Self { verb, policy, role })
+    }
+
+    /// Refuses what the policy denies, and notes that. The store is asked only where a rule needs more than a name.
+    pub(super) async fn check(&self, office: &Office, caller: &Caller, to: &AgentId) -> Result<(), Refusal> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        let recipient = if policy.asks_about_recipient(self.verb) { office.store.agent(to).await? } else { None };
+        let from = Party { id: caller.agent.as_str(), role: self.role.as_deref(), host: caller.host.as_deref() };
+        let to_party = Party {
+            id: to.as_str(),
+            role: recipient.as_ref().and_then(|agent| agent.role.as_deref()),
+            host: recipient.as_ref().and_then(|agent| agent.host.as_deref()),
+        };
+        let verdict = policy.decide(from, to_party, self.verb);
+        if verdict.effect == Effect::Allow {
+            return Ok(());
+        }
+        let refusal = refusal(&caller.agent, to, self.verb, &verdict);
+        office.audit.note(caller.entry(Event::Denied).to(to).verb(self.verb.as_str()).because(refusal.error.clone()));
+        Err(refusal)
+    }
+}
+
+fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refusal {
+    let why = if verdict.reason.is_empty() { "no reason is given" } else { verdict.reason.as_str() };
+    let (which, rule) = match verdict.rule {
+        Some(number) => (format!("rule {number} of the policy"), Value::from(number)),
+        None => ("the policy".to_owned(), Value::from("default")),
+    };
+    let error = format!("{which} denies {verb} from {from} to {to}: {why}");
+    Refusal::new(ErrorCode::ForbiddenByPolicy, error).detail("rule", rule)
+}
+
+/// `policy_check`: what the rules say now, and of whom.
+pub(crate) async fn explain(office: &Office, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
+    let (from, to) = futures_util::try_join!(party(office, question.from), party(office, question.to))?;
+    fn known(party: &PolicyParty) -> Party<'_> {
+        Party { id: party.id.as_str(), role: party.role.as_deref(), host: party.host.as_deref() }
+    }
+    let verdict = office.policies.current().decide(known(&from), known(&to), question.verb);
+    let Verdict { effect, reason, rule } = verdict;
+    Ok(PolicyAnswer { effect, rule, reason, verb: question.verb, from, to })
+}
+
+async fn party(office: &Office, id: AgentId) -> Result<PolicyParty, Refusal> {
+    Ok(match office.store.agent(&id).await? {
+        Some(agent) => PolicyParty { id, known: true, role: agent.role, host: agent.host },
+        None => PolicyParty { id, known: false, role: None, host: None },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_rule_and_its_reason() {
+        let (from, to) = ("cam".parse().expect("an id"), "nas".parse().expect("an id"));
+        let verdict = |rule, reason: &str| Verdict { effect: Effect::Deny, reason: reason.into(), rule };
+        let by_rule = refusal(&from, &to, Verb::Message, &verdict(Some(2), "cameras only reply"));
+        assert_eq!(by_rule.error, "rule 2 of the policy denies message from cam to nas: cameras only reply");
+        assert_eq!((by_rule.code, by_rule.details["rule"].clone()), (ErrorCode::ForbiddenByPolicy, 2.into()));
+        let by_default = refusal(&from, &to, Verb::Stop, &verdict(None, ""));
+        assert_eq!(by_default.details["rule"], "default");
+        assert!(by_default.error.ends_with("no reason is given"), "{by_default}");
+    }
+}

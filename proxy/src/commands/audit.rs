@@ -1,0 +1,148 @@
+//! `c3po audit`: what happened, in order, with who and why.
+
+use std::time::Duration;
+
+use c3po_shared::audit::{AuditPage, AuditQuery, Entry};
+use c3po_shared::ids::AgentId;
+use c3po_shared::limits::AUDIT_PAGE_MAX;
+use c3po_shared::time::Timestamp;
+
+use super::print::{Printer, harmless, moment};
+use super::session::{Failure, Session};
+use crate::config::Config;
+
+/// How often it is looked whether something happened.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Which part of it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Go on with what happens from now on; Ctrl-C ends it
+    #[arg(long)]
+    follow: bool,
+    /// Only what happened since: a time such as 2026-01-15T10:30:00Z, or how long ago, such as 10m, 2h or 3d
+    #[arg(long)]
+    since: Option<Since>,
+    /// Only what this agent did, or what was done to it
+    #[arg(long, value_name = "NAME")]
+    agent: Option<AgentId>,
+}
+
+/// From when on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Since(Timestamp);
+
+impl std::str::FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match ago(text) {
+            Some(ago) => Ok(Self(before(Timestamp::now(), ago))),
+            None => text.parse().map(Self).map_err(|_| {
+                "it is neither a time such as 2026-01-15T10:30:00Z nor how long ago, such as 30s, 10m, 2h or 3d"
+                    .to_owned()
+            }),
+        }
+    }
+}
+
+/// Reads a number with its unit.
+fn ago(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let number: u64 = text[..text.len() - unit.len_utf8()].parse().ok()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return None,
+    };
+    Some(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn before(now: Timestamp, ago: Duration) -> Timestamp {
+    let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+    Timestamp::from_millis(now.millis().saturating_sub(ago))
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { follow, since, agent } = arguments;
+    let since = since.map(|Since(since)| since).or(follow.then(Timestamp::now));
+    let query = AuditQuery { after: None, since, agent, limit: Some(AUDIT_PAGE_MAX) };
+    Session::with(config, false, async |session| {
+        tokio::select! {
+            ended = read(session, printer, query, follow) => ended,
+            pressed = tokio::signal::ctrl_c() => {
+                pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
+            }
+        }
+    })
+    .await
+}
+
+async fn read(session: &Session, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
+    loop {
+        let (page, _) = session.ask::<AuditPage>("audit", &query).await?;
+        for entry in &page.entries {
+            if printer.json { printer.document(entry) } else { printer.line(&line(entry)) }?;
+        }
+        query.after = Some(page.next);
+        match (page.complete, follow) {
+            (true, false) => return Ok(()),
+            (true, true) => tokio::time::sleep(LOOK).await,
+            (false, _) => {}
+        }
+    }
+}
+
+/// Returns an entry as a line: when, what, who to whom, then whatever else there is.
+fn line(entry: &Entry) -> String {
+    let mut words = vec![moment(entry.at), entry.event.to_string()];
+    words.extend(entry.agent.as_ref().map(AgentId::to_string));
+    words.extend(entry.to.as_ref().map(|to| format!("-> {to}")));
+    words.extend(entry.verb.as_ref().map(|verb| harmless(verb, false)));
+    words.extend(entry.stage.map(|stage| stage.to_string()));
+    words.extend(entry.via.map(|via| format!("via {via}")));
+    words.extend(entry.message_id.as_ref().map(ToString::to_string));
+    words.extend(entry.about.as_ref().map(|about| format!("answers {about}")));
+    words.extend(entry.key.as_ref().map(|key| format!("key {}", harmless(key, false))));
+    words.extend(entry.count.map(|count| format!("{count} entries are missing here")));
+    words.extend(entry.why.as_ref().map(|why| format!("({})", harmless(why, false))));
+    words.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::audit::Event;
+
+    #[test]
+    fn since_is_a_time_or_how_long_ago() {
+        let check =
+            |text: &str, seconds: Option<u64>| assert_eq!(ago(text), seconds.map(Duration::from_secs), "{text}");
+        check("30s", Some(30));
+        check("10m", Some(600));
+        check("2h", Some(7_200));
+        check("3d", Some(259_200));
+        check("m", None);
+        check("", None);
+        check("10ä", None);
+        check("-1m", None);
+        let time = "2026-01-15T10:30:00Z".parse::<Since>().expect("a time");
+        assert_eq!(time.0.to_string(), "2026-01-15T10:30:00.000Z");
+        assert!("yesterday".parse::<Since>().is_err());
+        assert!("99999999999999999d".parse::<Since>().is_ok_and(|since| since.0.millis() == 0));
+    }
+
+    #[test]
+    fn a_line_says_everything_and_nothing_it_says_can_hurt_a_terminal() {
+        let id = |text: &str| text.parse().expect("an id");
+        let entry = Entry {
+            at: Timestamp::from_millis(0),
+            ..Entry::new(Event::Denied).by(&id("a")).to(&id("b")).verb("message").because("no\u{1b}[2J")
+        };
+        let text = line(&entry);
+        assert!(text.contains("denied  a  -> b  message  (no"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! `c3po policy check`: what the coordinator's rules say of a case, and which of them.
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Verb};
+use clap::Subcommand;
+
+use super::print::{Printer, Tone, harmless};
+use super::session::{Failure, Session};
+use crate::config::Config;
+
+/// What can be asked of the policy.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Say whether FROM may do VERB to TO, and which rule says so
+    Check {
+        /// Who would do it
+        from: AgentId,
+        /// To whom
+        to: AgentId,
+        /// What: message, reply, broadcast, task, bulletin, interrupt, spawn or stop
+        verb: Verb,
+    },
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+    let Action::Check { from, to, verb } = action;
+    let question = PolicyQuestion { from, to, verb };
+    let (answer, raw) =
+        Session::with(config, false, async |session| session.ask::<PolicyAnswer>("policy_check", &question).await)
+            .await?;
+    if printer.json {
+        return printer.document(&raw);
+    }
+    let tone = if answer.effect == Effect::Allow { Tone::Good } else { Tone::Alarm };
+    let effect = printer.tinted(tone, answer.effect.as_str());
+    let (from, to) = (party(&answer.from), party(&answer.to));
+    printer.line(&format!("{effect}  {} from {from} to {to}", answer.verb))?;
+    let who = answer.rule.map_or_else(|| "default".to_owned(), |rule| format!("rule {rule}"));
+    let reason = harmless(&answer.reason, false);
+    printer.line(format!("  {who}: {reason}").trim_end_matches([':', ' ']))
+}
+
+/// Returns a side of the question with what the coordinator knows of it.
+fn party(party: &PolicyParty) -> String {
+    if !party.known {
+        return format!("{} (nobody has that name yet)", party.id);
+    }
+    let role = party.role.as_ref().map(|role| format!("role {}", harmless(role, false)));
+    let host = party.host.as_ref().map(|host| format!("host {}", harmless(host, false)));
+    let known: Vec<_> = role.into_iter().chain(host).collect();
+    if known.is_empty() { party.id.to_string() } else { format!("{} ({})", party.id, known.join(", ")) }
+}

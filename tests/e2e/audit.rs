@@ -1,0 +1,236 @@
+//! The audit: what happened, in order, with who and why, and not one word of what was said.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::eventually::eventually;
+use harness::http;
+use harness::link::{Link, Who};
+use harness::process::{command, program};
+use harness::redis::Redis;
+use harness::served::Served;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
+
+/// From what happened to its line, on a machine that builds meanwhile.
+const WRITTEN: Duration = Duration::from_secs(10);
+/// What no line may hold: every text of the scenario has it.
+const SECRET: &str = "hunter2";
+
+/// A line in short: event, who, to whom, and whatever tells it from others.
+fn short(entry: &Value) -> String {
+    let words = ["event", "agent", "to", "verb", "stage", "via", "why"];
+    let words = words.iter().filter_map(|word| entry[word].as_str());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The audit over REST, once it has that many lines.
+async fn lines(served: &Served, query: &str, count: usize) -> Result<(Vec<Value>, String)> {
+    let address = served.address.parse()?;
+    let mut last = String::new();
+    let found = eventually("everything is written", WRITTEN, async || {
+        let answer = http::get(address, &format!("/api/audit?limit=1000{query}")).await.ok()?;
+        let page: Value = serde_json::from_str(&answer.body).ok()?;
+        last.clone_from(&answer.body);
+        let entries = page["entries"].as_array()?.clone();
+        (entries.len() >= count).then_some(entries)
+    });
+    let found = found.await;
+    Ok((found.map_err(|error| error.context(last.clone()))?, last))
+}
+
+/// Asks, reads, answers, is denied, renames itself and goes. Returns the link of whoever asked, which lasts.
+async fn scenario(served: &Served) -> Result<Link> {
+    let mut a = served.join("a").await?;
+    // What comes to a is never on its host, so that nothing depends on when that says so.
+    a.accepts = false;
+    let mut b = served.join("b").await?;
+    let text = format!("the password is {SECRET}");
+    let asked = a.call("send_message", json!({"target": "b", "message": text, "title": text, "context": text})).await?;
+    let id = asked["id"].as_str().unwrap_or_default();
+    b.hear(|frame| frame["method"] == "deliver").await?;
+    let on_host = async |link: &mut Link| link.call("message_status", json!({"message_id": id})).await;
+    eventually("it is on the host", WRITTEN, async || {
+        on_host(&mut a).await.ok().filter(|status| status["stage"] == "on_host")
+    })
+    .await?;
+    b.receipt(&[id], "in_session", "hook").await?;
+    b.receipt(&[id], "in_session", "hook").await?;
+    b.receipt(&["b::a::00000001", id], "seen", "hook").await?;
+    b.call("reply", json!({"message_id": id, "response": text})).await?;
+    let denied = json!({"target": "vault", "message": text});
+    assert_eq!(a.refusal("send_message", denied).await?, "FORBIDDEN_BY_POLICY");
+    b.call("register_agent", json!({"name": "c", "description": text})).await?;
+    b.notify("goodbye", json!({})).await?;
+    Ok(a)
+}
+
+const RULES: &str = r#"
+[[rule]]
+from = "*"
+to = "vault"
+verb = "message"
+effect = "deny"
+reason = "it is a vault"
+"#;
+
+async fn served(store: Option<&Redis>) -> Result<Served> {
+    let place = tempfile::TempDir::new()?.keep();
+    fs::write(place.join("policy.toml"), RULES)?;
+    let address = store.map(|redis| redis.url().parse()).transpose()?;
+    Served::start_with(|config| {
+        config.policy = Some(place.join("policy.toml"));
+        config.store = address.unwrap_or_else(|| config.store.clone());
+    })
+    .await
+}
+
+async fn check(served: &Served) -> Result<()> {
+    let _a = scenario(served).await?;
+    let (found, text) = lines(served, "", 10).await?;
+    let expected = [
+        "session_begun a session",
+        "session_begun b session",
+        "accepted a b message",
+        "receipt b a on_host deliver",
+        "receipt b a in_session hook",
+        "receipt b a seen hook",
+        "answered b a reply",
+        "denied a vault message rule 1 of the policy denies message from a to vault: it is a vault",
+        "renamed b c",
+        "session_ended c goodbye",
+    ];
+    assert_eq!(found.iter().map(short).collect::<Vec<_>>(), expected);
+    let positions: Vec<_> = found.iter().filter_map(|entry| entry["position"].as_u64()).collect();
+    assert_eq!(positions, (1..=found.len() as u64).collect::<Vec<_>>());
+    assert_eq!(found[2]["message_id"], found[4]["message_id"]);
+    let answered = found.iter().find(|entry| entry["event"] == "answered").cloned().unwrap_or_default();
+    assert_eq!((&answered["about"], answered["message_id"] != answered["about"]), (&found[2]["message_id"], true));
+    assert!(!text.contains(SECRET), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_scenario_leaves_exactly_its_lines_in_order_with_sqlite() -> Result<()> {
+    check(&served(None).await?).await
+}
+
+#[tokio::test]
+async fn a_scenario_leaves_exactly_its_lines_in_order_with_redis() -> Result<()> {
+    let redis = Redis::start().await?;
+    check(&served(Some(&redis)).await?).await
+}
+
+#[tokio::test]
+async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> {
+    let served = served(None).await?;
+    let _a = scenario(&served).await?;
+    let (all, _) = lines(&served, "", 10).await?;
+    let (of_c, _) = lines(&served, "&agent=c", 2).await?;
+    assert_eq!(of_c.iter().map(short).collect::<Vec<_>>(), ["renamed b c", "session_ended c goodbye"]);
+    let address = served.address.parse()?;
+    let ask = async |query: &str| -> Result<(u16, Value)> {
+        let answer = http::get(address, &format!("/api/audit?{query}")).await?;
+        Ok((answer.status, serde_json::from_str(&answer.body)?))
+    };
+    let (mut after, mut paged) = (0, Vec::new());
+    loop {
+        let (_, page) = ask(&format!("limit=3&after={after}")).await?;
+        paged.extend(page["entries"].as_array().cloned().unwrap_or_default());
+        after = page["next"].as_u64().unwrap_or_default();
+        if page["complete"] == true {
+            break;
+        }
+    }
+    assert_eq!(paged, all);
+    assert_eq!(ask("since=2999-01-01T00:00:00Z").await?.1["entries"], json!([]));
+    assert_eq!(ask("since=2001-01-01T00:00:00Z&limit=2").await?.1["entries"], json!(all[..2]));
+    for wrong in ["limit=0", "limit=1001", "since=yesterday", "agent=-", "after=-1", "colour=red"] {
+        let (status, refusal) = ask(wrong).await?;
+        assert_eq!((status, &refusal["code"]), (400, &json!("INVALID_REQUEST")), "{wrong}: {refusal}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn persons_read_it_over_the_link_sessions_do_not_and_without_one_that_is_said() -> Result<()> {
+    let served = served(None).await?;
+    let mut a = served.join("a").await?;
+    let refused = a.request("audit", json!({})).await?.expect_err("a session asks");
+    assert_eq!(refused["data"]["code"], "FORBIDDEN");
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
+    let begun = eventually("the person stands there", WRITTEN, async || {
+        let page = person.request("audit", json!({"agent": "human"})).await.ok()?.ok()?;
+        page["entries"].get(0).map(short)
+    });
+    assert_eq!(begun.await?, "session_begun human person");
+
+    let without = Served::start_with(|config| config.audit_entries = None).await?;
+    let (mut person, _) = Link::join_as(&without.address, &Who::person("human")).await?;
+    let refused = person.request("audit", json!({})).await?.expect_err("there is none");
+    assert_eq!(refused["data"]["code"], "NOT_SUPPORTED");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the_end() -> Result<()> {
+    let served = Served::start_with(|config| config.rate_limit = Some(2)).await?;
+    let mut a = served.join("a").await?;
+    served.join("b").await?;
+    for _ in 0..2 {
+        a.call("send_message", json!({"target": "b", "message": SECRET})).await?;
+    }
+    assert_eq!(a.refusal("send_message", json!({"target": "b", "message": SECRET})).await?, "RATE_LIMITED");
+    let folder = served.stop().await?;
+    let address = c3po_coordinator::config::StoreAddress::Sqlite(folder.path().join("c3po.db"));
+    let store = c3po_coordinator::store::open(&address).await?;
+    let entries: Vec<_> = store.audit(0, 100).await?.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+    let of_a: Vec<_> = entries.iter().filter(|entry| entry["agent"] == "a").map(short).collect();
+    assert_eq!(of_a.len(), 5, "{of_a:?}");
+    assert!(of_a[3].starts_with("denied a message 2 sends in the last 60 seconds"), "{of_a:?}");
+    assert_eq!(of_a[4], "session_ended a draining");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Result<()> {
+    let served = served(None).await?;
+    let _a = scenario(&served).await?;
+    lines(&served, "", 10).await?;
+    let home = tempfile::TempDir::new()?;
+    let c3po = |arguments: &[&str]| -> Result<tokio::process::Command> {
+        let mut c3po = command(program("c3po")?, home.path());
+        c3po.args(arguments).env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
+        Ok(c3po)
+    };
+    let read = c3po(&["audit", "--since", "10m", "--agent", "c"])?.output().await?;
+    let text = String::from_utf8(read.stdout)?;
+    assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
+    let ends: Vec<_> = text.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, rest)| rest).collect();
+    assert_eq!(ends, ["renamed  b  -> c", "session_ended  c  goodbye"], "{text}");
+
+    let checked = c3po(&["policy", "check", "a", "vault", "message"])?.output().await?;
+    let text = String::from_utf8(checked.stdout)?;
+    assert_eq!(
+        text,
+        "deny  message from a (host testhost) to vault (nobody has that name yet)\n  rule 1: it is a vault\n"
+    );
+
+    let mut following = c3po(&["audit", "--follow", "--json"])?.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+    let out = following.stdout.take().ok_or_else(|| anyhow::anyhow!("no output"))?;
+    let mut out = BufReader::new(out).lines();
+    let mut hear = async || -> Result<Value> {
+        let line = timeout(WRITTEN, out.next_line()).await??;
+        Ok(serde_json::from_str(&line.unwrap_or_default())?)
+    };
+    assert_eq!(short(&hear().await?), "session_begun human person");
+    let mut late = served.join("late").await?;
+    assert_eq!(short(&hear().await?), "session_begun late session");
+    late.notify("goodbye", json!({})).await?;
+    assert_eq!(short(&hear().await?), "session_ended late goodbye");
+    following.kill().await?;
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The policy: who may send what to whom, read again without a restart, and explained.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::eventually::eventually;
+use harness::http;
+use harness::link::{Link, Who};
+use harness::served::Served;
+use serde_json::{Value, json};
+
+/// How soon a change of the file holds, and what a machine that builds meanwhile needs.
+const RELOADED: Duration = Duration::from_secs(10);
+
+/// A coordinator with these rules in its data folder, where `name` is the file's name.
+async fn with_rules(name: &str, rules: &str) -> Result<(Served, tempfile::TempDir)> {
+    let folder = tempfile::TempDir::new()?;
+    fs::write(folder.path().join(name), rules)?;
+    let place = folder.path().to_owned();
+    let named = (name != "policy.toml").then(|| place.join(name));
+    let served = Served::start_with(|config| {
+        config.data_dir = place;
+        config.policy = named;
+    })
+    .await?;
+    Ok((served, folder))
+}
+
+fn deny(from: &str, to: &str, verb: &str, reason: &str) -> String {
+    format!("[[rule]]\nfrom = \"{from}\"\nto = \"{to}\"\nverb = \"{verb}\"\neffect = \"deny\"\nreason = \"{reason}\"\n")
+}
+
+async fn refused(link: &mut Link, tool: &str, arguments: Value) -> Result<Value> {
+    let outcome = link.try_call(tool, arguments).await?;
+    outcome.err().context("it was not refused")
+}
+
+fn hi(target: &str) -> Value {
+    json!({"target": target, "message": "hi"})
+}
+
+#[tokio::test]
+async fn a_denied_message_is_refused_with_the_rule_and_its_reason_and_nothing_is_sent() -> Result<()> {
+    let rules = deny("guest-*", "nas", "message", "guests ask the front desk");
+    let (served, _folder) = with_rules("policy.toml", &rules).await?;
+    let (mut guest, mut nas) = (served.join("guest-1").await?, served.join("nas").await?);
+    let refusal = refused(&mut guest, "send_message", hi("nas")).await?;
+    assert_eq!(refusal["code"], "FORBIDDEN_BY_POLICY");
+    assert_eq!(refusal["details"]["rule"], 1);
+    assert_eq!(refusal["error"], "rule 1 of the policy denies message from guest-1 to nas: guests ask the front desk");
+    // Another spelling of the name finds the same agent, and the same rule.
+    assert_eq!(refused(&mut guest, "send_message", hi("NAS")).await?["code"], "FORBIDDEN_BY_POLICY");
+    assert_eq!(refused(&mut guest, "send_message", hi("nas@testhost")).await?["code"], "FORBIDDEN_BY_POLICY");
+    assert_eq!(nas.call("get_messages", json!({})).await?["count"], 0);
+    // What the rule is not about goes on: the other direction, another verb, the answer.
+    let asked = nas.call("send_message", hi("guest-1")).await?;
+    guest.call("reply", json!({"message_id": asked["id"], "response": "yes"})).await?;
+    assert_eq!(guest.call("broadcast", json!({"message": "all"})).await?["recipients"], json!(["nas"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reply_is_checked_as_one_and_the_question_stays_open() -> Result<()> {
+    let (served, _folder) = with_rules("policy.toml", &deny("b", "*", "reply", "b only listens")).await?;
+    let (mut a, mut b) = (served.join("a").await?, served.join("b").await?);
+    let asked = a.call("send_message", hi("b")).await?;
+    let answer = json!({"message_id": asked["id"], "response": "yes"});
+    let refusal = refused(&mut b, "reply", answer).await?;
+    assert_eq!((&refusal["code"], &refusal["details"]["rule"]), (&json!("FORBIDDEN_BY_POLICY"), &json!(1)));
+    assert_eq!(a.call("get_messages", json!({})).await?["count"], 0);
+    assert_eq!(b.call("get_messages", json!({})).await?["count"], 1, "it is still open");
+    b.call("send_message", hi("a")).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn copies_that_are_denied_stand_in_the_receipts_and_the_others_are_sent() -> Result<()> {
+    let rules = [
+        deny("*", "role:vault", "broadcast", "nobody shouts at the vault"),
+        deny("host:testhost", "b", "message", "b is not to be asked"),
+    ];
+    let (served, _folder) = with_rules("rules.toml", &rules.concat()).await?;
+    let (mut a, mut b, mut c) = (served.join("a").await?, served.join("b").await?, served.join("c").await?);
+    for link in [&mut b, &mut c] {
+        link.call("register_agent", json!({"role": "radio"})).await?;
+    }
+    let copies = a.call("send_message", hi("@radio")).await?;
+    assert_eq!(copies["recipients"], json!(["c"]));
+    let receipts = &copies["receipts"];
+    assert_eq!((&receipts[0]["agent_id"], &receipts[0]["stage"]), (&json!("b"), &json!("refused")));
+    assert_eq!(receipts[0]["refusal"]["code"], "FORBIDDEN_BY_POLICY");
+    assert_eq!(receipts[0]["refusal"]["details"]["rule"], 2);
+    assert_eq!(receipts[1]["stage"], "stored");
+
+    c.call("register_agent", json!({"role": "vault"})).await?;
+    let copies = a.call("broadcast", json!({"message": "hi"})).await?;
+    assert_eq!(copies["recipients"], json!(["b"]), "broadcasts have a rule of their own");
+    assert_eq!(copies["receipts"][1]["refusal"]["details"]["rule"], 1);
+    Ok(())
+}
+
+/// Asks until the answer has that effect, and returns it.
+async fn settled(person: &mut Link, effect: &str) -> Result<Value> {
+    let question = json!({"from": "a", "to": "b", "verb": "message"});
+    eventually("the file was read again", RELOADED, async || {
+        let answer = person.request("policy_check", question.clone()).await.ok()?.ok()?;
+        (answer["effect"] == effect).then_some(answer)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()> {
+    let (served, folder) = with_rules("policy.toml", "").await?;
+    let file = folder.path().join("policy.toml");
+    let mut a = served.join("a").await?;
+    served.join("b").await?;
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
+    a.call("send_message", hi("b")).await?;
+
+    fs::write(&file, deny("a", "b", "message", "not now"))?;
+    let answer = settled(&mut person, "deny").await?;
+    assert_eq!((&answer["rule"], &answer["reason"]), (&json!(1), &json!("not now")));
+    assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
+
+    fs::write(&file, "[[rule]]\nfrom = 7\n")?;
+    let heard = eventually("the broken file was noticed", RELOADED, async || changes(&mut person, 2).await).await?;
+    assert!(heard[1].contains("policy.toml, line 2, column 8: ") && heard[1].contains("stay in force"), "{heard:?}");
+    fs::remove_file(&file)?;
+    let heard = eventually("the missing file was noticed", RELOADED, async || changes(&mut person, 3).await).await?;
+    assert!(heard[2].ends_with("policy.toml is gone"), "{heard:?}");
+    assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
+
+    fs::write(&file, "")?;
+    settled(&mut person, "allow").await?;
+    a.call("send_message", hi("b")).await?;
+    Ok(())
+}
+
+/// What the audit says of the policy, once it has that many lines about it.
+async fn changes(person: &mut Link, count: usize) -> Option<Vec<String>> {
+    let page = person.request("audit", json!({"limit": 1_000})).await.ok()?.ok()?;
+    let entries = page["entries"].as_array()?.iter();
+    let changes = entries.filter(|entry| entry["event"] == "policy_changed");
+    let whys: Vec<_> = changes.filter_map(|entry| entry["why"].as_str().map(str::to_owned)).collect();
+    (whys.len() >= count).then_some(whys)
+}
+
+#[tokio::test]
+async fn a_case_is_explained_to_persons_over_the_link_and_over_rest() -> Result<()> {
+    let rules = [deny("cam", "role:ops", "message", "cameras do not page people"), "[default]\ntask = \"deny\"".into()];
+    let (served, _folder) = with_rules("policy.toml", &rules.concat()).await?;
+    let (mut cam, mut ops) = (served.join("cam").await?, served.join("ops-1").await?);
+    ops.call("register_agent", json!({"role": "ops"})).await?;
+    let address = served.address.parse()?;
+    let ask = async |query: &str| -> Result<(u16, Value)> {
+        let answer = http::get(address, &format!("/api/policy/check?{query}")).await?;
+        Ok((answer.status, serde_json::from_str(&answer.body)?))
+    };
+    let (status, answer) = ask("from=cam&to=ops-1&verb=message").await?;
+    assert_eq!(status, 200);
+    assert_eq!(
+        answer,
+        json!({
+            "effect": "deny", "rule": 1, "reason": "cameras do not page people", "verb": "message",
+            "from": {"id": "cam", "known": true, "host": "testhost"},
+            "to": {"id": "ops-1", "known": true, "role": "ops", "host": "testhost"},
+        })
+    );
+    let (_, answer) = ask("from=cam&to=nobody&verb=spawn").await?;
+    assert_eq!((&answer["effect"], &answer["to"]["known"]), (&json!("deny"), &json!(false)));
+    let (_, answer) = ask("from=cam&to=ops-1&verb=task").await?;
+    assert_eq!(answer["reason"], "no rule is about it, and [default] says deny");
+    assert!(answer.get("rule").is_none(), "{answer}");
+    for query in ["", "from=cam&to=ops-1&verb=fly", "from=-&to=ops-1&verb=message"] {
+        let (status, answer) = ask(query).await?;
+        assert_eq!((status, &answer["code"]), (400, &json!("INVALID_REQUEST")), "{query}: {answer}");
+    }
+    let question = json!({"from": "cam", "to": "ops-1", "verb": "message"});
+    let asked = cam.request("policy_check", question).await?.expect_err("a session asks");
+    assert_eq!(asked["data"]["code"], "FORBIDDEN");
+    Ok(())
+}
+
+async fn start_refused(policy: &Path) -> Result<String> {
+    let named = policy.to_owned();
+    let served = Served::start_with(|config| config.policy = Some(named)).await?;
+    let ended = served.ended().await;
+    Ok(format!("{:#}", ended.err().context("it serves")?))
+}
+
+#[tokio::test]
+async fn a_broken_or_missing_file_refuses_to_start() -> Result<()> {
+    let folder = tempfile::TempDir::new()?;
+    let file = folder.path().join("rules.toml");
+    let refusal = start_refused(&file).await?;
+    assert!(refusal.contains("there is no") && refusal.contains("rules.toml"), "{refusal}");
+    fs::write(&file, format!("{}colour = 1\n", deny("a", "b", "message", "")))?;
+    let refusal = start_refused(&file).await?;
+    assert!(refusal.contains("rules.toml, line 7, column 1: ") && refusal.contains("colour"), "{refusal}");
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Every entry for text that somebody else wrote, as a function that may not panic whatever it is given.
+//!
+//! The property tests give them what a generator makes, and each fuzz target (`fuzz/`) what its fuzzer finds. What is
+//! taken is written and read once more where there is a way to write it: it has to be the same.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use c3po::config::Config;
+use c3po::hook;
+use c3po_coordinator::config::StoreAddress;
+use c3po_coordinator::policy::{Party, Policy};
+use c3po_shared::audit::AuditQuery;
+use c3po_shared::catalogue::Call;
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::join::JoinCode;
+use c3po_shared::policy::{PolicyQuestion, Verb};
+use c3po_shared::wire::{Frame, Outgoing, RequestId, ToCoordinator, ToProxy};
+use serde_json::value::RawValue;
+
+/// A frame on the link, in both directions.
+pub fn acp_frame(text: &str) {
+    match Frame::parse(text) {
+        Ok(Frame::Request { id, method, params }) => {
+            said(&method, params);
+            let written = Outgoing::request(&id, "call", &params).text();
+            let Ok(Frame::Request { id: again, params: same, .. }) = Frame::parse(&written) else {
+                panic!("{text} was read, and then not as {written}")
+            };
+            assert_eq!((again, same.map(RawValue::get)), (id, params.map(RawValue::get)));
+        }
+        Ok(Frame::Notification { method, params }) => said(&method, params),
+        Ok(Frame::Response { id, outcome: Ok(result) }) => {
+            let written = Outgoing::result(&id, &result).text();
+            assert!(
+                matches!(Frame::parse(&written), Ok(Frame::Response { id: again, .. }) if again == id),
+                "{written}"
+            );
+        }
+        Ok(Frame::Response { outcome: Err(error), .. }) => assert!(!error.message.is_empty() || error.data.is_none()),
+        Err(error) => {
+            // What is answered to that is a frame.
+            let answer = Outgoing::error(Some(&RequestId::Number(1)), &error.rpc_error()).text();
+            assert!(matches!(Frame::parse(&answer), Ok(Frame::Response { outcome: Err(_), .. })), "{answer}");
+        }
+    }
+}
+
+fn said(method: &str, params: Option<&RawValue>) {
+    for refusal in [ToCoordinator::parse(method, params).err(), ToProxy::parse(method, params).err()] {
+        assert!(refusal.is_none_or(|refusal| !refusal.error.is_empty()));
+    }
+    if let Ok(ToCoordinator::Call(call)) = ToCoordinator::parse(method, params) {
+        tool_arguments(&call.tool, call.arguments.get());
+    }
+}
+
+/// The arguments of a tool.
+pub fn tool_arguments(tool: &str, arguments: &str) {
+    let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) else { return };
+    if let Err(refusal) = Call::parse(tool, raw) {
+        assert!(!refusal.error.is_empty() && refusal.suggestion.ends_with('.'), "{refusal:?}");
+    }
+}
+
+/// What a client writes to a hook.
+pub fn hook_input(word: &str, input: &[u8]) {
+    if let Some(event) = hook::name(word).and_then(|name| hook::event(name, input)) {
+        assert!(serde_json::to_string(&event).is_ok_and(|line| !line.contains('\n')), "it is one line of the socket");
+    }
+}
+
+/// A join code.
+pub fn join_code(text: &str) {
+    if let Ok(code) = text.parse::<JoinCode>() {
+        let again: JoinCode = code.reveal().parse().expect("a code that was written");
+        assert_eq!(again.reveal(), code.reveal());
+    }
+}
+
+/// A host's file.
+pub fn host_file(text: &str) {
+    let config = Config::of_file(text);
+    assert!(!config.urls.is_empty() || !config.problems.is_empty(), "it can be used, or says what is wrong");
+}
+
+/// A file of rules.
+pub fn policy_file(text: &str) {
+    match Policy::parse(text) {
+        Ok(policy) => {
+            let party = |id| Party { id, role: Some("role"), host: Some("höst") };
+            for verb in Verb::ALL {
+                let verdict = policy.decide(party("a"), party("b"), *verb);
+                assert!(verdict.rule.is_none_or(|rule| (1..=policy.len()).contains(&rule)), "{verdict:?}");
+            }
+        }
+        Err(why) => assert!(!why.is_empty() && !why.contains('\n'), "{why}"),
+    }
+}
+
+/// What stands behind `?` in a path, and the names in headers.
+pub fn rest_query(text: &str) {
+    if let Ok(uri) = format!("/api/audit?{text}").parse::<Uri>() {
+        if let Ok(Query(query)) = Query::<AuditQuery>::try_from_uri(&uri) {
+            let json = serde_json::to_string(&query).expect("a query is JSON");
+            assert_eq!(serde_json::from_str::<AuditQuery>(&json).ok(), Some(query), "{json}");
+        }
+        // Whether it is one is not the point.
+        let _ = Query::<PolicyQuestion>::try_from_uri(&uri);
+    }
+    if let Ok(agent) = text.parse::<AgentId>() {
+        assert_eq!(agent.as_str(), text);
+    }
+    if let Ok(message) = text.parse::<MessageId>() {
+        assert_eq!(message.as_str(), text);
+        assert!(message.from().as_str().len() + message.to().as_str().len() < text.len());
+    }
+}
+
+/// The address of a store.
+pub fn store_address(text: &str) {
+    if let Ok(address) = text.parse::<StoreAddress>() {
+        let shown = address.to_string();
+        assert!(shown.parse::<StoreAddress>().is_ok(), "{text} is shown as {shown}");
+    }
+}
