@@ -137,3 +137,59 @@ impl ServerCertVerifier for Pinned {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::ServerConfig;
+    use rustls::crypto::ring::sign::any_supported_type;
+    use rustls::pki_types::PrivateKeyDer;
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use tokio::io::duplex;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    /// A server that shows a certificate, whether or not it holds its key.
+    #[derive(Debug)]
+    struct Shows(Arc<CertifiedKey>);
+
+    impl ResolvesServerCert for Shows {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            Some(Arc::clone(&self.0))
+        }
+    }
+
+    /// Returns how a handshake ends with one who shows the certificate and signs with the key.
+    async fn handshake(certificate: &CertificateDer<'static>, key: &KeyPair, trust: &Trust) -> std::io::Result<()> {
+        let key = any_supported_type(&PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap();
+        let shows = Shows(Arc::new(CertifiedKey::new(vec![certificate.clone()], key)));
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(shows));
+        let (here, there) = duplex(64 << 10);
+        let connector = trust.connector().await.unwrap();
+        let connecting = connector.connect(ServerName::try_from("anything").unwrap(), here);
+        let (connected, _) = tokio::join!(connecting, TlsAcceptor::from(Arc::new(config)).accept(there));
+        connected.map(drop)
+    }
+
+    #[tokio::test]
+    async fn whoever_shows_the_certificate_has_to_hold_its_key() {
+        let (own, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut parameters = CertificateParams::new(["elsewhere".to_owned()]).unwrap();
+        parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        let made = parameters.self_signed(&own).unwrap();
+        let certificate = made.der().clone();
+        let trust = Trust::new(Some(fingerprint_of(&certificate).unwrap()));
+        handshake(&certificate, &own, &trust).await.expect("names and dates are no matter");
+        let refused = handshake(&certificate, &other, &trust).await.expect_err("it has not the key");
+        assert!(refused.to_string().contains("BadSignature"), "{refused}");
+        let another = CertificateParams::new(["elsewhere".to_owned()]).unwrap().self_signed(&other).unwrap();
+        let refused = handshake(another.der(), &other, &trust).await.expect_err("it is another one");
+        assert!(refused.to_string().contains("sha256:"), "{refused}");
+    }
+}
