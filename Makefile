@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench load soak chaos claude-e2e peers python inspector conformance
+.PHONY: help up install test check demo bench load soak chaos siege claude-e2e peers python inspector conformance
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -66,6 +66,11 @@ chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARG
 	@tests/setup/say 'building'
 	cargo build --locked --profile quick --workspace --bins --examples
 	@exec $(QUICK)/examples/chaos $(ARGS)
+
+siege: ## a minute of everything that should not be sent, to every entry; ARGS='--help' lists what can be chosen
+	@tests/setup/say 'building'
+	cargo build --locked --profile quick --workspace --bins --examples
+	@exec $(QUICK)/examples/siege $(ARGS)
 
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
 	@tests/setup/install tmux claude claude-older

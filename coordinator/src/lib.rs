@@ -22,7 +22,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use c3po_shared::audit::{Entry, Event};
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
@@ -66,14 +65,16 @@ pub async fn run(
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
-    let changes = auth::watch::load(&auth, store.as_ref()).await.context("reading the keys")?;
+    // A part of a cluster may be away, and with it the keys: whoever has one is let in once they are read.
+    let known = auth::watch::load(&auth, store.as_ref()).await;
+    let known = known.inspect_err(|error| tracing::warn!("the keys cannot be read yet: {error}")).ok();
     let (tasks, auditing, done) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
     if let Some(writer) = writer {
         auditing.spawn(writer.run(Arc::clone(&store), done.clone()));
     }
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
-    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), changes, stop.clone()));
+    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), known, stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
@@ -121,7 +122,7 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     }
 }
 
-async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, known: u64, stop: CancellationToken) {
+async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, known: Option<u64>, stop: CancellationToken) {
     auth::watch::follow(&auth, store.as_ref(), known, &stop).await;
 }
 

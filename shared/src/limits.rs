@@ -58,6 +58,8 @@ pub const KEYS_MAX: usize = 10_000;
 pub const KEY_LIFE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
 /// How often hosts may try to join in a minute, all of them together.
 pub const JOINS_PER_MINUTE: u32 = 30;
+/// How many links and requests may go on under one key at once.
+pub const AT_ONCE_PER_KEY: usize = 2_000;
 /// How many rules a policy may have.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest file of rules, in bytes.
@@ -66,5 +68,3 @@ pub const POLICY_BYTES_MAX: u64 = 1 << 20;
 pub const AUDIT_ENTRIES: u64 = 100_000;
 /// How many entries one page of the audit can have.
 pub const AUDIT_PAGE_MAX: usize = 1_000;
-/// How many links and requests may go on under one key at once.
-pub const AT_ONCE_PER_KEY: usize = 2_000;

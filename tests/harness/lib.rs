@@ -36,6 +36,7 @@ pub mod process;
 pub mod proxy;
 pub mod redis;
 pub mod served;
+pub mod siege;
 pub mod skip;
 pub mod small_disk;
 pub mod storm;

@@ -1,6 +1,7 @@
 //! The keys, in memory: every request asks, and the store is looked at when they have changed.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use c3po_shared::time::Timestamp;
@@ -14,6 +15,8 @@ use crate::store::Key;
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
     held: RwLock<HashMap<String, Held>>,
+    /// Whether the store's keys were ever read.
+    is_read: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -26,6 +29,7 @@ struct Held {
 impl Keyring {
     /// Takes the keys as they are now. What goes on under one that has ended, or was changed, is ended.
     pub(crate) fn replace(&self, keys: Vec<Key>, now: Timestamp) {
+        self.is_read.store(true, Ordering::Relaxed);
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let mut before = std::mem::take(&mut *held);
         for key in keys.into_iter().filter(|key| key.is_valid(now)) {
@@ -65,6 +69,11 @@ impl Keyring {
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         let held = held.get(secret::id_of(text)?)?;
         (held.key.is_valid(now) && secret::is_hash_of(&held.hash, text)).then(|| Arc::clone(&held.principal))
+    }
+
+    /// Returns whether the keys are known by now.
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Relaxed)
     }
 
     /// Returns whether no key admits anybody.

@@ -44,7 +44,7 @@ impl Auth {
 
     /// Returns whether nobody can come in before somebody was invited.
     pub(crate) fn demands_a_first_key(&self) -> bool {
-        self.anybody.is_none() && self.token.is_none() && self.keyring.is_empty()
+        self.anybody.is_none() && self.token.is_none() && self.keyring.is_read() && self.keyring.is_empty()
     }
 
     /// Returns what the request is admitted as, by `Authorization: Bearer` or `X-API-Key`.
@@ -64,6 +64,10 @@ impl Auth {
             }
         }
         let claims_a_key = presented.is_some_and(|presented| presented.starts_with(secret::PREFIX));
+        if claims_a_key && !self.keyring.is_read() {
+            // To refuse it would be final for its host.
+            return Err(Refusal::store_unavailable());
+        }
         match &self.anybody {
             Some(anybody) if !claims_a_key => Ok(Arc::clone(anybody)),
             _ => Err(refusal(presented.is_some())),
@@ -140,6 +144,17 @@ mod tests {
         check("x-api-key", &format!("{key}x"), None);
         let refused = auth.admit(&HeaderMap::new(), Timestamp::from_millis(2));
         assert_eq!(refused.map_err(|refusal| refusal.code).err(), Some(ErrorCode::Unauthorized));
+    }
+
+    #[test]
+    fn a_key_is_refused_only_by_who_knows_the_keys() {
+        let auth = Auth::new(None, false);
+        let mut headers = HeaderMap::new();
+        headers.insert("x-api-key", "c3po_0a1b2c3d_x".parse().expect("a header"));
+        let code = || auth.admit(&headers, Timestamp::from_millis(2)).map_err(|refusal| refusal.code).err();
+        assert_eq!(code(), Some(ErrorCode::StoreUnavailable));
+        auth.keyring.replace(Vec::new(), Timestamp::from_millis(2));
+        assert_eq!(code(), Some(ErrorCode::Unauthorized));
     }
 
     #[test]

@@ -20,15 +20,15 @@ pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<u64> {
     Ok(changes)
 }
 
-/// Follows the store until `stop` is cancelled. A store that is away leaves the keys as they are, but for their ends.
-pub(crate) async fn follow(auth: &Auth, store: &dyn Store, mut known: u64, stop: &CancellationToken) {
+/// Follows the store from what is known of it until `stop` is cancelled. A store that is away leaves the keys as they are, but for their ends.
+pub(crate) async fn follow(auth: &Auth, store: &dyn Store, mut known: Option<u64>, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         auth.keyring.expire(Timestamp::now());
         let outcome = async {
-            if store.key_changes().await? != known {
-                known = load(auth, store).await?;
+            if Some(store.key_changes().await?) != known {
+                known = Some(load(auth, store).await?);
             }
             Ok::<_, StoreError>(())
         };
