@@ -11,10 +11,14 @@ use harness::process::{command, program};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// One that demands keys, over TLS.
+/// As much as is ever said without naming a library that logs whole messages.
+const LOUD: &str = "debug,rmcp=error";
+
+/// One that demands keys, over TLS, and says all that it may say.
 async fn coordinator(work: &Path) -> Result<Coordinator> {
     let store = format!("sqlite:{}", work.join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work, &store)?.over_tls("auto").with("C3PO_CLOSED", Path::new("true"));
+    coordinator = coordinator.with("C3PO_LOG", Path::new(LOUD));
     coordinator.restart().await?;
     Ok(coordinator)
 }
@@ -38,7 +42,12 @@ async fn session(home: &Path, project: &str) -> Result<McpClient> {
     let folder = home.join(project);
     std::fs::create_dir_all(&folder)?;
     let mut proxy = command(program("c3po")?, home);
-    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder).env("XDG_RUNTIME_DIR", home);
+    proxy
+        .arg("proxy")
+        .current_dir(&folder)
+        .env("C3PO_LOG", LOUD)
+        .env("CLAUDE_PROJECT_DIR", &folder)
+        .env("XDG_RUNTIME_DIR", home);
     let client = McpClient::start(proxy, &home.join(format!("{project}.log")))?;
     client.initialize().await?;
     Ok(client)
@@ -71,6 +80,54 @@ async fn a_new_host_is_in_with_one_line_and_the_line_is_good_once() -> Result<()
     answers.reply("ping", json!({})).await?;
     asks.reply("send_message", json!({"target": "answers", "message": "hello"})).await?;
     assert_eq!(answers.reply("wait_for_message", json!({"timeout": 20})).await?["message"], "hello");
+    Ok(())
+}
+
+/// Returns the text of every log in a folder.
+fn logs(folder: &Path) -> Result<String> {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            text += &std::fs::read_to_string(path)?;
+        }
+    }
+    Ok(text)
+}
+
+#[tokio::test]
+async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
+    let (work, home) = (TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let line = line(work.path(), &coordinator, "c3po join ").await?;
+    let code = line.split_whitespace().last().context("the code")?;
+    ensure!(c3po(home.path(), &line).await?.status.success());
+    ensure!(!c3po(home.path(), &line).await?.status.success());
+    let text = std::fs::read_to_string(home.path().join(".config/c3po/config.toml"))?;
+    let key = text.lines().find_map(|line| line.strip_prefix("token = \"")).context("a key")?.trim_end_matches('"');
+
+    let (asks, answers) = (session(home.path(), "asks").await?, session(home.path(), "answers").await?);
+    answers.reply("ping", json!({})).await?;
+    let texts =
+        json!({"target": "answers", "message": "body-of-it", "title": "title-of-it", "context": "context-of-it"});
+    let sent = asks.reply("send_message", texts).await?;
+    answers.reply("wait_for_message", json!({"timeout": 20})).await?;
+    answers.reply("reply", json!({"message_id": sent["id"], "response": "response-to-it"})).await?;
+    asks.reply("wait_for_message", json!({"timeout": 20})).await?;
+    let mut admin = command(program("c3po-coordinator")?, work.path());
+    let id = key.split('_').nth(1).context("its id")?;
+    admin.args(["keys", "rotate", id, "--listen", &coordinator.address().to_string()]);
+    let rotated = String::from_utf8(admin.output().await?.stdout)?;
+    let rotated = rotated.lines().next().context("the new text")?;
+    ensure!(asks.call("ping", json!({})).await?.is_error, "the text before is worth nothing");
+
+    let said = logs(work.path())? + &logs(home.path())?;
+    ensure!(said.contains(id) && said.contains("DEBUG"), "they say what they should: {said}");
+    let (secret, fresh) = (key.splitn(3, '_').nth(2), rotated.splitn(3, '_').nth(2));
+    let hidden = [secret, fresh, Some(code), code.get(..20), Some("-of-it"), Some("response-to-it")];
+    for hidden in hidden.into_iter().flatten() {
+        ensure!(hidden.len() > 5 && !said.contains(hidden), "{hidden} is in a log:\n{said}");
+    }
     Ok(())
 }
 
