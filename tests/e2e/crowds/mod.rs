@@ -3,3 +3,4 @@
 mod deadlines;
 mod places;
 mod rough;
+mod siege;

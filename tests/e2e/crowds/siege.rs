@@ -1,0 +1,75 @@
+//! Some seconds of everything that should not be sent, to every entry: nobody panics, nothing grows, the others work on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
+use harness::process::{command, program};
+use harness::proxy::session;
+use harness::siege::Siege;
+use harness::vitals::{Vitals, raise_descriptor_limit};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Attacks in a second, and for how long: what a machine has room for that builds at the same time. `make siege` is the long one.
+const RATE: f64 = 150.0;
+const SPAN: Duration = Duration::from_secs(6);
+/// How much the coordinator may have grown: frames of a megabyte are under way.
+const GROWTH_MAX: u64 = 100 << 20;
+
+/// Returns a coordinator, and a key of it for the attackers.
+async fn besieged(work: &TempDir, is_closed: bool) -> Result<(Coordinator, Option<String>)> {
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?;
+    if is_closed {
+        coordinator = coordinator.with("C3PO_CLOSED", Path::new("true"));
+    }
+    coordinator.restart().await?;
+    if !is_closed {
+        return Ok((coordinator, None));
+    }
+    let mut create = command(program("c3po-coordinator")?, work.path());
+    create.args(["keys", "create", "siege", "--listen", &coordinator.address().to_string()]);
+    let said = String::from_utf8(create.output().await?.stdout)?;
+    let key = said.lines().next().context("no key")?.to_owned();
+    Ok((coordinator, Some(key)))
+}
+
+async fn survives(is_closed: bool) -> Result<()> {
+    raise_descriptor_limit()?;
+    let work = TempDir::new()?;
+    let (mut coordinator, key) = besieged(&work, is_closed).await?;
+    let process = coordinator.process()?.id()?;
+    let before = Vitals::of(process)?.resident;
+    let siege = Siege { address: coordinator.address(), key: key.clone(), rate: RATE, span: SPAN, seed: 7 };
+    let good = async {
+        if is_closed {
+            return anyhow::Ok(());
+        }
+        let session = session(work.path(), "good", &coordinator.url()).await?;
+        for _ in 0..20 {
+            session.reply("ping", json!({})).await?;
+        }
+        Ok(())
+    };
+    let (done, good) = tokio::join!(siege.run(), good);
+    good?;
+    ensure!(done.begun.load(std::sync::atomic::Ordering::Relaxed) > 100, "{done:?}");
+    let after = Vitals::of(process)?.resident;
+    ensure!(after < before + GROWTH_MAX, "it grew from {before} to {after}");
+    let log = coordinator.process()?.log();
+    ensure!(!log.contains("panicked"), "{log}");
+    harness::http::get(coordinator.address(), "/api/health").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_open_coordinator_survives_everything_that_should_not_be_sent() -> Result<()> {
+    survives(false).await
+}
+
+#[tokio::test]
+async fn a_closed_coordinator_survives_it_from_whoever_has_a_key_as_well() -> Result<()> {
+    survives(true).await
+}
