@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
+use harness::process::{command, program};
 use harness::proxy::session;
 use harness::redis::Redis;
 use serde_json::json;
@@ -120,6 +121,20 @@ async fn a_session_of_a_killed_coordinator_is_at_the_other_one_within_a_second()
     assert_eq!(received["message"], "still there?");
     assert!(killed.elapsed() < Duration::from_secs(1), "{:?}", killed.elapsed());
     assert_eq!(here.reply("ping", json!({})).await?["agent_id"], "here");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_does_not_wait_for_a_coordinator_that_hangs() -> Result<()> {
+    let work = TempDir::new()?;
+    let redis = Redis::start().await?;
+    let [mut hanging, other] = two(&work, &redis).await?;
+    hanging.process()?.signal("STOP").await?;
+    let mut status = command(program("c3po")?, work.path());
+    status.arg("status").env("C3PO_COORDINATOR_URL", format!("{},{}", hanging.url(), other.url()));
+    let said = status.output().await?;
+    hanging.process()?.signal("CONT").await?;
+    ensure!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains(&other.url()), "{said:?}");
     Ok(())
 }
 

@@ -191,7 +191,8 @@ impl Principal {
         match &self.who {
             Who::Key { id, agents, .. } if !agents.cover(agent) => {
                 let error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
-                Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Set C3PO_AGENT_ID to a name that it covers."))
+                Err(Refusal::new(ErrorCode::Forbidden, error)
+                    .suggest("Use a name that it covers: C3PO_AGENT_ID for a session, --as for a command."))
             }
             _ => Ok(()),
         }

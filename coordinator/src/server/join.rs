@@ -32,6 +32,8 @@ pub(super) struct Joins {
     /// Where hosts reach this coordinator.
     url: String,
     transport: Transport,
+    /// By which words of a command line this coordinator is found on its machine.
+    place: String,
     /// When the last ones were tried.
     tried: Mutex<VecDeque<Instant>>,
 }
@@ -49,7 +51,8 @@ pub(super) struct Invited {
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
         let own = || format!("{}://{}", transport.scheme(), reachable(address));
-        Self { url: config.public_url.clone().unwrap_or_else(own), transport, tried: Mutex::default() }
+        let place = format!("--data-dir {} --listen {address}", config.data_dir.display());
+        Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, tried: Mutex::default() }
     }
 
     /// Makes an invite.
@@ -119,8 +122,8 @@ pub(super) async fn announce(server: &Server) {
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
-                 For more: c3po-coordinator invite\n",
-                invite.expires_at, invite.line, invite.install
+                 For more: c3po-coordinator invite {}\n",
+                invite.expires_at, invite.line, invite.install, server.joins.place
             );
         }
         Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),
@@ -157,7 +160,8 @@ mod tests {
 
     #[test]
     fn whoever_guesses_codes_is_slowed_down() {
-        let joins = Joins { url: String::new(), transport: Transport::plain(), tried: Mutex::default() };
+        let joins =
+            Joins { url: String::new(), transport: Transport::plain(), place: String::new(), tried: Mutex::default() };
         let now = Instant::now();
         assert!((0..JOINS_PER_MINUTE).all(|_| joins.take(now).is_ok()));
         assert!(joins.take(now + Duration::from_secs(59)).is_err());

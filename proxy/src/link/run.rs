@@ -18,6 +18,8 @@ use super::{Facts, GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
+/// How long one of several coordinators may take to answer before the next one is tried.
+const TURN_MAX: Duration = Duration::from_secs(3);
 /// How long the disk may take for a seat.
 const SEAT_MAX: Duration = Duration::from_secs(1);
 
@@ -203,7 +205,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
     }
     for _ in 0..urls.len() {
         let target = &urls[course.next_url % urls.len()];
-        match dial_one(shared, target, course).await {
+        match dial_in_turn(shared, target, course).await {
             Ok((connection, welcome, told)) => {
                 course.sit(shared, &welcome.agent_id).await;
                 shared.deliveries.begins(&welcome.agent_id, welcome.generation);
@@ -224,6 +226,21 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
         }
     }
     Ok(None)
+}
+
+/// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
+async fn dial_in_turn(
+    shared: &Shared,
+    target: &str,
+    course: &Course,
+) -> Result<(Connection, Welcome, Facts), DialError> {
+    // On the heap, for it is large and soon over.
+    let dialling = Box::pin(dial_one(shared, target, course));
+    if shared.config.urls.len() == 1 {
+        return dialling.await;
+    }
+    let too_long = |_| Err(DialError::Failed(format!("no answer within {} s", TURN_MAX.as_secs())));
+    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(too_long)
 }
 
 /// Returns the connection, and what it was told of the session.
