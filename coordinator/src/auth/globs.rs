@@ -1,7 +1,6 @@
 //! Names of agents with wildcards: which agents a key covers.
 
-use c3po_shared::ids::AGENT_ID_MAX;
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AGENT_ID_MAX, AgentId};
 
 use crate::policy;
 

@@ -15,7 +15,7 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
-use super::keys::{apply, note, unreadable};
+use super::keys::{changed, unreadable};
 use super::rest::answer;
 use super::tls::Transport;
 use super::{Server, download};
@@ -100,8 +100,7 @@ pub(super) async fn join(State(server): State<Server>, request: Result<Json<Join
         server.joins.take(Instant::now())?;
         let Json(request) = request.map_err(unreadable)?;
         let joined = issue::join(server.office.store.as_ref(), request).await?;
-        apply(&server).await;
-        note(&server, "joined", &joined.key_id, "invite");
+        changed(&server, "joined", &joined.key_id, "invite").await;
         Ok(joined)
     };
     answer(outcome.await)

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::rest::answer;
-use crate::auth;
 use crate::auth::issue::{self, NewInvite, NewKey};
-use crate::auth::{Principal, Right};
+use crate::auth::{self, Principal, Right};
 use crate::store::Key;
 
 /// `GET /api/keys`: all of them, the newest first, without their hashes.
@@ -40,9 +39,7 @@ pub(super) async fn create(
         principal.check(Right::Administer)?;
         let Json(new) = new.map_err(unreadable)?;
         let (key, text) = issue::create(server.office.store.as_ref(), new, principal.name()).await?;
-        apply(&server).await;
-        note(&server, "created", &key.id, principal.name());
-        tracing::info!("{} made the key {} for {}", principal.name(), key.id, key.name);
+        changed(&server, "created", &key.id, principal.name()).await;
         Ok(with_text(&key, text))
     };
     answer(outcome.await)
@@ -57,9 +54,7 @@ pub(super) async fn revoke(
     let outcome = async {
         principal.check(Right::Administer)?;
         let key = issue::revoke(server.office.store.as_ref(), &id).await?;
-        apply(&server).await;
-        note(&server, "revoked", &key.id, principal.name());
-        tracing::info!("{} revoked the key {} of {}", principal.name(), key.id, key.name);
+        changed(&server, "revoked", &key.id, principal.name()).await;
         Ok(shown(&key, Timestamp::now()))
     };
     answer(outcome.await)
@@ -74,9 +69,7 @@ pub(super) async fn rotate(
     let outcome = async {
         principal.check(Right::Administer)?;
         let (key, text) = issue::rotate(server.office.store.as_ref(), &id).await?;
-        apply(&server).await;
-        note(&server, "rotated", &key.id, principal.name());
-        tracing::info!("{} gave the key {} of {} another text", principal.name(), key.id, key.name);
+        changed(&server, "rotated", &key.id, principal.name()).await;
         Ok(with_text(&key, text))
     };
     answer(outcome.await)
@@ -98,14 +91,12 @@ pub(super) async fn invite(
     answer(outcome.await)
 }
 
-/// Notes in the audit what became of a key, and by whom.
-pub(super) fn note(server: &Server, verb: &str, key: &str, by: &str) {
+/// Says in log and audit what became of a key, and by whom, and lets it count here at once. The other coordinators, and
+/// this one where it cannot read now, find it by themselves.
+pub(super) async fn changed(server: &Server, verb: &str, key: &str, by: &str) {
+    tracing::info!("the key {key} was {verb} by {by}");
     let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
     server.office.audit.note(Entry { key: Some(key.to_owned()), ..entry });
-}
-
-/// Lets a change count here at once. The other coordinators, and this one where it cannot read now, find it by themselves.
-pub(super) async fn apply(server: &Server) {
     if let Err(error) = auth::watch::load(&server.auth, server.office.store.as_ref()).await {
         tracing::debug!("keys were not read again at once: {error}");
     }
