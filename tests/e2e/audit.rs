@@ -234,3 +234,23 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     following.kill().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn what_the_store_refused_for_good_leaves_a_gap() -> Result<()> {
+    let redis = Redis::start().await?;
+    let address = redis.url().parse()?;
+    let served = Served::start_with(|config| config.store = address).await?;
+    redis.tell(&["SET", "c3po:audit", "no list of entries"]).await?;
+    served.join("a").await?.notify("goodbye", json!({})).await?;
+    let metrics = async || Ok::<_, anyhow::Error>(http::get(served.address.parse()?, "/metrics").await?.body);
+    eventually("both are given up", WRITTEN, async || {
+        metrics().await.ok()?.lines().any(|line| line == "c3po_audit_lost_total 2").then_some(())
+    })
+    .await?;
+    redis.tell(&["DEL", "c3po:audit"]).await?;
+    served.join("b").await?;
+    let (found, text) = lines(&served, "", 2).await?;
+    let gap = found.iter().find(|entry| entry["event"] == "gap");
+    assert_eq!(gap.map(|gap| &gap["count"]), Some(&json!(2)), "{text}");
+    Ok(())
+}

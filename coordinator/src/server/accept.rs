@@ -14,7 +14,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use bytes::Bytes;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, JOINS_PER_MINUTE};
+use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, WRONG_CODES_PER_MINUTE};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -62,7 +62,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Publishes what bounds a connection.
 pub(super) fn publish_limits(metrics: &Metrics) {
-    metrics.limit("joins_per_minute", u64::from(JOINS_PER_MINUTE));
+    metrics.limit("wrong_codes_per_minute", u64::from(WRONG_CODES_PER_MINUTE));
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
     metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
     metrics.limit("head_seconds", HEAD_MAX.as_secs());

@@ -154,9 +154,11 @@ async fn guard(State(server): State<Server>, mut request: Request, next: Next) -
                 Err(refusal) => return refused(&refusal),
             };
             request.extensions_mut().insert(Arc::clone(&principal));
+            // A key may end itself, or get another text: that is said to whoever asked for it.
+            let ends_early = !request.uri().path().starts_with(keys::PATH);
             tokio::select! {
                 response = next.run(request) => response,
-                () = principal.ended() => refused(&auth::ended()),
+                () = principal.ended(), if ends_early => refused(&auth::ended()),
             }
         }
         Err(refusal) => {
