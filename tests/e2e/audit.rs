@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Result;
+use c3po_coordinator::store::Selection;
+use c3po_shared::ids::{AgentId, CallId};
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
@@ -192,6 +194,46 @@ async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the
     assert_eq!(of_a.len(), 5, "{of_a:?}");
     assert!(of_a[3].starts_with("denied a message 2 sends in the last 60 seconds"), "{of_a:?}");
     assert_eq!(of_a[4], "session_ended a draining");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<()> {
+    let redis = Redis::start().await?;
+    let served = served(Some(&redis)).await?;
+    served.join("b").await?;
+    let text = || json!({"target": "b", "message": SECRET});
+    // Called off, and left behind by a link that ends: whatever was stored is told.
+    let mut a = served.join("a").await?;
+    let call = CallId::fresh();
+    a.begin(call, "send_message", text()).await?;
+    a.notify("cancel", json!({"call_id": call})).await?;
+    a.call("ping", json!({})).await?;
+    a.begin(CallId::fresh(), "send_message", text()).await?;
+    drop(a);
+    let once = async |last: &str| {
+        eventually("it stands there", WRITTEN, async || {
+            let (found, _) = lines(&served, "&agent=a", 1).await.ok()?;
+            (found.last()?["event"] == last).then_some(found)
+        })
+        .await
+    };
+    let found = once("session_ended").await?;
+    let told = |found: &[Value]| -> Vec<String> {
+        let sent = found.iter().filter(|entry| entry["event"] == "accepted" || entry["event"] == "unknown");
+        sent.filter_map(|entry| entry["message_id"].as_str().map(str::to_owned)).collect()
+    };
+    let b: AgentId = "b".parse()?;
+    let stored = served.store.inbox(&b, Selection { limit: 10, bytes: 1 << 20, ..Selection::default() }).await?;
+    let stored: Vec<_> = stored.iter().map(|placed| placed.message.id.to_string()).collect();
+    assert_eq!(told(&found), stored);
+    // The store hangs: nobody knows what it did.
+    let mut a = served.join("a").await?;
+    redis.pause()?;
+    let refused = a.refusal("send_message", text()).await;
+    redis.resume()?;
+    assert_eq!(refused?, "STORE_UNAVAILABLE");
+    assert_eq!(told(&once("unknown").await?).len(), stored.len() + 1);
     Ok(())
 }
 
