@@ -1,9 +1,9 @@
 //! What is asked of a running coordinator on its command line, and how its answers are shown.
 
 use std::fmt::Write as _;
-use std::str::FromStr;
 
 use anyhow::Context;
+use c3po_shared::time::Span;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -76,38 +76,10 @@ pub struct Invite {
     pub key_expires: Option<Span>,
 }
 
-/// A length of time as people write it: a number and s, m, h or d.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    seconds: u64,
-}
-
-/// A text that is no length of time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("write a number and s, m, h or d, such as 15m")]
-pub struct SpanError;
-
-impl FromStr for Span {
-    type Err = SpanError;
-
-    fn from_str(text: &str) -> Result<Self, SpanError> {
-        let unit = text.chars().last().ok_or(SpanError)?;
-        let seconds = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3_600,
-            'd' => 86_400,
-            _ => return Err(SpanError),
-        };
-        let count: u64 = text[..text.len() - 1].parse().map_err(|_| SpanError)?;
-        count.checked_mul(seconds).map(|seconds| Self { seconds }).ok_or(SpanError)
-    }
-}
-
 impl Request {
     /// Returns it as HTTP: method, path and body.
     pub(crate) fn http(&self) -> (&'static str, String, String) {
-        let seconds = |span: &Option<Span>| span.map(|span| span.seconds);
+        let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
             Self::Keys(Keys::List { .. }) => ("GET", "/api/keys".to_owned(), String::new()),
             Self::Keys(Keys::Create(Create { name, scope, agents, expires })) => {
@@ -118,7 +90,7 @@ impl Request {
             Self::Keys(Keys::Rotate { id }) => ("POST", format!("/api/keys/{}/rotate", in_path(id)), String::new()),
             Self::Invite(Invite { agents, scope, uses, expires, key_expires }) => {
                 let body = json!({
-                    "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.seconds,
+                    "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.duration().as_secs(),
                     "key_expires_in": seconds(key_expires),
                 });
                 ("POST", "/api/invites".to_owned(), body.to_string())
@@ -179,20 +151,6 @@ fn table(keys: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_are_read() {
-        let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(text.parse().ok(), expected.map(|seconds| Span { seconds }), "{text}");
-        };
-        check("90s", Some(90));
-        check("15m", Some(900));
-        check("2h", Some(7_200));
-        check("30d", Some(2_592_000));
-        for wrong in ["", "m", "15", "-1m", "1.5h", "1w", "99999999999999999999s", "999999999999999999d", "5ä"] {
-            check(wrong, None);
-        }
-    }
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {

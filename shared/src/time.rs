@@ -80,9 +80,56 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+/// A length of time as people write it: a number and s, m, h or d.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(Duration);
+
+/// A text that is no length of time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("write a number and s, m, h or d, such as 15m")]
+pub struct SpanError;
+
+impl Span {
+    /// Returns how long it is.
+    pub fn duration(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = SpanError;
+
+    fn from_str(text: &str) -> Result<Self, SpanError> {
+        let unit = text.chars().last().ok_or(SpanError)?;
+        let seconds = match unit {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            _ => return Err(SpanError),
+        };
+        let count: u64 = text[..text.len() - 1].parse().map_err(|_| SpanError)?;
+        count.checked_mul(seconds).map(Duration::from_secs).map(Self).ok_or(SpanError)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_are_read() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(text.parse().ok(), expected.map(|seconds| Span(Duration::from_secs(seconds))), "{text}");
+        };
+        check("90s", Some(90));
+        check("15m", Some(900));
+        check("2h", Some(7_200));
+        check("30d", Some(2_592_000));
+        for wrong in ["", "m", "15", "-1m", "1.5h", "1w", "99999999999999999999s", "999999999999999999d", "5ä"] {
+            check(wrong, None);
+        }
+    }
 
     #[test]
     fn times_are_rfc_3339_in_utc_with_milliseconds() {

@@ -79,11 +79,18 @@ async fn measure(options: &Options) -> Result<()> {
     let (with, memory) = tokio::join!(pings(&good, span * 8 / 10), watch(process, span));
     let (with, memory) = (with?, memory?);
     println!("at its own: {}", end(siege).await?);
-    println!("a good client's ping, p99: {without:?} alone, {beside:?} with the siege at a coordinator beside, {with:?} at its own");
+    println!(
+        "a good client's ping, p99: {without:?} alone, {beside:?} with the siege at a coordinator beside, {with:?} at its own"
+    );
     let quarter = |number: usize| median(&memory[memory.len() * number / 4..memory.len() * (number + 1) / 4]);
     let (second, last) = (quarter(1), quarter(3));
     let most = memory.iter().max().copied().unwrap_or_default();
-    println!("the coordinator: {} kB in the second quarter, {} kB in the last, {} kB at most", second >> 10, last >> 10, most >> 10);
+    println!(
+        "the coordinator: {} kB in the second quarter, {} kB in the last, {} kB at most",
+        second >> 10,
+        last >> 10,
+        most >> 10
+    );
     let log = coordinator.process()?.log();
     ensure!(!log.contains("panicked"), "the coordinator panicked:\n{log}");
     ensure!(last < second + GROWTH_MAX, "its memory grows");

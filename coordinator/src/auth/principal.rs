@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -29,6 +30,16 @@ pub(crate) enum Right {
 }
 
 impl Right {
+    /// Returns its word, as the audit has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Speak => "speak",
+            Self::Look => "look",
+            Self::Operate => "operate",
+            Self::Administer => "administer",
+        }
+    }
+
     fn describe(self) -> &'static str {
         match self {
             Self::Speak => "speak as an agent",
@@ -153,6 +164,11 @@ impl Principal {
             Who::Key { id, .. } => Some(id),
             Who::Anybody | Who::Token | Who::Local => None,
         }
+    }
+
+    /// Returns an entry of the audit with the key that it was done with.
+    pub(crate) fn sign(&self, entry: Entry) -> Entry {
+        Entry { key: self.key_id().map(str::to_owned), ..entry }
     }
 
     /// Returns a refusal, `FORBIDDEN`, where it may not do that.

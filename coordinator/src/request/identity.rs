@@ -11,7 +11,7 @@ use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
 use super::{Caller, Office};
-use crate::auth::Principal;
+use crate::auth::{Principal, Right};
 use crate::store::{Agent, Claim, StoreError, Tenure};
 
 /// How many numbered names are tried.
@@ -40,11 +40,19 @@ pub(crate) struct Newcomer {
     pub(crate) lease: Duration,
 }
 
+/// Refuses whoever may not do that, and notes it.
+pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) -> Result<(), Refusal> {
+    principal.check(right).inspect_err(|refusal| {
+        let entry = Entry::new(Event::Denied).verb(right.word()).because(refusal.error.clone());
+        office.audit.note(principal.sign(entry));
+    })
+}
+
 /// Refuses whoever may not speak as that agent, whether or not there is one, and notes that.
 pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
     principal.speaks_as(name).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
-        office.audit.note(Entry { key: principal.key_id().map(str::to_owned), ..entry });
+        office.audit.note(principal.sign(entry));
     })
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// Begins an entry of the audit about what the caller does now.
     pub(crate) fn entry(&self, event: Event) -> Entry {
-        Entry { key: self.principal.key_id().map(str::to_owned), ..Entry::new(event).by(&self.agent) }
+        self.principal.sign(Entry::new(event).by(&self.agent))
     }
 }
 

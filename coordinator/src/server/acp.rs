@@ -10,6 +10,7 @@ use c3po_shared::wire::SUBPROTOCOL;
 
 use super::{Server, refused};
 use crate::auth::{Principal, Right};
+use crate::request::check_right;
 use crate::session;
 
 /// The read buffer of a link. The default of 128 KiB is paid for by every idle connection.
@@ -24,7 +25,7 @@ pub(super) async fn upgrade(
     Extension(principal): Extension<Arc<Principal>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let stay = match principal.check(Right::Speak).and_then(|()| Principal::enter(&principal)) {
+    let stay = match check_right(&server.office, &principal, Right::Speak).and_then(|()| Principal::enter(&principal)) {
         Ok(stay) => stay,
         Err(refusal) => return refused(&refusal),
     };

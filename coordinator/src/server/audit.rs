@@ -20,7 +20,7 @@ pub(super) async fn page(
     query: Result<Query<AuditQuery>, QueryRejection>,
 ) -> Response {
     let outcome = async {
-        principal.check(Right::Operate)?;
+        request::check_right(&server.office, &principal, Right::Operate)?;
         let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
         request::audit_page(&server.office, &query).await
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::audit::Event;
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::HTTP_PRESENCE;
+use c3po_shared::limits::{HTTP_PRESENCE, LABEL_MAX};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::vocabulary::State;
@@ -23,8 +23,6 @@ pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
 const SESSION_HEADER: &str = "X-Session-ID";
 /// The header by which a client may name its machine.
 const HOST_HEADER: &str = "X-Agent-Host";
-/// The longest session id or host name that is taken.
-const LABEL_MAX: usize = 200;
 /// The namespace of instance ids made of agent and session: a random UUID, fixed for ever.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
 

@@ -16,6 +16,7 @@ use super::Server;
 use super::rest::answer;
 use crate::auth::issue::{self, NewInvite, NewKey};
 use crate::auth::{self, Principal, Right};
+use crate::request::check_right;
 use crate::store::Key;
 
 /// What the paths of keys begin with.
@@ -24,7 +25,7 @@ pub(super) const PATH: &str = "/api/keys";
 /// `GET /api/keys`: all of them, the newest first, without their hashes.
 pub(super) async fn list(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
     let outcome = async {
-        principal.check(Right::Administer)?;
+        check_right(&server.office, &principal, Right::Administer)?;
         let mut keys = server.office.store.keys().await?;
         keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         let now = Timestamp::now();
@@ -40,7 +41,7 @@ pub(super) async fn create(
     new: Result<Json<NewKey>, JsonRejection>,
 ) -> Response {
     let outcome = to_the_end(server.tasks.clone(), async move {
-        principal.check(Right::Administer)?;
+        check_right(&server.office, &principal, Right::Administer)?;
         let Json(new) = new.map_err(unreadable)?;
         let made = issue::create(server.office.store.as_ref(), new, principal.name()).await;
         let (key, text) = made.inspect_err(|refusal| unsure(&server, "created", None, principal.name(), refusal))?;
@@ -57,7 +58,7 @@ pub(super) async fn revoke(
     Path(id): Path<String>,
 ) -> Response {
     let outcome = to_the_end(server.tasks.clone(), async move {
-        principal.check(Right::Administer)?;
+        check_right(&server.office, &principal, Right::Administer)?;
         let ended = issue::revoke(server.office.store.as_ref(), &id).await;
         let (key, is_news) =
             ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), principal.name(), refusal))?;
@@ -76,7 +77,7 @@ pub(super) async fn rotate(
     Path(id): Path<String>,
 ) -> Response {
     let outcome = to_the_end(server.tasks.clone(), async move {
-        principal.check(Right::Administer)?;
+        check_right(&server.office, &principal, Right::Administer)?;
         let rotated = issue::rotate(server.office.store.as_ref(), &id).await;
         let (key, text) =
             rotated.inspect_err(|refusal| unsure(&server, "rotated", Some(&id), principal.name(), refusal))?;
@@ -93,7 +94,7 @@ pub(super) async fn invite(
     new: Result<Json<NewInvite>, JsonRejection>,
 ) -> Response {
     let outcome = async {
-        principal.check(Right::Administer)?;
+        check_right(&server.office, &principal, Right::Administer)?;
         let Json(new) = new.map_err(unreadable)?;
         let invite = server.joins.invite(server.office.store.as_ref(), new, principal.key_id()).await?;
         tracing::info!("{} made the invite {}, which ends at {}", principal.name(), invite.id, invite.expires_at);

@@ -20,7 +20,7 @@ pub(super) async fn check(
     question: Result<Query<PolicyQuestion>, QueryRejection>,
 ) -> Response {
     let outcome = async {
-        principal.check(Right::Operate)?;
+        request::check_right(&server.office, &principal, Right::Operate)?;
         let Query(question) = question.map_err(|error| Refusal::invalid(error.body_text()))?;
         request::explain_policy(&server.office, question).await
     };

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::http_session::{AGENT_HEADER, agent_header};
 use super::{Server, refused};
 use crate::auth::{Principal, Right};
-use crate::request::check_name;
+use crate::request::{check_name, check_right};
 use crate::store::{Agent, Selection};
 
 /// The media type of Prometheus' text format.
@@ -84,7 +84,7 @@ pub(super) async fn pending(
 /// `GET /api/agents`: all of them, for people who look.
 pub(super) async fn agents(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
     let outcome = async {
-        principal.check(Right::Look)?;
+        check_right(&server.office, &principal, Right::Look)?;
         let now = Timestamp::now();
         let mut records: Vec<AgentRecord> = Vec::new();
         loop {
@@ -120,7 +120,8 @@ pub(super) async fn unregister(
         let said = if known { "unregistered" } else { "was not registered" };
         server.http_sessions.forget(&agent);
         if known {
-            server.office.audit.note(Entry::new(Event::SessionEnded).by(&agent).verb(said));
+            let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
+            server.office.audit.note(principal.sign(entry));
         }
         Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
     };
@@ -136,7 +137,7 @@ pub(super) async fn nowhere(uri: Uri) -> Response {
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
-    if let Err(refusal) = principal.check(Right::Look) {
+    if let Err(refusal) = check_right(&server.office, &principal, Right::Look) {
         return refused(&refusal);
     }
     let presence = &server.office.presence;
@@ -148,7 +149,7 @@ pub(super) async fn metrics(State(server): State<Server>, Extension(principal): 
 ///
 /// Errors: `FORBIDDEN` where the credential may not speak as that one, whether or not there is such an agent.
 fn named(server: &Server, headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
-    principal.check(Right::Speak)?;
+    check_right(&server.office, principal, Right::Speak)?;
     let agent = agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))?;
     check_name(&server.office, principal, &agent)?;
     Ok(agent)

@@ -200,10 +200,15 @@ async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, J
 
 /// What the audit says of keys, as `verb key why`, once it has so many lines of that.
 async fn changes(gate: &Gate, key: &str, count: usize) -> Result<Vec<String>> {
+    noted(gate, key, "key_changed", count).await
+}
+
+/// What the audit says of such events, as `verb key why`, once it has so many lines of that.
+async fn noted(gate: &Gate, key: &str, event: &str, count: usize) -> Result<Vec<String>> {
     eventually("the audit says so", SOON, async || {
         let page = ask(gate, "GET", "/api/audit?limit=1000", Some(key), None, "").await.ok()?;
         let page: Value = serde_json::from_str(&page.body).ok()?;
-        let entries = page["entries"].as_array()?.iter().filter(|entry| entry["event"] == "key_changed");
+        let entries = page["entries"].as_array()?.iter().filter(|entry| entry["event"] == event);
         let said = |entry: &Value| ["verb", "key", "why"].map(|name| entry[name].as_str().unwrap_or("-").to_owned());
         let lines: Vec<String> = entries.map(|entry| said(entry).join(" ")).collect();
         (lines.len() >= count).then_some(lines)
@@ -229,6 +234,20 @@ async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom
     assert_eq!(said[3], format!("invited {invite} by {by}"));
     assert_eq!(said[4], format!("joined {} by invite {invite}", joined["key_id"].as_str().unwrap_or_default()));
     assert_eq!(said[5], format!("revoked {by} by local"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_key_did_or_was_denied_is_noted_with_it() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    assert_eq!(ask(&gate, "GET", "/api/keys", Some(&key), None, "").await?.status, 403);
+    call(&gate, Some(&key), "three", "ping", &json!({})).await?;
+    assert_eq!(ask(&gate, "POST", "/api/unregister", Some(&key), Some("three"), "").await?.status, 200);
+    let (own, denied) = (id(&key)?, noted(&gate, &admin, "denied", 1).await?);
+    assert!(denied.len() == 1 && denied[0].starts_with(&format!("administer {own} the key {own}")), "{denied:?}");
+    let ended = noted(&gate, &admin, "session_ended", 1).await?;
+    assert_eq!(ended, [format!("unregistered {own} -")]);
     Ok(())
 }
 
