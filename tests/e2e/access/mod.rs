@@ -3,6 +3,7 @@
 mod joining;
 mod keys;
 mod matrix;
+mod people;
 
 use anyhow::{Context, Result};
 use harness::gate::Gate;
