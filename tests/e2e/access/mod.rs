@@ -2,6 +2,7 @@
 
 mod joining;
 mod keys;
+mod links;
 mod matrix;
 mod people;
 
