@@ -2,13 +2,14 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench load soak chaos siege claude-e2e peers python inspector conformance
+.PHONY: help up install test check demo bench load soak chaos siege fuzz claude-e2e peers python inspector conformance
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
 # With the examples everywhere: cargo chooses features by what is built, and would build all crates a second time.
 LISTEN ?= 127.0.0.1:8420
 PREFIX ?= $(HOME)/.local
+SECONDS_EACH ?= 600
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
@@ -71,6 +72,9 @@ siege: ## a minute of everything that should not be sent, to every entry; ARGS='
 	@tests/setup/say 'building'
 	cargo build --locked --profile quick --workspace --bins --examples
 	@exec $(QUICK)/examples/siege $(ARGS)
+
+fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for some of them
+	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)
 
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
 	@tests/setup/install tmux claude claude-older

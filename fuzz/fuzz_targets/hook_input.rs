@@ -4,8 +4,9 @@
 use harness::entries;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
-    if let Some((word, input)) = text.split_once('\n') {
-        entries::hook_input(word, input.as_bytes());
+fuzz_target!(|bytes: &[u8]| {
+    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
+    if let (Some(Ok(word)), Some(input)) = (parts.next().map(std::str::from_utf8), parts.next()) {
+        entries::hook_input(word, input);
     }
 });

@@ -71,7 +71,7 @@ pub struct Config {
     pub channel: bool,
     /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
     pub is_plugin: bool,
-    /// What is wrong, so wrong that nothing can be connected. Commands refuse to run; a proxy runs and says so.
+    /// What is wrong. Commands refuse to run; a proxy runs, says so, and connects where it still can.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
     pub warnings: Vec<String>,
@@ -208,20 +208,17 @@ impl Config {
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
-        let timeout = match variable("C3PO_TIMEOUT").map(|text| text.trim().parse().map_err(|_| text)) {
-            None => file.timeout.unwrap_or(WAIT_DEFAULT),
-            Some(Ok(seconds)) => seconds,
-            Some(Err(text)) => {
-                warnings.push(format!("C3PO_TIMEOUT is '{text}', which is no number of seconds: using {WAIT_DEFAULT}"));
-                WAIT_DEFAULT
-            }
-        };
+        let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
+        let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
+            problems.push(problem);
+            WAIT_DEFAULT
+        });
         Self {
             urls,
             agent,
             host: sources.host.clone(),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
-            timeout: timeout.clamp(1, WAIT_MAX),
+            timeout,
             token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
             fingerprint,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
@@ -284,6 +281,12 @@ fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warni
     })
 }
 
+/// Returns the length of a wait, of which there is none of no length.
+fn seconds(text: &str) -> Result<u64, String> {
+    let seconds = text.trim().parse().ok().filter(|seconds| (1..=WAIT_MAX).contains(seconds));
+    seconds.ok_or_else(|| format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}"))
+}
+
 /// Returns where to dial, for one or several URLs separated by commas.
 fn targets(urls: &str) -> Result<Vec<String>, String> {
     let targets: Vec<_> =
@@ -293,7 +296,12 @@ fn targets(urls: &str) -> Result<Vec<String>, String> {
 
 fn target(url: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let (scheme, rest) = match url.split_once("://") {
+        Some(parts) => parts,
+        // A word alone is a mistake more often than a host at port 80.
+        None if url.contains(':') => ("http", url),
+        None => return Err(wrong("is no URL")),
+    };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" | "ws" => "ws",
         "https" | "wss" => "wss",
@@ -371,6 +379,19 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_is_from_a_second_to_an_hour_or_a_problem() {
+        for good in ["1", " 3600 "] {
+            assert!(read(&[("C3PO_TIMEOUT", good)], None).problems.is_empty(), "{good}");
+        }
+        for wrong in ["0", "3601", "-1", "1.5", "soon"] {
+            let config = read(&[("C3PO_TIMEOUT", wrong)], None);
+            assert!(config.problems[0].contains("from 1 to 3600"), "{wrong}: {:?}", config.problems);
+            assert_eq!(config.timeout, 60);
+        }
+        assert_eq!(read(&[], Some("timeout = 0\n")).problems.len(), 1);
+    }
+
+    #[test]
     fn the_name_is_the_setting_else_the_project_else_the_folder() {
         let check = |variables: &[(&str, &str)], expected: &str| {
             assert_eq!(read(variables, None).agent.as_str(), expected);
@@ -403,7 +424,7 @@ mod tests {
         check("nas:8420", Ok(&["ws://nas:8420/acp"]));
         check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
         check("https://nas:8420/,wss://b/acp", Ok(&["wss://nas:8420/acp", "wss://b/acp"]));
-        for bad in ["ftp://a", "http://", ",", "http://a b"] {
+        for bad in ["ftp://a", "http://", ",", "http://a b", "nonsense", "nas:8420,nonsense"] {
             check(bad, Err(()));
         }
     }

@@ -3,6 +3,10 @@
 //! The property tests give them what a generator makes, and each fuzz target (`fuzz/`) what its fuzzer finds. What is
 //! taken is written and read once more where there is a way to write it: it has to be the same.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
 use axum::extract::Query;
 use axum::http::Uri;
 use c3po::config::Config;
@@ -16,6 +20,17 @@ use c3po_shared::join::JoinCode;
 use c3po_shared::policy::{PolicyQuestion, Verb};
 use c3po_shared::wire::{Frame, Outgoing, RequestId, ToCoordinator, ToProxy};
 use serde_json::value::RawValue;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use crate::served::Served;
+
+/// How long an answer is waited for: a call that waits for a message is left.
+const ANSWER: Duration = Duration::from_millis(500);
+/// Header lines that are the request's own: others would have the coordinator wait for what does not come.
+const OWN_HEADERS: [&str; 6] = ["host", "content-length", "transfer-encoding", "expect", "upgrade", "connection"];
 
 /// A frame on the link, in both directions.
 pub fn acp_frame(text: &str) {
@@ -122,4 +137,68 @@ pub fn store_address(text: &str) {
         let shown = address.to_string();
         assert!(shown.parse::<StoreAddress>().is_ok(), "{text} is shown as {shown}");
     }
+}
+
+/// A coordinator in this process, open to everybody, for whole requests.
+#[derive(Debug)]
+pub struct Rest {
+    runtime: Runtime,
+    served: Served,
+    address: SocketAddr,
+}
+
+impl Rest {
+    /// Starts it.
+    ///
+    /// Errors: it does not start.
+    pub fn start() -> Result<Self> {
+        let runtime = Runtime::new()?;
+        let served = runtime.block_on(Served::start())?;
+        let address = served.address.parse()?;
+        Ok(Self { runtime, served, address })
+    }
+
+    /// Asks for what a text says: method and path in its first line, then header lines, an empty line, the body.
+    /// What is answered is no failure of the coordinator's, and it answers the next one as well.
+    pub fn ask(&self, text: &str) {
+        let Some(request) = request(text) else { return };
+        let answer = self.runtime.block_on(async { timeout(ANSWER, self.exchange(request.as_bytes())).await });
+        // One that closes before everything was said is an error here, and its right.
+        if let Ok(Ok(answer)) = answer {
+            let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+            assert!(status.is_some_and(|status| status != "500"), "{request}\n{answer}");
+        }
+    }
+
+    async fn exchange(&self, request: &[u8]) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address).await?;
+        stream.write_all(request).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    /// Stops it.
+    ///
+    /// Errors: something of it panicked.
+    pub fn stop(self) -> Result<()> {
+        let Self { runtime, served, .. } = self;
+        runtime.block_on(served.stop()).map(drop)
+    }
+}
+
+/// Returns the request that a text says.
+fn request(text: &str) -> Option<String> {
+    let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
+    let mut lines = head.lines();
+    let (method, path) = lines.next()?.split_once(' ')?;
+    let is_own = |line: &str| {
+        let name = line.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+        OWN_HEADERS.contains(&name.as_str())
+    };
+    let headers: String = lines.filter(|line| !is_own(line)).map(|line| format!("{line}\r\n")).collect();
+    let length = body.len();
+    Some(format!(
+        "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    ))
 }

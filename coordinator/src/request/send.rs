@@ -251,7 +251,9 @@ async fn sent(
             let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
             Ok(Some((message, receipt)))
         }
-        SendOutcome::Repeated(accepted) if !says_the_same(&accepted, &message) => {
+        SendOutcome::Repeated(accepted)
+            if !says_the_same(&accepted, &message) || !caller.principal.covers(&accepted.from_agent) =>
+        {
             let error = "this call_id was used for something else; nothing was sent";
             Err(Refusal::invalid(error).suggest("Give every call an id of its own (UUIDv7)."))
         }
@@ -284,7 +286,7 @@ fn take_turn(office: &Office, caller: &Caller, id: CallId, verb: Verb) -> Result
     })
 }
 
-/// Returns whether a call that was applied before is this one: its sender may have another name by now.
+/// Returns whether a call that was applied before is this one: its sender may have another name by now, under its key.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
     fn texts(one: &Message) -> [&Option<String>; 4] {
         [&one.title, &one.message, &one.context, &one.response]

@@ -37,6 +37,11 @@ main() {
         exit 1
     fi
     chmod 755 "$fetched"
+    # Before it is put anywhere: a code that is worth nothing changes nothing on this host.
+    if ! "$fetched" join "$url" "$code"; then
+        echo 'join.sh: this host was not let in, and nothing was installed' >&2
+        exit 1
+    fi
     mv "$fetched" "$folder/c3po"
     trap - EXIT
     echo "installed $folder/c3po" >&2
@@ -44,7 +49,6 @@ main() {
     *:"$folder":*) ;;
     *) echo "note: $folder is not in PATH" >&2 ;;
     esac
-    "$folder/c3po" join "$url" "$code"
     echo "next, for Claude Code: $folder/c3po install" >&2
 }
 

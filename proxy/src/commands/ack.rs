@@ -2,6 +2,7 @@
 
 use c3po_shared::catalogue::Acked;
 use c3po_shared::ids::MessageId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde_json::json;
 
 use super::print::Printer;
@@ -21,8 +22,16 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     let (acked, raw) =
         Session::with(config, false, async |session| session.call::<Acked>("ack_messages", &arguments).await).await?;
     if printer.json {
-        return printer.document(&raw);
+        printer.document(&raw)?;
+    } else {
+        acked.acked.iter().try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
     }
-    acked.acked.iter().try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
-    acked.unknown.iter().try_for_each(|id| printer.line(&format!("{id}  was never in your inbox")))
+    if acked.unknown.is_empty() {
+        return Ok(());
+    }
+    let unknown: Vec<_> = acked.unknown.iter().map(MessageId::as_str).collect();
+    let error = format!("never in your inbox, or no longer kept: {}", unknown.join(", "));
+    Err(Refusal::new(ErrorCode::MessageNotFound, error)
+        .suggest("`c3po inbox` shows what is in it, with the ids.")
+        .into())
 }

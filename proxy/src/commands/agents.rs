@@ -6,6 +6,7 @@ use c3po_shared::vocabulary::Status;
 use serde_json::{Value, json};
 
 use super::print::{Printer, aligned, harmless, moment};
+use super::rest;
 use super::session::{Failure, Session};
 use crate::config::Config;
 
@@ -18,9 +19,16 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let agents = Session::with(config, false, async |session| every_agent(session, arguments.online).await).await?;
+    let online = arguments.online;
+    let agents = match Session::with(config.clone(), false, async |session| every_agent(session, online).await).await {
+        Err(failure) if failure.is_forbidden() => those_seen(&config, online).await?,
+        outcome => outcome?,
+    };
     if printer.json {
         return printer.document(&json!({"agents": agents}));
+    }
+    if agents.is_empty() && online {
+        return printer.line("Nobody is online; `c3po agents` lists those who were.");
     }
     if agents.is_empty() {
         return printer.line("No agents yet: start a session with c3po in it.");
@@ -47,6 +55,13 @@ async fn every_agent(session: &Session, online: bool) -> Result<Vec<AgentRecord>
             return Ok(agents);
         }
     }
+}
+
+/// Returns the same for a key that may look, and be nobody.
+async fn those_seen(config: &Config, online: bool) -> Result<Vec<AgentRecord>, Failure> {
+    let mut agents = rest::get::<Vec<AgentRecord>>(config, rest::AGENTS, &json!({})).await?.read;
+    agents.retain(|agent| !online || agent.status == Status::Online);
+    Ok(agents)
 }
 
 fn row(agent: &AgentRecord) -> Vec<String> {

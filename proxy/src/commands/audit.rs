@@ -8,6 +8,7 @@ use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::{Span, Timestamp};
 
 use super::print::{Printer, harmless, moment};
+use super::rest;
 use super::session::{Failure, Session};
 use crate::config::Config;
 
@@ -55,20 +56,43 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     let Arguments { follow, since, agent } = arguments;
     let since = since.map(|Since(since)| since).or(follow.then(Timestamp::now));
     let query = AuditQuery { after: None, since, agent, limit: Some(AUDIT_PAGE_MAX) };
-    Session::with(config, false, async |session| {
-        tokio::select! {
-            ended = read(session, printer, query, follow) => ended,
-            pressed = tokio::signal::ctrl_c() => {
-                pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
-            }
+    let over_link = Session::with(config.clone(), false, async |session| {
+        let ask = async |query: &AuditQuery| session.ask::<AuditPage>("audit", query).await.map(|(page, _)| page);
+        read(ask, printer, query.clone(), follow).await
+    });
+    match over_link.await {
+        Err(failure) if failure.is_forbidden() => {
+            let ask =
+                async |query: &AuditQuery| rest::get(&config, "/api/audit", query).await.map(|answer| answer.read);
+            read(ask, printer, query, follow).await
         }
-    })
-    .await
+        outcome => outcome,
+    }
 }
 
-async fn read(session: &Session, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
+/// Prints page after page, until there is no more or Ctrl-C is pressed.
+async fn read(
+    ask: impl AsyncFn(&AuditQuery) -> Result<AuditPage, Failure>,
+    printer: &Printer,
+    query: AuditQuery,
+    follow: bool,
+) -> Result<(), Failure> {
+    tokio::select! {
+        ended = every_page(ask, printer, query, follow) => ended,
+        pressed = tokio::signal::ctrl_c() => {
+            pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
+        }
+    }
+}
+
+async fn every_page(
+    ask: impl AsyncFn(&AuditQuery) -> Result<AuditPage, Failure>,
+    printer: &Printer,
+    mut query: AuditQuery,
+    follow: bool,
+) -> Result<(), Failure> {
     loop {
-        let (page, _) = session.ask::<AuditPage>("audit", &query).await?;
+        let page = ask(&query).await?;
         for entry in &page.entries {
             if printer.json { printer.document(entry) } else { printer.line(&line(entry)) }?;
         }

@@ -57,7 +57,13 @@ fn values<'a>(url: &'a str, code: &JoinCode, key: &'a str) -> [(&'static str, Op
 
 async fn ask(url: &str, code: &JoinCode, request: &JoinRequest) -> Result<JoinReply, Failure> {
     let body = serde_json::to_string(request).expect("two texts are JSON");
-    let (status, answer) = post_json(url, &Trust::new(code.fingerprint), join::PATH, &[], &body).await?;
+    let asked = post_json(url, &Trust::new(code.fingerprint), join::PATH, &[], &body).await;
+    let (status, answer) = asked.map_err(|refusal| match refusal.code {
+        ErrorCode::CoordDown => {
+            refusal.suggest("Check that the coordinator runs and is reached from here, then run the same line again.")
+        }
+        _ => refusal,
+    })?;
     if status == 200 {
         return serde_json::from_str(&answer).map_err(|_| foreign(url, status).into());
     }
@@ -98,6 +104,9 @@ async fn check() -> Result<(), Failure> {
     match Session::with(Config { agent: c3po_shared::ids::AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents only knows no person; that it was told so shows that it is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
+        Err(Failure::NoCoordinator(refusal)) => {
+            Err(Failure::NoCoordinator(refusal.suggest("This host is in; `c3po status` tries the connection again.")))
+        }
         outcome => outcome,
     }
 }

@@ -13,6 +13,7 @@ mod policy;
 mod print;
 mod receipt;
 mod reply;
+mod rest;
 mod send;
 mod session;
 mod status;
@@ -20,6 +21,7 @@ mod statusline;
 mod tail;
 mod thread;
 mod uninstall;
+mod words;
 
 use std::process::ExitCode;
 

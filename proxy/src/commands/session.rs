@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::print::Printer;
+use super::words;
 use crate::config::Config;
 use crate::deliver::Inbox;
 use crate::link::{self, Link, Standing, State};
@@ -80,7 +81,14 @@ fn tell_refusal(refusal: &Refusal, printer: &Printer) {
     if printer.json {
         eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
     } else {
-        eprintln!("c3po: {refusal}\ntry: {}", refusal.suggestion);
+        eprintln!("c3po: {refusal}\ntry: {}", words::suggestion(refusal));
+    }
+}
+
+impl Failure {
+    /// Returns whether the credential is not for what was wanted: it may be for looking, over HTTP.
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code == ErrorCode::Forbidden)
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
+use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{Agents, Pong};
 use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::vocabulary::Status;
 use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::print::{Printer, Tone, aligned};
+use super::rest;
 use super::session::{Failure, Session};
 use crate::config::Config;
 use crate::link::State;
@@ -28,8 +31,11 @@ struct Report {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
-    let outcome = Session::with(config, false, async |session| look(session).await).await;
+    let outcome = Session::with(config.clone(), false, async |session| look(session).await).await;
     match outcome {
+        Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
+            from_outside(&config, printer, &refusal).await
+        }
         Ok(report) if printer.json => printer.document(&report),
         Ok(report) => print(&report, printer),
         Err(Failure::NoCoordinator(refusal)) if printer.json => {
@@ -63,16 +69,31 @@ async fn look(session: &Session) -> Result<Report, Failure> {
     })
 }
 
+/// Says what a key sees that may look, and be nobody.
+async fn from_outside(config: &Config, printer: &Printer, refusal: &Refusal) -> Result<(), Failure> {
+    let began = Instant::now();
+    let seen = rest::get::<Vec<AgentRecord>>(config, rest::AGENTS, &json!({})).await?;
+    let round_trip = milliseconds(began.elapsed());
+    let online: Vec<_> =
+        seen.read.iter().filter(|agent| agent.status == Status::Online).map(|agent| agent.id.clone()).collect();
+    if printer.json {
+        let coordinator = &seen.coordinator;
+        return printer.document(&json!({"link": State::Disconnected, "coordinator": coordinator, "error": refusal,
+            "round_trip_ms": round_trip, "agents_online": online, "agents": seen.read.len()}));
+    }
+    let rows = [
+        ("link", format!("none to {}, which answers: {}", seen.coordinator, refusal.error)),
+        ("round trip", format!("{round_trip} ms, with a connection of its own")),
+        ("online", listed(&online, seen.read.len())),
+    ];
+    in_rows(rows, printer)
+}
+
 fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn print(report: &Report, printer: &Printer) -> Result<(), Failure> {
-    let online: Vec<_> = report.agents_online.iter().map(AgentId::as_str).collect();
-    let online = match online.as_slice() {
-        [] => "nobody".to_owned(),
-        names => names.join(", "),
-    };
     let link = format!(
         "{} to {} (version {})",
         printer.tinted(Tone::Good, report.link.as_str()),
@@ -84,8 +105,18 @@ fn print(report: &Report, printer: &Printer) -> Result<(), Failure> {
         ("round trip", format!("{} ms", report.round_trip_ms)),
         ("agent", report.agent_id.to_string()),
         ("pending", report.pending.to_string()),
-        ("online", format!("{online} ({} of {})", report.agents_online.len(), report.agents)),
+        ("online", listed(&report.agents_online, report.agents)),
     ];
+    in_rows(rows, printer)
+}
+
+fn listed(online: &[AgentId], agents: usize) -> String {
+    let names: Vec<_> = online.iter().map(AgentId::as_str).collect();
+    let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+    format!("{names} ({} of {agents})", online.len())
+}
+
+fn in_rows<const N: usize>(rows: [(&str, String); N], printer: &Printer) -> Result<(), Failure> {
     let rows: Vec<_> = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
 }

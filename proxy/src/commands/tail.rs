@@ -9,7 +9,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     Session::with(config, true, async |session| {
         tokio::select! {
             ended = follow(session, printer) => ended,
-            never = say_changes(session) => match never {},
+            refused = say_changes(session) => Err(refused),
             pressed = tokio::signal::ctrl_c() => {
                 pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
             }
@@ -28,13 +28,17 @@ async fn follow(session: &Session, printer: &Printer) -> Result<(), Failure> {
     }
 }
 
-/// Says on standard error when the coordinator goes and comes back.
-async fn say_changes(session: &Session) -> std::convert::Infallible {
+/// Says on standard error when the coordinator goes and comes back. Returns why there is no coming back, such as a key
+/// that was revoked.
+async fn say_changes(session: &Session) -> Failure {
     let mut changes = session.changes();
     let mut was_up = true;
     loop {
         let now = changes.borrow_and_update().clone();
         let is_up = now.state == State::Connected;
+        if let Some(refusal) = now.refusal {
+            return refusal.into();
+        }
         if was_up && !is_up {
             let why = now.last_error.as_deref().unwrap_or("the connection ended");
             eprintln!("c3po: the coordinator is away ({why}); trying again");

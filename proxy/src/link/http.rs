@@ -14,8 +14,8 @@ use super::trust::Trust;
 
 /// How long everything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest answer that is read, in bytes.
-const ANSWER_MAX: u64 = 64 << 10;
+/// The longest answer that is read, in bytes: a list of all agents is one.
+const ANSWER_MAX: u64 = 16 << 20;
 
 /// Posts JSON, which may be none, to a path of the coordinator at a URL such as `https://nas:8420`, with further header
 /// lines. Returns status and body of the answer.
@@ -28,9 +28,30 @@ pub(crate) async fn post_json(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Result<(u16, String), Refusal> {
+    let request = |uri: &Uri| request(uri, "POST", path, headers, body);
+    ask(url, trust, request).await
+}
+
+/// Gets a path of the coordinator at a URL, with further header lines. Returns status and body of the answer.
+///
+/// Errors: as of [`post_json`].
+pub(crate) async fn get(
+    url: &str,
+    trust: &Trust,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Result<(u16, String), Refusal> {
+    ask(url, trust, |uri| request(uri, "GET", path, headers, "")).await
+}
+
+async fn ask(
+    url: &str,
+    trust: &Trust,
+    request: impl Fn(&Uri) -> Result<String, Refusal>,
+) -> Result<(u16, String), Refusal> {
     let down = |why: String| Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {url}: {why}"));
     let uri: Uri = url.parse().map_err(|_| Refusal::invalid(format!("'{url}' is no URL")))?;
-    let request = request(&uri, path, headers, body)?;
+    let request = request(&uri)?;
     match timeout(DEADLINE, exchange(&uri, trust, &request)).await {
         Ok(Ok(answer)) => parse(&answer).ok_or_else(|| down("it does not speak HTTP".to_owned())),
         Ok(Err(DialError::Refused(refusal))) => Err(refusal),
@@ -40,7 +61,7 @@ pub(crate) async fn post_json(
 }
 
 /// Returns the request as text. In HTTP 1.0, so that the answer comes in one piece and ends with the connection.
-fn request(uri: &Uri, path: &str, headers: &[(&str, &str)], body: &str) -> Result<String, Refusal> {
+fn request(uri: &Uri, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Result<String, Refusal> {
     let broken = headers.iter().any(|(name, value)| format!("{name}{value}").contains(char::is_control));
     let Some(authority) = uri.authority().filter(|_| !broken) else {
         return Err(Refusal::invalid("a request needs a host, and headers of one line"));
@@ -49,7 +70,7 @@ fn request(uri: &Uri, path: &str, headers: &[(&str, &str)], body: &str) -> Resul
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
     Ok(format!(
-        "POST {before}{path} HTTP/1.0\r\nHost: {authority}\r\n{headers}Content-Type: application/json\r\n\
+        "{method} {before}{path} HTTP/1.0\r\nHost: {authority}\r\n{headers}Content-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     ))
 }
@@ -85,14 +106,14 @@ mod tests {
     #[test]
     fn requests_are_addressed_below_the_url() {
         let check = |url: &str, expected: &str| {
-            let text = request(&url.parse().unwrap(), "/api/join", &[("X-A", "b")], "{}").unwrap();
+            let text = request(&url.parse().unwrap(), "POST", "/api/join", &[("X-A", "b")], "{}").unwrap();
             assert_eq!(text, format!("{expected}\r\nX-A: b\r\n{TYPE}Content-Length: 2\r\n\r\n{{}}"));
         };
         check("https://nas:8420", "POST /api/join HTTP/1.0\r\nHost: nas:8420");
         check("https://nas/c3po/", "POST /c3po/api/join HTTP/1.0\r\nHost: nas");
         let url = "http://nas".parse().unwrap();
-        assert!(request(&url, "/", &[("X-A", "b\r\nX-C: d")], "").is_err());
-        assert!(request(&"/nowhere".parse().unwrap(), "/", &[], "").is_err());
+        assert!(request(&url, "GET", "/", &[("X-A", "b\r\nX-C: d")], "").is_err());
+        assert!(request(&"/nowhere".parse().unwrap(), "GET", "/", &[], "").is_err());
     }
 
     #[test]

@@ -41,6 +41,7 @@ use pending::{Answer, OutgoingCall, Pending};
 pub use run::run;
 use seats::Seats;
 use shown::Shown;
+pub(crate) use standing::as_written;
 pub use standing::{Standing, State};
 pub(crate) use trust::Trust;
 

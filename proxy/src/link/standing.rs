@@ -139,7 +139,7 @@ impl Standing {
 }
 
 /// Returns a target as people write it: `ws://a:1/acp` is `http://a:1`, and `wss` is `https`.
-fn as_written(target: &str) -> String {
+pub(crate) fn as_written(target: &str) -> String {
     let (scheme, place) = target.split_once("://").unwrap_or(("ws", target));
     let scheme = if scheme == "wss" { "https" } else { "http" };
     format!("{scheme}://{}", place.strip_suffix(wire::PATH).unwrap_or(place))

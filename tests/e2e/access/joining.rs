@@ -148,6 +148,26 @@ async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Resu
 }
 
 #[tokio::test]
+async fn a_line_that_was_used_installs_nothing_and_says_so() -> Result<()> {
+    let (work, home, late) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
+    let coordinator = coordinator(work.path()).await?;
+    let line = line(work.path(), &coordinator, "curl ").await?;
+    let run = async |home: &Path| {
+        let mut shell = command("sh", home);
+        shell.args(["-c", &line]).env("PATH", "/usr/local/bin:/usr/bin:/bin").output().await
+    };
+    ensure!(run(home.path()).await?.status.success());
+    let refused = run(late.path()).await?;
+    let said = String::from_utf8(refused.stderr)?;
+    ensure!(refused.status.code() == Some(1), "{said}");
+    ensure!(said.contains("was used") && said.contains("c3po-coordinator invite"), "{said}");
+    ensure!(said.contains("nothing was installed"), "{said}");
+    let left = std::fs::read_dir(late.path().join(".local/bin"))?.count();
+    assert_eq!(left, 0, "not even what was fetched");
+    Ok(())
+}
+
+#[tokio::test]
 async fn whoever_shows_another_certificate_gets_no_code_and_nothing_is_written() -> Result<()> {
     let (work, other, home) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
     let (real, forged) = (coordinator(work.path()).await?, coordinator(other.path()).await?);

@@ -16,7 +16,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// What somebody presents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     None,
     Wrong,
     Expired,
@@ -51,7 +51,8 @@ impl Kind {
         matches!(self, Self::Right | Self::Admin)
     }
 
-    async fn key(self, gate: &Gate) -> Result<Option<String>> {
+    /// Returns a key of that kind, which is for `mine` where it is the right one.
+    pub(super) async fn key(self, gate: &Gate) -> Result<Option<String>> {
         Ok(match self {
             Self::None => None,
             Self::Wrong => {

@@ -2,8 +2,10 @@
 
 mod joining;
 mod keys;
+mod links;
 mod matrix;
 mod pages;
+mod people;
 
 use anyhow::{Context, Result};
 use harness::gate::Gate;

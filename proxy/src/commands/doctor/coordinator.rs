@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use c3po_shared::catalogue::Pong;
 use c3po_shared::ids::AgentId;
-use c3po_shared::refusal::Refusal;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
@@ -34,6 +34,12 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     });
     let (coordinator, outcomes) = match outcome.await {
         Ok(found) => found,
+        // What the key is for decides about sessions, and those say so themselves.
+        Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
+            report.ok("coordinator", "it answers, and knows the key of this host")?;
+            let why = format!("not with this key: {}", refusal.error);
+            return RUNGS.iter().try_for_each(|rung| report.skip(rung, &why));
+        }
         Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
             report.fail("coordinator", refusal.to_string(), &refusal.suggestion)?;
             return RUNGS.iter().try_for_each(|rung| report.skip(rung, "needs a coordinator"));
@@ -91,6 +97,10 @@ fn skew(theirs: Timestamp, ours: Timestamp, round_trip: Duration) -> String {
 async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
     let mut canary = match Canary::start(played).await {
         Ok(canary) => canary,
+        Err(why) if format!("{why:#}").contains(ErrorCode::Forbidden.as_str()) => {
+            let untried = || Outcome::Untried(format!("the key of this host does not cover {played}"));
+            return [untried(), untried(), untried()];
+        }
         Err(why) => {
             let untried = || Outcome::Untried("needs a proxy".to_owned());
             return [Outcome::Lost(format!("a proxy of our own: {why:#}")), untried(), untried()];

@@ -49,7 +49,10 @@ fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
 fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     let file = &config.places.config_file;
     for problem in &config.problems {
-        let advice = format!("Mend the variable, or {}. Until then nothing can be connected.", file.display());
+        let advice = format!(
+            "Mend the variable, or {}. Until then commands refuse to run, and a session may be unconnected.",
+            file.display()
+        );
         report.fail("configuration", problem, &advice)?;
     }
     for warning in &config.warnings {

@@ -1,0 +1,100 @@
+//! What a key may ask that is nobody's: over HTTP, from the same coordinators and with the same trust as a link.
+
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::session::Failure;
+use crate::config::Config;
+use crate::link::{Trust, as_written, http};
+
+/// Where all agents are listed.
+pub(super) const AGENTS: &str = "/api/agents";
+
+/// An answer, read and as it came, and whose it is.
+pub(super) struct Answer<T> {
+    pub(super) read: T,
+    pub(super) raw: Box<RawValue>,
+    pub(super) coordinator: String,
+}
+
+/// Asks the first coordinator that answers.
+pub(super) async fn get<T: DeserializeOwned>(
+    config: &Config,
+    path: &str,
+    question: &impl Serialize,
+) -> Result<Answer<T>, Failure> {
+    let question = serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
+    let (path, trust) = (format!("{path}{}", query(&question)), Trust::new(config.fingerprint));
+    let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+    let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator is named");
+    for target in &config.urls {
+        let coordinator = as_written(target);
+        match http::get(&coordinator, &trust, &path, &headers).await {
+            Ok((status, body)) => return read(coordinator, status, &body),
+            Err(refusal) if refusal.code == ErrorCode::CoordDown => away = refusal,
+            Err(refusal) => return Err(refusal.into()),
+        }
+    }
+    Err(away.into())
+}
+
+fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<Answer<T>, Failure> {
+    let foreign = || {
+        let error = format!("{coordinator} answers, but not as a coordinator: HTTP {status}");
+        Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
+    };
+    if status != 200 {
+        return Err(serde_json::from_str(body).unwrap_or_else(|_| foreign()).into());
+    }
+    let raw = RawValue::from_string(body.to_owned()).map_err(|_| foreign())?;
+    let read = serde_json::from_str(raw.get()).map_err(|_| foreign())?;
+    Ok(Answer { read, raw, coordinator })
+}
+
+/// Returns the members of an object as what stands behind a path. Those that are null are left out.
+fn query(question: &Value) -> String {
+    let members = question.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let pairs: Vec<_> = members
+        .map(|(name, value)| match value {
+            Value::String(text) => format!("{name}={}", escaped(text)),
+            value => format!("{name}={}", escaped(&value.to_string())),
+        })
+        .collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+fn escaped(text: &str) -> String {
+    let shown = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn questions_are_written_behind_the_path() {
+        let check = |question: Value, expected: &str| assert_eq!(query(&question), expected);
+        check(json!({}), "");
+        check(json!({"after": 3, "since": null, "agent": "web-1"}), "?after=3&agent=web-1");
+        check(json!({"since": "2026-01-15T10:30:00Z", "x": "ä&b"}), "?since=2026-01-15T10%3A30%3A00Z&x=%C3%A4%26b");
+    }
+
+    #[test]
+    fn answers_are_read_or_told() {
+        let failure =
+            |status, body| read::<Value>("http://nas".into(), status, body).err().map(|failure| format!("{failure:?}"));
+        assert!(failure(200, "{}").is_none());
+        assert!(failure(403, r#"{"error":"no","code":"FORBIDDEN","suggestion":"s"}"#).unwrap().contains("Forbidden"));
+        assert!(failure(404, "nginx").unwrap().contains("not as a coordinator"));
+        assert!(failure(200, "<html>").unwrap().contains("not as a coordinator"));
+    }
+}

@@ -1,0 +1,192 @@
+//! A person's commands with keys of every scope: what they may, and what they are told where they may not.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::gate::Gate;
+use harness::link::{Link, Who};
+use harness::process::{command, program};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long a command may take to end, on a machine that builds meanwhile.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A host with a key, and a home of its own.
+struct Host {
+    home: TempDir,
+    url: String,
+    key: String,
+}
+
+impl Host {
+    async fn with(gate: &Gate, scope: &str, agents: &str) -> Result<Self> {
+        let key = gate.key(scope, agents, &[]).await?;
+        Ok(Self { home: TempDir::new()?, url: format!("http://{}", gate.served.address), key })
+    }
+
+    fn c3po(&self, words: &str) -> Result<Command> {
+        let mut c3po = command(program("c3po")?, self.home.path());
+        c3po.args(words.split_whitespace()).env("C3PO_COORDINATOR_URL", &self.url).env("C3PO_TOKEN", &self.key);
+        c3po.env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", self.home.path());
+        Ok(c3po)
+    }
+
+    async fn run(&self, words: &str) -> Result<Output> {
+        Ok(self.c3po(words)?.output().await?)
+    }
+
+    /// Runs a command that has to succeed. Returns what it printed.
+    async fn says(&self, words: &str) -> Result<String> {
+        let output = self.run(words).await?;
+        ensure!(output.status.success(), "{words}: {output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs a command that has to end with that code. Returns what it said on standard error.
+    async fn fails(&self, words: &str, code: i32) -> Result<String> {
+        let output = self.run(words).await?;
+        ensure!(output.status.code() == Some(code), "{words}: {output:?}");
+        Ok(String::from_utf8(output.stderr)?)
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("agent", "web-1", &[]).await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&key)).await?;
+    web.hello(&Who::new("web-1")).await?.expect("it is covered");
+    let read = Host::with(&gate, "read", "*").await?;
+    let operator = Host::with(&gate, "operator", "*").await?;
+    let narrow = Host::with(&gate, "agent", "web-*").await?;
+    for host in [&read, &operator, &narrow] {
+        ensure!(host.says("agents").await?.contains("web-1"));
+        ensure!(host.says("agents --online").await?.contains("web-1"));
+        let status = host.says("status").await?;
+        ensure!(status.contains("web-1 (1 of 1)") && status.contains("none to http"), "{status}");
+        let status: Value = serde_json::from_str(&host.says("status --json").await?)?;
+        assert_eq!((&status["agents_online"], &status["error"]["code"]), (&json!(["web-1"]), &json!("FORBIDDEN")));
+    }
+    let audit = operator.says("audit --since 1h --agent web-1").await?;
+    ensure!(audit.contains("web-1"), "{audit}");
+    ensure!(operator.says("audit --since 1s --agent nobody").await?.is_empty());
+    let checked = operator.says("policy check web-1 web-2 message").await?;
+    ensure!(checked.contains("allow  message from web-1 (host testhost) to web-2"), "{checked}");
+    for words in ["audit", "policy check web-1 web-2 message"] {
+        for host in [&read, &narrow] {
+            ensure!(host.fails(words, 1).await?.contains("FORBIDDEN"), "{words}");
+        }
+    }
+    // What takes being somebody is refused as before.
+    ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not speak as an agent"));
+    web.call("ping", json!({})).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut gone = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    gone.hello(&Who::new("gone")).await?.expect("it is covered");
+    gone.notify("goodbye", json!({})).await?;
+    // With a close frame or without: it is over.
+    let _ = gone.hear_close().await;
+    let all = host.says("agents").await?;
+    ensure!(all.contains("gone") && all.contains("last seen"), "{all}");
+    assert_eq!(host.says("agents --online").await?, "Nobody is online; `c3po agents` lists those who were.\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    for (words, command) in [
+        ("send nobodi hello", "`c3po agents`"),
+        ("receipt a::b::00000001", "`c3po inbox`"),
+        ("thread a::b::00000001", "`c3po send`"),
+        ("reply a::b::00000001 yes", "`c3po inbox`"),
+    ] {
+        let said = host.fails(words, 1).await?;
+        ensure!(said.contains(command), "{words}: {said}");
+        ensure!(!["list_agents", "send_message", "get_messages"].iter().any(|tool| said.contains(tool)), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    host.says("agents").await?;
+    let sent = sender.call("send_message", json!({"target": "human", "message": "hello"})).await?;
+    let id = sent["id"].as_str().context("an id")?;
+    let said = host.fails("ack sender::human::00000000", 1).await?;
+    ensure!(said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"), "{said}");
+    // One that is there is taken out all the same, and as often as that is said.
+    host.fails(&format!("ack {id} sender::human::00000000"), 1).await?;
+    ensure!(host.says("inbox").await?.contains("Nothing waits."));
+    ensure!(host.says(&format!("ack {id}")).await?.contains("acknowledged"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut sender = Link::open_with(&gate.served.address, Some(&gate.key("agent", "*", &[]).await?)).await?;
+    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    host.says("inbox").await?;
+    let mut tail = host.c3po("tail")?.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
+    sender.call("send_message", json!({"target": "human", "message": "it follows"})).await?;
+    let mut lines = BufReader::new(tail.stdout.take().context("its output")?).lines();
+    while !lines.next_line().await?.context("it ended")?.contains("it follows") {}
+    gate.revoke(&host.key).await?;
+    let ended = timeout(SOON, tail.wait_with_output()).await.context("it goes on")??;
+    let said = String::from_utf8(ended.stderr)?;
+    ensure!(ended.status.code() == Some(1) && said.contains("UNAUTHORIZED") && said.contains("c3po join"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
+    let gate = Gate::start().await?;
+    for agents in ["web-*", "web-*,human"] {
+        let host = Host::with(&gate, "agent", agents).await?;
+        let found: Value = serde_json::from_slice(&host.run("doctor --json").await?.stdout)?;
+        let findings = found["findings"].as_array().context("findings")?;
+        for rung in ["by a wait", "by a hook", "by a waiter"] {
+            let finding = findings.iter().find(|finding| finding["check"] == rung).context(rung)?;
+            ensure!(
+                finding["verdict"] == "skip" && finding["found"].to_string().contains("cover"),
+                "{agents}: {finding}"
+            );
+        }
+        let coordinator = findings.iter().find(|finding| finding["check"] == "coordinator").context("a finding")?;
+        assert_eq!(coordinator["verdict"], "ok", "{coordinator}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    for (variable, value) in [("C3PO_TIMEOUT", "0"), ("C3PO_TIMEOUT", "3601"), ("C3PO_COORDINATOR_URL", "nonsense")] {
+        let output = host.c3po("agents")?.env(variable, value).output().await?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(
+            output.status.code() == Some(2) && said.contains(variable) && said.contains(value),
+            "{variable}: {said}"
+        );
+    }
+    Ok(())
+}
