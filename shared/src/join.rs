@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::LABEL_MAX;
@@ -123,12 +124,13 @@ impl FromStr for JoinCode {
 }
 
 /// What a host says at [`PATH`], as a POST.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The secret of its code.
     pub code: String,
     /// Its name, by which its key is listed.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
 }
 
@@ -141,20 +143,31 @@ impl fmt::Debug for JoinRequest {
 impl JoinRequest {
     /// Checks what was said.
     ///
-    /// Errors: `INVALID_REQUEST` where the host has no name, `PAYLOAD_TOO_LARGE` where it is too long.
+    /// Errors: as [`check_name`].
     pub fn check(&self) -> Result<(), Refusal> {
-        let count = self.host.chars().count();
-        match count {
-            0 => Err(Refusal::invalid("host: it is empty")),
-            _ if count > LABEL_MAX => Err(Refusal::too_large("host", count, LABEL_MAX)),
-            _ if self.host.chars().any(char::is_control) => Err(Refusal::invalid("host: it has control characters")),
-            _ => Ok(()),
-        }
+        check_name("host", &self.host)
+    }
+}
+
+/// What the name of a key or a host looks like: no control characters, and not only spaces.
+pub const NAME_PATTERN: &str =
+    "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
+/// Checks the name of a key or a host, which stands in the field of that name.
+///
+/// Errors: `INVALID_REQUEST` where it does not look like [`NAME_PATTERN`], `PAYLOAD_TOO_LARGE` where it is too long.
+pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
+    let count = name.chars().count();
+    match count {
+        _ if count > LABEL_MAX => Err(Refusal::too_large(field, count, LABEL_MAX)),
+        _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field}: it is empty"))),
+        _ if name.chars().any(char::is_control) => Err(Refusal::invalid(format!("{field}: it has control characters"))),
+        _ => Ok(()),
     }
 }
 
 /// What a host that was let in gets. The key is never said again.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct JoinReply {
     /// What it presents from now on.
     pub key: String,

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::vocabulary::Scope;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::globs::AgentGlobs;
-use crate::store::Scope;
 
 /// The namespace of processes that a key vouches for: a random UUID, fixed for ever.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
@@ -29,6 +29,11 @@ pub(crate) enum Right {
 }
 
 impl Right {
+    /// Returns the scopes of the keys that have it.
+    pub(crate) fn scopes(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.iter().copied().filter(move |scope| grants(*scope, self))
+    }
+
     fn describe(self) -> &'static str {
         match self {
             Self::Speak => "speak as an agent",

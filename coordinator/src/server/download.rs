@@ -5,16 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use axum::extract::{Path as InPath, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use super::{Server, refused};
+use super::Server;
+use super::endpoint::{Answer, Answers, InPath, Media, Plain, refused_as};
 
 /// Where the script stands.
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
@@ -72,29 +73,67 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// A shell script.
+#[derive(Debug)]
+pub(super) struct Script;
+
+impl Media for Script {
+    const TYPE: &'static str = "text/x-shellscript; charset=utf-8";
+}
+
 /// `GET /join.sh`
-pub(super) async fn script(State(server): State<Server>) -> Response {
-    match server.downloads.script(server.joins.url(), &server.joins.curl()).await {
-        Ok(script) => ([(CONTENT_TYPE, "text/x-shellscript; charset=utf-8")], script).into_response(),
-        Err(error) => refused(&unreadable(&error)),
+pub(super) async fn script(server: Server, (): ()) -> Result<Plain<Script>, Refusal> {
+    let script = server.downloads.script(server.joins.url(), &server.joins.curl()).await;
+    script.map(Plain::new).map_err(|error| unreadable(&error))
+}
+
+/// A system and a processor.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Machine(#[schemars(example = "linux-x86_64")] String);
+
+/// The bytes of a program.
+#[derive(Debug)]
+pub(super) struct Bytes;
+
+impl Media for Bytes {
+    const TYPE: &'static str = "application/octet-stream";
+}
+
+/// The program for a machine, where there is one.
+#[derive(Debug)]
+pub(super) enum Program {
+    Found(Plain<Bytes>),
+    Missing(Refusal),
+}
+
+impl Answer for Program {
+    fn describe(answers: &mut Answers) {
+        Plain::<Bytes>::describe(answers);
+        answers.json::<Refusal>(StatusCode::NOT_FOUND, "There is none for such a machine");
+    }
+
+    fn respond(self) -> Response {
+        match self {
+            Self::Found(program) => program.respond(),
+            Self::Missing(refusal) => refused_as(StatusCode::NOT_FOUND, &refusal),
+        }
     }
 }
 
 /// `GET /download/{machine}/c3po`
-pub(super) async fn program(State(server): State<Server>, InPath(machine): InPath<String>) -> Response {
+pub(super) async fn program(server: Server, InPath(Machine(machine)): InPath<Machine>) -> Result<Program, Refusal> {
     let Some(program) = server.downloads.programs.get(&machine) else {
         let error = "this coordinator has no program for such a machine";
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
-        return (StatusCode::NOT_FOUND, axum::Json(refusal)).into_response();
+        return Ok(Program::Missing(refusal));
     };
     let Ok(_place) = server.downloads.places.try_acquire() else {
-        let refusal = Refusal::new(ErrorCode::RateLimited, format!("{AT_ONCE} hosts are fetching it; try again soon"));
-        return refused(&refusal);
+        let error = format!("{AT_ONCE} hosts are fetching it; try again soon");
+        return Err(Refusal::new(ErrorCode::RateLimited, error));
     };
-    match tokio::fs::read(program).await {
-        Ok(bytes) => ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
-        Err(error) => refused(&unreadable(&error)),
-    }
+    let program = tokio::fs::read(program).await.map_err(|error| unreadable(&error))?;
+    Ok(Program::Found(Plain::new(program)))
 }
 
 fn unreadable(error: &io::Error) -> Refusal {

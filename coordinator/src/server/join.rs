@@ -6,23 +6,25 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::response::Response;
-use c3po_shared::join::JoinRequest;
+use axum::extract::Request;
+use c3po_shared::join::{JoinReply, JoinRequest};
 use c3po_shared::limits::JOINS_PER_MINUTE;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 
-use super::keys::{changed, unreadable};
-use super::rest::answer;
+use super::endpoint::{Body, Input, Inputs};
+use super::keys::changed;
 use super::tls::Transport;
 use super::{Server, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
 
+/// The largest request that is read of somebody who has no key, in bytes.
+const BODY_MAX: usize = 8 << 10;
 /// In which time so many joins may be tried.
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -39,6 +41,7 @@ pub(super) struct Joins {
 }
 
 /// An invite that was just made.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Invited {
     /// What is to be said on a new host that has c3po.
     pub(super) line: String,
@@ -60,7 +63,9 @@ impl Joins {
         let (code, expires_at) = issue::invite(store, new, self.transport.pinned()).await?;
         let (url, code) = (&self.url, code.reveal());
         let line = format!("c3po join {url} {code}");
-        let install = format!("curl -fsS {} {url}{} | sh -s -- {code}", self.curl(), download::SCRIPT_PATH);
+        let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
+        let flags = flags.unwrap_or_default();
+        let install = format!("curl -fsS {flags}{url}{} | sh -s -- {code}", download::SCRIPT_PATH);
         Ok(Invited { line, install, expires_at })
     }
 
@@ -94,21 +99,25 @@ impl Joins {
     }
 }
 
-/// `POST /api/join`
-pub(super) async fn join(State(server): State<Server>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
-    let outcome = async {
-        server.joins.take(Instant::now())?;
-        let Json(request) = request.map_err(unreadable)?;
-        let joined = issue::join(server.office.store.as_ref(), request).await?;
-        changed(&server, "joined", &joined.key_id, "invite").await;
-        Ok(joined)
-    };
-    answer(outcome.await)
+/// Counts a try of anybody before anything of it is read.
+pub(super) struct Try;
+
+impl Input for Try {
+    async fn read(server: &Server, _: &mut Request) -> Result<Self, Refusal> {
+        server.joins.take(Instant::now()).map(|()| Self)
+    }
+
+    fn describe(_: &mut Inputs) {}
 }
 
-/// The largest request that is read of somebody who has no key.
-pub(super) fn body_limit() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(8 << 10)
+/// `POST /api/join`
+pub(super) async fn join(
+    server: Server,
+    (Try, Body(request)): (Try, Body<JoinRequest, BODY_MAX>),
+) -> Result<Json<JoinReply>, Refusal> {
+    let joined = issue::join(server.office.store.as_ref(), request).await?;
+    changed(&server, "joined", &joined.key_id, "invite").await;
+    Ok(Json(joined))
 }
 
 /// Prints the line that lets the first host in, where nobody could come in without.

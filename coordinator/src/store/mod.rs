@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
-pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
+pub use self::keys::{Invite, Key, KeyStore};
 pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.

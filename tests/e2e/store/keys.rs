@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Invite, Key, Scope};
+use c3po_coordinator::store::{Invite, Key};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
 use futures_util::future::try_join_all;
 use harness::eventually::eventually;
 
