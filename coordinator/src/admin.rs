@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use c3po_shared::time::Span;
+use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -46,8 +47,8 @@ pub struct Create {
     /// Whose it is, such as a host's name
     pub name: String,
     /// What it is for: agent, read, operator or admin
-    #[arg(long, default_value = "agent")]
-    pub scope: String,
+    #[arg(long, default_value_t = Scope::Agent)]
+    pub scope: Scope,
     /// Which agents it covers, as globs separated by commas
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
@@ -63,8 +64,8 @@ pub struct Invite {
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// What its key is for: agent, read, operator or admin
-    #[arg(long, default_value = "agent")]
-    pub scope: String,
+    #[arg(long, default_value_t = Scope::Agent)]
+    pub scope: Scope,
     /// How many hosts may use the line
     #[arg(long, default_value_t = 1)]
     pub uses: u32,

@@ -18,7 +18,7 @@ mod session;
 pub mod store;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
 use crate::auth::Auth;
-use crate::config::{Config, Request};
+use crate::config::{Config, ConfigError, Request};
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
@@ -94,9 +94,13 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     server::listen(address)
 }
 
-/// Asks the coordinator that listens there whether it is well. Returns what it says of itself.
-pub fn ask_health(listen: SocketAddr) -> anyhow::Result<String> {
-    server::ask_health(listen)
+/// Asks the coordinator that listens there whether it is well. Returns what it says of itself. Where it keeps what is its
+/// own is asked only if its port speaks TLS.
+pub fn ask_health(
+    listen: SocketAddr,
+    data_dir: impl FnOnce() -> Result<PathBuf, ConfigError>,
+) -> anyhow::Result<String> {
+    server::ask_health(listen, data_dir)
 }
 
 /// Asks a coordinator of this machine to make, list or end keys, over its own socket. Returns what is to be printed.

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
 fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let settings = command_line.settings;
     if let Some(Action::Health) = command_line.action {
-        let answer = ask_health(settings.listen)?;
+        let answer = ask_health(settings.listen, || settings.data_dir())?;
         eprintln!("{answer}");
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! Who there is: the record of an agent as readers see it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -9,7 +10,7 @@ use crate::time::Timestamp;
 use crate::vocabulary::{State, Status};
 
 /// An addressable identity with an inbox. It outlives the sessions that take it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentRecord {
     /// Its name, by which messages are addressed.
     pub id: AgentId,

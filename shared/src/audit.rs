@@ -1,8 +1,10 @@
 //! The audit: what happened, in order, with who and why. An entry has no place for a text that an agent wrote.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, MessageId};
+use crate::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
 use crate::receipt::{Stage, Via};
 use crate::time::Timestamp;
 use crate::vocabulary::words;
@@ -36,7 +38,7 @@ words! {
 }
 
 /// One line of the audit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// Its place, which grows by one with each. Given by the store; 0 before that.
     #[serde(default, skip_serializing_if = "is_unplaced")]
@@ -133,11 +135,12 @@ impl Entry {
 }
 
 /// `audit`: a part of it. What is absent does not restrict.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
     /// Only what stands behind this position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = u64::MAX))]
     pub after: Option<u64>,
     /// Only what happened at or after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,11 +150,12 @@ pub struct AuditQuery {
     pub agent: Option<AgentId>,
     /// How many entries at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = AUDIT_PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     pub limit: Option<usize>,
 }
 
 /// The result of `audit`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
     /// In order, the oldest first.
     pub entries: Vec<Entry>,

@@ -184,7 +184,7 @@ impl fmt::Display for CallId {
 }
 
 macro_rules! text_form {
-    ($type:ty, $text:expr) => {
+    ($type:ty, $text:expr, $pattern:expr) => {
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str($text(self))
@@ -213,13 +213,18 @@ macro_rules! text_form {
                 stringify!($type).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string" })
+                json_schema!({ "type": "string", "pattern": $pattern })
             }
         }
     };
 }
-text_form!(AgentId, AgentId::as_str);
-text_form!(MessageId, MessageId::as_str);
+text_form!(AgentId, AgentId::as_str, format!("^{}$", agent_pattern()));
+text_form!(MessageId, MessageId::as_str, format!("^{0}::{0}::[0-9A-Fa-f]{{8}}$", agent_pattern()));
+
+/// Returns what an agent id looks like, as a regular expression.
+fn agent_pattern() -> String {
+    format!("[A-Za-z0-9][A-Za-z0-9_.-]{{0,{}}}", AGENT_ID_MAX - 1)
+}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER_PERMISSIVE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::LABEL_MAX;
@@ -123,12 +124,13 @@ impl FromStr for JoinCode {
 }
 
 /// What a host says at [`PATH`], as a POST.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
     /// The secret of its code.
     pub code: String,
     /// Its name, by which its key is listed.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
 }
 
@@ -147,9 +149,13 @@ impl JoinRequest {
     }
 }
 
+/// What the name of a key or a host looks like: no control characters, and not only spaces.
+pub const NAME_PATTERN: &str =
+    "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
 /// Checks the name of a key or a host, which stands in the field of that name.
 ///
-/// Errors: `INVALID_REQUEST` where there is none or it has control characters, `PAYLOAD_TOO_LARGE` where it is too long.
+/// Errors: `INVALID_REQUEST` where it does not look like [`NAME_PATTERN`], `PAYLOAD_TOO_LARGE` where it is too long.
 pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     let count = name.chars().count();
     match count {
@@ -161,7 +167,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
 }
 
 /// What a host that was let in gets. The key is never said again.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct JoinReply {
     /// What it presents from now on.
     pub key: String,

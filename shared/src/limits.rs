@@ -56,6 +56,8 @@ pub const INVITE_USES_MAX: u32 = 1_000;
 pub const KEYS_MAX: usize = 10_000;
 /// How long a key may last that ends by itself.
 pub const KEY_LIFE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+/// How many globs of agents one key may have.
+pub const GLOBS_MAX: usize = 32;
 /// How many wrong join codes are told to be wrong in a minute, of all hosts together.
 pub const WRONG_CODES_PER_MINUTE: u32 = 30;
 /// How many links and requests may go on under one key at once.

@@ -1,5 +1,6 @@
 //! The envelope: one message, as it is stored, sent and shown.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, MessageId};
@@ -9,7 +10,7 @@ use crate::vocabulary::{Kind, Priority, ReplyStatus};
 /// One message. Absent fields are left out of its JSON.
 ///
 /// A reply carries its text in `response`, and `message_id` and `status` besides; every other kind in `message`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     /// The name of this message.
     pub id: MessageId,

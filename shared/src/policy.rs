@@ -1,5 +1,6 @@
 //! What a policy is asked, and what it answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
@@ -48,7 +49,7 @@ impl Verb {
 }
 
 /// `policy_check`: what would become of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyQuestion {
     /// Who would do it.
     pub from: AgentId,
@@ -59,7 +60,7 @@ pub struct PolicyQuestion {
 }
 
 /// One side of a question as the coordinator knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyParty {
     /// Its name.
     pub id: AgentId,
@@ -74,7 +75,7 @@ pub struct PolicyParty {
 }
 
 /// The result of `policy_check`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyAnswer {
     /// What would become of it.
     pub effect: Effect,

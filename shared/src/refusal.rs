@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -128,7 +129,7 @@ impl ErrorCode {
 }
 
 /// An error as every caller gets it: `{"error", "code", "suggestion", "details"?}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct Refusal {
     /// What is wrong, in a sentence.
     pub error: String,

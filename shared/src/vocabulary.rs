@@ -167,6 +167,20 @@ words! {
     }
 }
 
+words! {
+    /// What whoever has a key may do.
+    Scope {
+        /// Speak as the agents that the key covers, and see who is there.
+        Agent = "agent",
+        /// See who is there, and the metrics.
+        Read = "read",
+        /// What `read` may, and look into the audit and the policy.
+        Operator = "operator",
+        /// Everything: also keys and invites, and to speak as the agents that the key covers.
+        Admin = "admin",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

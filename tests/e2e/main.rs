@@ -7,6 +7,7 @@ mod chaos;
 mod claude;
 mod coordinators;
 mod crowds;
+mod description;
 mod doctor;
 mod documents;
 mod first_reference;

@@ -1,11 +1,9 @@
 //! Names of agents with wildcards: which agents a key covers.
 
 use c3po_shared::ids::{AGENT_ID_MAX, AgentId};
+use c3po_shared::limits::GLOBS_MAX;
 
 use crate::policy;
-
-/// How many globs one key may have.
-pub(crate) const GLOBS_MAX: usize = 32;
 
 /// A list of globs. `*` stands for any run of characters, `?` for one; everything else for itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +51,11 @@ impl AgentGlobs {
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0
     }
+}
+
+/// Returns what one of them looks like, as a regular expression.
+pub(super) fn pattern() -> String {
+    format!("^[A-Za-z0-9_.*?-]{{1,{AGENT_ID_MAX}}}$")
 }
 
 #[cfg(test)]

@@ -2,54 +2,66 @@
 
 use std::time::Duration;
 
-use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, check_name};
-use c3po_shared::limits::{INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX};
+use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name};
+use c3po_shared::limits::{
+    GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX,
+};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::globs::AgentGlobs;
+use super::globs::{self, AgentGlobs};
 use super::secret::{self, Fresh, NoRandomness};
-use crate::store::{Invite, Key, Scope, Store};
+use super::whole;
+use crate::store::{Invite, Key, Store};
 
 /// How often a change is tried again where somebody else changed the same key.
 const CHANGE_TRIES: usize = 8;
 
 /// What a new key is to be.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewKey {
     /// Whose it is.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub(crate) name: String,
     /// What for.
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
     /// Which agents it covers, as globs; all where nothing is said.
     #[serde(default = "all_agents")]
+    #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
     /// For how many seconds; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
 }
 
 /// What a new invite is to be.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewInvite {
     /// Which agents the keys cover.
     #[serde(default = "all_agents")]
+    #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
     /// What the keys are for.
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
     /// How many hosts it lets in.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole::small")]
+    #[schemars(range(min = 1, max = INVITE_USES_MAX))]
     pub(crate) uses: u32,
     /// For how many seconds it does; a quarter of an hour where nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[schemars(range(min = 1, max = INVITE_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
     /// For how many seconds the keys last; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) key_expires_in: Option<u64>,
 }
 

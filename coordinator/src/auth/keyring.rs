@@ -136,9 +136,10 @@ fn hold(key: Key) -> Option<Held> {
 
 #[cfg(test)]
 mod tests {
+    use c3po_shared::vocabulary::Scope;
+
     use super::*;
     use crate::auth::secret::Fresh;
-    use crate::store::Scope;
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(millis)

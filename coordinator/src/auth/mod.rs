@@ -6,6 +6,7 @@ mod keyring;
 mod principal;
 mod secret;
 pub(crate) mod watch;
+mod whole;
 
 use std::sync::Arc;
 
@@ -45,6 +46,11 @@ impl Auth {
     /// Returns whether nobody can come in before somebody was invited.
     pub(crate) fn demands_a_first_key(&self) -> bool {
         self.anybody.is_none() && self.token.is_none() && self.keyring.is_empty()
+    }
+
+    /// Returns as what whoever presents nothing is admitted, where that is so.
+    pub(crate) fn anybody(&self) -> Option<&Principal> {
+        self.anybody.as_deref()
     }
 
     /// Returns what the request is admitted as, by `Authorization: Bearer` or `X-API-Key`.
@@ -97,9 +103,11 @@ fn presented(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use c3po_shared::vocabulary::Scope;
+
     use super::secret::{Fresh, hash};
     use super::*;
-    use crate::store::{Key, Scope};
+    use crate::store::Key;
 
     const TOKEN: &str = "0123456789abcdef";
 

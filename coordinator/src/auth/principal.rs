@@ -7,11 +7,11 @@ use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::vocabulary::Scope;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::globs::AgentGlobs;
-use crate::store::Scope;
 
 /// The namespace of processes that a key vouches for: a random UUID, fixed for ever.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
@@ -38,6 +38,11 @@ impl Right {
             Self::Operate => "operate",
             Self::Administer => "administer",
         }
+    }
+
+    /// Returns the scopes of the keys that have it.
+    pub(crate) fn scopes(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.iter().copied().filter(move |scope| grants(*scope, self))
     }
 
     fn describe(self) -> &'static str {

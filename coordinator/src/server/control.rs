@@ -78,28 +78,49 @@ fn place(data_dir: &Path, port: u16) -> PathBuf {
 /// Asks the coordinator of this machine that listens there. Returns what is to be printed.
 pub(crate) fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> anyhow::Result<String> {
     let path = place(data_dir, listen.port());
-    let stream = UnixStream::connect(&path).with_context(|| {
+    let stream = connect(&path).with_context(|| {
         format!(
             "no coordinator of yours serves {} (keys and invites are made by the one that runs; say --data-dir and \
              --listen as it was started with)",
             path.display()
         )
     })?;
-    let answer = exchange(stream, request).with_context(|| format!("asking {}", path.display()))?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is none")?;
-    let body: Value = serde_json::from_str(body).context("the answer is not JSON")?;
-    if head.split_whitespace().nth(1) != Some("200") {
+    let (method, in_path, body) = request.http();
+    let answer = exchange(stream, method, &in_path, &body).with_context(|| format!("asking {}", path.display()))?;
+    let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
+    if answer.status != 200 {
         let said = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-        bail!("{} {}", said("error"), said("suggestion"));
+        bail!("{}. {}", said("error"), said("suggestion"));
     }
     request.show(&body)
 }
 
-fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<String> {
+/// Asks the coordinator of this machine that listens there how it is.
+pub(super) fn health(data_dir: &Path, listen: SocketAddr) -> anyhow::Result<Answer> {
+    let path = place(data_dir, listen.port());
+    let stream = connect(&path).with_context(|| {
+        format!("nobody serves {} (say --data-dir as the coordinator was started with)", path.display())
+    })?;
+    exchange(stream, "GET", "/api/health", "").with_context(|| format!("asking {}", path.display()))
+}
+
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(DEADLINE))?;
     stream.set_write_timeout(Some(DEADLINE))?;
-    let (method, path, body) = request.http();
-    // HTTP/1.0: the answer ends with the connection.
+    Ok(stream)
+}
+
+/// What came back.
+pub(super) struct Answer {
+    /// The status, such as 200.
+    pub(super) status: u16,
+    /// The body.
+    pub(super) body: String,
+}
+
+/// Sends one request, and reads until the other side closes: in HTTP/1.0 the answer ends with the connection.
+pub(super) fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> anyhow::Result<Answer> {
     write!(
         stream,
         "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -107,7 +128,9 @@ fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<String> {
     )?;
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
-    Ok(answer)
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is none")?;
+    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).context("the answer is none")?;
+    Ok(Answer { status, body: body.to_owned() })
 }
 
 #[cfg(test)]

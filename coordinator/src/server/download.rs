@@ -8,22 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::extract::{Path as InPath, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::BytesMut;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use data_encoding::HEXLOWER;
 use futures_util::stream;
 use ring::digest::{Context, SHA256};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::{Server, refused};
+use super::Server;
+use super::endpoint::{Answer, Answers, InPath, Media, Plain, refused_as};
 
 /// Where the script stands.
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
@@ -121,38 +122,67 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// A shell script.
+#[derive(Debug)]
+pub(super) struct Script;
+
+impl Media for Script {
+    const TYPE: &'static str = "text/x-shellscript; charset=utf-8";
+}
+
 /// `GET /join.sh`
-pub(super) async fn script(State(server): State<Server>) -> Response {
-    match server.downloads.script(server.joins.url(), &server.joins.curl()).await {
-        Ok(script) => ([(CONTENT_TYPE, "text/x-shellscript; charset=utf-8")], script).into_response(),
-        Err(error) => refused(&unreadable(&error)),
+pub(super) async fn script(server: Server, (): ()) -> Result<Plain<Script>, Refusal> {
+    let script = server.downloads.script(server.joins.url(), &server.joins.curl()).await;
+    script.map(Plain::new).map_err(|error| unreadable(&error))
+}
+
+/// A system and a processor.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(super) struct Machine(#[schemars(example = "linux-x86_64")] String);
+
+/// The bytes of a program.
+#[derive(Debug)]
+pub(super) struct Bytes;
+
+impl Media for Bytes {
+    const TYPE: &'static str = "application/octet-stream";
+}
+
+/// The program for a machine, where there is one.
+#[derive(Debug)]
+pub(super) enum Program {
+    Found(Plain<Bytes>),
+    Missing(Refusal),
+}
+
+impl Answer for Program {
+    fn describe(answers: &mut Answers) {
+        Plain::<Bytes>::describe(answers);
+        answers.json::<Refusal>(StatusCode::NOT_FOUND, "There is none for such a machine");
+    }
+
+    fn respond(self) -> Response {
+        match self {
+            Self::Found(program) => program.respond(),
+            Self::Missing(refusal) => refused_as(StatusCode::NOT_FOUND, &refusal),
+        }
     }
 }
 
 /// `GET /download/{machine}/c3po`
-pub(super) async fn program(State(server): State<Server>, InPath(machine): InPath<String>) -> Response {
+pub(super) async fn program(server: Server, InPath(Machine(machine)): InPath<Machine>) -> Result<Program, Refusal> {
     let Some(program) = server.downloads.programs.get(&machine) else {
         let error = "this coordinator has no program for such a machine";
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
-        return (StatusCode::NOT_FOUND, axum::Json(refusal)).into_response();
+        return Ok(Program::Missing(refusal));
     };
     let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
-        let refusal = Refusal::new(ErrorCode::RateLimited, format!("{AT_ONCE} hosts are fetching it; try again soon"));
-        return refused(&refusal);
+        let error = format!("{AT_ONCE} hosts are fetching it; try again soon");
+        return Err(Refusal::new(ErrorCode::RateLimited, error));
     };
-    match opened(program).await {
-        Ok((file, length)) => {
-            let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_LENGTH, length.to_string())];
-            (headers, pieces(file, place)).into_response()
-        }
-        Err(error) => refused(&unreadable(&error)),
-    }
-}
-
-async fn opened(program: &Path) -> io::Result<(File, u64)> {
-    let file = File::open(program).await?;
-    let length = file.metadata().await?.len();
-    Ok((file, length))
+    let file = File::open(program).await.map_err(|error| unreadable(&error))?;
+    Ok(Program::Found(Plain::new(pieces(file, place))))
 }
 
 /// Returns the file piece by piece. Its place is free when the last one was sent, or nobody wants it any more.

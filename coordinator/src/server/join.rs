@@ -6,23 +6,24 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::response::Response;
-use c3po_shared::join::JoinRequest;
+use c3po_shared::join::{JoinReply, JoinRequest};
 use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 
-use super::keys::{changed, noted, to_the_end, unreadable, unsure};
-use super::rest::answer;
+use super::endpoint::Body;
+use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
 use super::{Server, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
 
+/// The largest request that is read of somebody who has no key, in bytes.
+const BODY_MAX: usize = 8 << 10;
 /// In which time so many wrong codes are told to be wrong.
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -39,6 +40,7 @@ pub(super) struct Joins {
 }
 
 /// An invite that was just made.
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Invited {
     /// What it is called in the audit.
     pub(super) id: String,
@@ -67,7 +69,9 @@ impl Joins {
         let (invite, code) = issue::invite(store, new, key, self.transport.pinned()).await?;
         let (url, code) = (&self.url, code.reveal());
         let line = format!("c3po join {url} {code}");
-        let install = format!("curl -fsS {} {url}{} | sh -s -- {code}", self.curl(), download::SCRIPT_PATH);
+        let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
+        let flags = flags.unwrap_or_default();
+        let install = format!("curl -fsS {flags}{url}{} | sh -s -- {code}", download::SCRIPT_PATH);
         Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at })
     }
 
@@ -106,24 +110,18 @@ impl Joins {
 }
 
 /// `POST /api/join`
-pub(super) async fn join(State(server): State<Server>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
-    let outcome = to_the_end(server.tasks.clone(), async move {
-        let Json(request) = request.map_err(unreadable)?;
-        let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
-        let invite = issue::invited(store, &request).await?.ok_or_else(wrong)?;
-        let joined = issue::join(store, request.host, &invite).await;
-        let by = format!("invite {}", invite.id);
-        let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
-        let (key, reply) = joined.ok_or_else(wrong)?;
-        changed(&server, "joined", &key.id, &key.made_by).await;
-        Ok(reply)
-    });
-    answer(outcome.await)
-}
-
-/// The largest request that is read of somebody who has no key.
-pub(super) fn body_limit() -> DefaultBodyLimit {
-    DefaultBodyLimit::max(8 << 10)
+pub(super) async fn join(
+    server: Server,
+    Body(request): Body<JoinRequest, BODY_MAX>,
+) -> Result<Json<JoinReply>, Refusal> {
+    let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
+    let invite = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+    let joined = issue::join(store, request.host, &invite).await;
+    let by = format!("invite {}", invite.id);
+    let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
+    let (key, reply) = joined.ok_or_else(wrong)?;
+    changed(&server, "joined", &key.id, &key.made_by).await;
+    Ok(Json(reply))
 }
 
 /// Prints the line that lets the first host in, where nobody could come in without.

@@ -6,7 +6,9 @@ mod admission;
 mod audit;
 mod certificate;
 mod control;
+mod description;
 mod download;
+mod endpoint;
 mod evidence;
 mod health;
 mod http_session;
@@ -16,6 +18,7 @@ mod mcp;
 mod pages;
 mod policy;
 mod rest;
+mod routes;
 mod tls;
 
 use std::sync::Arc;
@@ -24,10 +27,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::get;
+use bytes::Bytes;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
@@ -41,6 +44,7 @@ use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::control::ask;
 use self::download::Downloads;
+use self::endpoint::{Endpoint, refused};
 pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
 use self::join::Joins;
@@ -62,6 +66,8 @@ pub(crate) struct Server {
     http_sessions: Arc<HttpSessions>,
     joins: Arc<Joins>,
     downloads: Arc<Downloads>,
+    /// What REST takes and answers, as JSON.
+    description: Bytes,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -84,16 +90,19 @@ pub(crate) async fn serve(
     let admission =
         Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics);
+    let endpoints = routes::endpoints();
+    let description = endpoint::document(&endpoints, auth.anybody());
     let server = Server {
         office,
         auth,
+        description: description.to_string().into(),
         joins: Arc::new(Joins::new(config, address, transport.clone())),
         downloads: Arc::new(Downloads::look()),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = accept::bounded(routes(&server, config));
+    let routes = accept::bounded(routes(&server, config, &endpoints));
     let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -117,68 +126,58 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &Server, config: &Config) -> Router {
-    let guarded = Router::new()
+fn routes(server: &Server, config: &Config, endpoints: &[Endpoint]) -> Router {
+    let (guarded, open): (Vec<_>, Vec<_>) = endpoints.iter().partition(|endpoint| endpoint.is_guarded());
+    let guarded = routes::router(guarded.into_iter())
+        .method_not_allowed_fallback(rest::no_such_method)
+        .layer(middleware::from_fn_with_state(server.clone(), guard_rest));
+    let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
-        .route("/api/pending", get(rest::pending))
-        .route("/api/agents", get(rest::agents))
-        .route("/api/unregister", post(rest::unregister))
-        .route("/api/policy/check", get(policy::check))
-        .route("/api/audit", get(audit::page))
-        .route("/api/keys", get(keys::list).post(keys::create))
-        .route("/api/keys/{id}", delete(keys::revoke))
-        .route("/api/keys/{id}/rotate", post(keys::rotate))
-        .route("/api/invites", post(keys::invite))
-        .route("/metrics", get(rest::metrics))
+        .method_not_allowed_fallback(rest::no_such_method)
         .nest_service(MCP_PATH, mcp::service(server))
-        .layer(middleware::from_fn_with_state(server.clone(), guard));
-    Router::new()
-        .route("/api/health", get(rest::health))
-        .route(download::SCRIPT_PATH, get(download::script))
-        .route("/download/{machine}/c3po", get(download::program))
-        .route(c3po_shared::join::PATH, post(join::join).layer(join::body_limit()))
+        .layer(middleware::from_fn_with_state(server.clone(), guard_sessions));
+    routes::router(open.into_iter())
+        .method_not_allowed_fallback(rest::no_such_method)
         .merge(guarded)
+        .merge(sessions)
         .fallback(rest::nowhere)
         .layer(middleware::from_fn_with_state(pages::Names::new(config), pages::layer))
         .with_state(server.clone())
 }
 
+async fn guard_rest(State(server): State<Server>, request: Request, next: Next) -> Response {
+    guard(&server, request, next).await.unwrap_or_else(|refusal| refused(&refusal))
+}
+
+/// Proxies and MCP clients know the newer name of a store that is away.
+async fn guard_sessions(State(server): State<Server>, request: Request, next: Next) -> Response {
+    let said = |refusal: Refusal| (endpoint::status_of(refusal.code), axum::Json(refusal)).into_response();
+    guard(&server, request, next).await.unwrap_or_else(said)
+}
+
 /// Nothing of a request is read before it is admitted, and none goes on whose credential has ended.
-async fn guard(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+async fn guard(server: &Server, mut request: Request, next: Next) -> Result<Response, Refusal> {
     let admitted = match request.extensions().get::<Arc<Principal>>() {
         // Whoever reaches the control socket.
         Some(local) => Ok(Arc::clone(local)),
         None => server.auth.admit(request.headers(), Timestamp::now()),
     };
-    match admitted {
-        Ok(principal) => {
-            // Until there is an answer, and as long as anything works on the request; a link counts by itself.
-            let stay = match Principal::enter(&principal) {
-                Ok(stay) => Arc::new(stay),
-                Err(refusal) => return refused(&refusal),
-            };
-            request.extensions_mut().insert(Arc::clone(&stay));
-            request.extensions_mut().insert(Arc::clone(&principal));
-            // A key may end itself, or get another text: that is said to whoever asked for it.
-            let ends_early = !request.uri().path().starts_with(keys::PATH);
-            tokio::select! {
-                response = next.run(request) => response,
-                () = principal.ended(), if ends_early => refused(&auth::ended()),
-            }
+    let principal = admitted.inspect_err(|refusal| {
+        let before = server.office.metrics.connections_refused.inc();
+        // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
+        if (before + 1).is_power_of_two() {
+            tracing::warn!("{} requests were refused so far: {refusal}", before + 1);
         }
-        Err(refusal) => {
-            let before = server.office.metrics.connections_refused.inc();
-            // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
-            if (before + 1).is_power_of_two() {
-                tracing::warn!("{} requests were refused so far: {refusal}", before + 1);
-            }
-            refused(&refusal)
-        }
+    })?;
+    // Until there is an answer, and as long as anything works on the request; a link counts by itself.
+    let stay = Arc::new(Principal::enter(&principal)?);
+    request.extensions_mut().insert(Arc::clone(&stay));
+    request.extensions_mut().insert(Arc::clone(&principal));
+    // A key may end itself, or get another text, which is said to whoever asked for it: those paths look themselves
+    // whether the key has ended, until they have read what they are asked for.
+    let ends_early = !request.uri().path().starts_with(routes::KEYS);
+    tokio::select! {
+        response = next.run(request) => Ok(response),
+        () = principal.ended(), if ends_early => Err(auth::ended()),
     }
-}
-
-/// Returns the refusal as REST says it.
-fn refused(refusal: &Refusal) -> Response {
-    let status = StatusCode::from_u16(refusal.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, axum::Json(refusal)).into_response()
 }

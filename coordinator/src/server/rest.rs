@@ -1,168 +1,189 @@
 //! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Extension, Query, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::http_session::{AGENT_HEADER, agent_header};
-use super::{Server, refused};
-use crate::auth::{Principal, Right};
-use crate::request::{check_name, check_right};
+use super::endpoint::{Answer, Answers, By, Media, Plain, Query, Speaker, refused_as};
+use super::{Server, description};
 use crate::store::{Agent, Selection};
 
-/// The media type of Prometheus' text format.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// After how many bytes of messages a page of an inbox ends, so that nobody has the coordinator hold a whole one.
+const PAGE_BYTES: usize = 256 << 10;
 
-/// `GET /api/health`
-pub(super) async fn health(State(server): State<Server>) -> Response {
-    let store = &server.office.store;
-    match store.check().await {
-        Ok(()) => {
-            let online = server.office.presence.connected() + server.http_sessions.online();
-            Json(json!({"status": "ok", "agents_online": online})).into_response()
-        }
-        Err(error) => {
-            tracing::warn!("unhealthy: {error}");
-            let body = Json(json!({
-                "status": "error", "error": "Store connection failed", "code": "REDIS_UNAVAILABLE",
-                "suggestion": ErrorCode::StoreUnavailable.suggestion(),
-            }));
-            (StatusCode::INTERNAL_SERVER_ERROR, body).into_response()
+/// How the coordinator is.
+#[derive(Debug)]
+pub(super) enum Health {
+    Well(Well),
+    Unwell(Unwell),
+}
+
+/// The store is reached.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Well {
+    /// Always `ok`.
+    status: &'static str,
+    /// How many agents are connected to this coordinator.
+    agents_online: usize,
+}
+
+/// The store is away.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Unwell {
+    /// Always `error`.
+    status: &'static str,
+    /// What is wrong.
+    error: &'static str,
+    /// Always `REDIS_UNAVAILABLE`.
+    code: &'static str,
+    /// What to do next.
+    suggestion: &'static str,
+}
+
+impl Answer for Health {
+    fn describe(answers: &mut Answers) {
+        answers.json::<Well>(StatusCode::OK, "It is well");
+        answers.json::<Unwell>(StatusCode::INTERNAL_SERVER_ERROR, "It does not reach its store");
+    }
+
+    fn respond(self) -> Response {
+        match self {
+            Self::Well(well) => Json(well).into_response(),
+            Self::Unwell(unwell) => (StatusCode::INTERNAL_SERVER_ERROR, Json(unwell)).into_response(),
         }
     }
 }
 
+/// `GET /api/health`
+pub(super) async fn health(server: Server, (): ()) -> Result<Health, Refusal> {
+    if let Err(error) = server.office.store.check().await {
+        tracing::warn!("unhealthy: {error}");
+        return Ok(Health::Unwell(Unwell {
+            status: "error",
+            error: "Store connection failed",
+            code: "REDIS_UNAVAILABLE",
+            suggestion: ErrorCode::StoreUnavailable.suggestion(),
+        }));
+    }
+    let agents_online = server.office.presence.connected() + server.http_sessions.online();
+    Ok(Health::Well(Well { status: "ok", agents_online }))
+}
+
 /// How much of an inbox is wanted.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Page {
+    /// How many messages at most.
+    #[schemars(range(min = 1, max = PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
-struct PendingMessages {
+/// A part of an inbox.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct PendingMessages {
+    /// How many messages are in the inbox.
     count: usize,
+    /// The oldest of them.
     messages: Vec<Message>,
 }
 
 /// `GET /api/pending`
 pub(super) async fn pending(
-    State(server): State<Server>,
-    page: Result<Query<Page>, QueryRejection>,
-    Extension(principal): Extension<Arc<Principal>>,
-    headers: HeaderMap,
-) -> Response {
-    let outcome = async {
-        let agent = named(&server, &headers, &principal)?;
-        let Query(page) = page.map_err(|error| Refusal::invalid(error.body_text()))?;
-        let limit = page.limit.unwrap_or(PAGE_DEFAULT);
-        if !(1..=PAGE_MAX).contains(&limit) {
-            return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")));
-        }
-        let store = &server.office.store;
-        let selection = Selection { limit, ..Selection::default() };
-        let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
-        let messages = placed.into_iter().map(|placed| placed.message).collect();
-        Ok(PendingMessages { count: pending.count, messages })
-    };
-    answer(outcome.await)
+    server: Server,
+    (Speaker(agent), Query(page)): (Speaker, Query<Page>),
+) -> Result<Json<PendingMessages>, Refusal> {
+    let limit = page.limit.unwrap_or(PAGE_DEFAULT);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")));
+    }
+    let store = &server.office.store;
+    let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
+    let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
+    let messages = placed.into_iter().map(|placed| placed.message).collect();
+    Ok(Json(PendingMessages { count: pending.count, messages }))
 }
 
 /// `GET /api/agents`: all of them, for people who look.
-pub(super) async fn agents(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
-    let outcome = async {
-        check_right(&server.office, &principal, Right::Look)?;
-        let now = Timestamp::now();
-        let mut records: Vec<AgentRecord> = Vec::new();
-        loop {
-            let after = records.last().map(|record| record.id.clone());
-            let page = server.office.store.agents(after.as_ref(), PAGE_MAX).await?;
-            let complete = page.len() < PAGE_MAX;
-            records.extend(page.iter().map(|agent: &Agent| agent.record(now)));
-            if complete {
-                return Ok(records);
-            }
+pub(super) async fn agents(server: Server, (): ()) -> Result<Json<Vec<AgentRecord>>, Refusal> {
+    let now = Timestamp::now();
+    let mut records: Vec<AgentRecord> = Vec::new();
+    loop {
+        let after = records.last().map(|record| record.id.clone());
+        let page = server.office.store.agents(after.as_ref(), PAGE_MAX).await?;
+        let complete = page.len() < PAGE_MAX;
+        records.extend(page.iter().map(|agent: &Agent| agent.record(now)));
+        if complete {
+            return Ok(Json(records));
         }
-    };
-    answer(outcome.await)
+    }
+}
+
+/// What became of an agent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Unregistered {
+    /// Always `ok`.
+    status: &'static str,
+    /// Whether it was registered, in a sentence.
+    message: String,
 }
 
 /// `POST /api/unregister`
 pub(super) async fn unregister(
-    State(server): State<Server>,
-    Extension(principal): Extension<Arc<Principal>>,
-    headers: HeaderMap,
-) -> Response {
-    let outcome = async {
-        let agent = named(&server, &headers, &principal)?;
-        let known = server.office.store.agent(&agent).await?;
-        let linked = known.is_some_and(|known| {
-            known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance)
-        });
-        if linked {
-            let error = format!("{agent} is a connected session, which ends by itself");
-            return Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye."));
-        }
-        let known = server.office.store.unregister(&agent).await?;
-        let said = if known { "unregistered" } else { "was not registered" };
-        server.http_sessions.forget(&agent);
-        if known {
-            let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
-            server.office.audit.note(principal.sign(entry));
-        }
-        Ok(json!({"status": "ok", "message": format!("Agent '{agent}' {said}")}))
-    };
-    answer(outcome.await)
+    server: Server,
+    (By(principal), Speaker(agent)): (By, Speaker),
+) -> Result<Json<Unregistered>, Refusal> {
+    let known = server.office.store.agent(&agent).await?;
+    let linked = known
+        .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
+    if linked {
+        let error = format!("{agent} is a connected session, which ends by itself");
+        return Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye."));
+    }
+    let known = server.office.store.unregister(&agent).await?;
+    let said = if known { "unregistered" } else { "was not registered" };
+    server.http_sessions.forget(&agent);
+    if known {
+        let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
+        server.office.audit.note(principal.sign(entry));
+    }
+    Ok(Json(Unregistered { status: "ok", message: format!("Agent '{agent}' {said}") }))
+}
+
+/// The text format of Prometheus.
+#[derive(Debug)]
+pub(super) struct OpenMetrics;
+
+impl Media for OpenMetrics {
+    const TYPE: &'static str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+}
+
+/// `GET /metrics`
+pub(super) async fn metrics(server: Server, (): ()) -> Result<Plain<OpenMetrics>, Refusal> {
+    let presence = &server.office.presence;
+    Ok(Plain::new(server.office.metrics.text(presence.connected(), presence.listening())))
 }
 
 /// Every path that leads nowhere.
 pub(super) async fn nowhere(uri: Uri) -> Response {
-    let refusal = Refusal::new(ErrorCode::NotSupported, format!("there is nothing at {}", uri.path()))
-        .suggest("See /api/health, /api/agents, /api/pending, /api/policy/check, /api/audit, /mcp, /acp and /metrics.");
-    (StatusCode::NOT_FOUND, Json(refusal)).into_response()
+    let error = format!("there is nothing at {}", uri.path());
+    refused_as(StatusCode::NOT_FOUND, &unheard_of(error))
 }
 
-/// `GET /metrics`
-pub(super) async fn metrics(State(server): State<Server>, Extension(principal): Extension<Arc<Principal>>) -> Response {
-    if let Err(refusal) = check_right(&server.office, &principal, Right::Look) {
-        return refused(&refusal);
-    }
-    let presence = &server.office.presence;
-    let text = server.office.metrics.text(presence.connected(), presence.listening());
-    ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
+/// Every method that a path does not have. Which it has stands in the header `Allow`.
+pub(super) async fn no_such_method(uri: Uri) -> Response {
+    let error = format!("that is not done to {}", uri.path());
+    refused_as(StatusCode::METHOD_NOT_ALLOWED, &unheard_of(error))
 }
 
-/// Returns the agent that the request names, in the words of the first API reference where it names none.
-///
-/// Errors: `FORBIDDEN` where the credential may not speak as that one, whether or not there is such an agent.
-fn named(server: &Server, headers: &HeaderMap, principal: &Principal) -> Result<AgentId, Refusal> {
-    check_right(&server.office, principal, Right::Speak)?;
-    let agent = agent_header(headers)?.ok_or_else(|| Refusal::invalid(format!("Missing {AGENT_HEADER} header")))?;
-    check_name(&server.office, principal, &agent)?;
-    Ok(agent)
-}
-
-/// REST keeps the older name of the code that says that the store is away.
-pub(super) fn answer<T: Serialize>(outcome: Result<T, Refusal>) -> Response {
-    match outcome {
-        Ok(body) => Json(body).into_response(),
-        Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {
-            let body = json!({"error": refusal.error, "code": "REDIS_UNAVAILABLE", "suggestion": refusal.suggestion});
-            (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
-        }
-        Err(refusal) => refused(&refusal),
-    }
+fn unheard_of(error: String) -> Refusal {
+    let suggestion = format!("See {} for what there is, besides /mcp and /acp.", description::PATH);
+    Refusal::new(ErrorCode::NotSupported, error).suggest(suggestion)
 }

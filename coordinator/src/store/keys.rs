@@ -1,61 +1,11 @@
 //! What the store keeps of keys and invites: never a secret, only the hash by which one is known again.
 
-use std::fmt;
-use std::str::FromStr;
-
 use async_trait::async_trait;
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
 use serde::{Deserialize, Serialize};
 
 use super::Result;
-
-/// What whoever has a key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Speak as the agents that the key covers, and see who is there.
-    Agent,
-    /// See who is there, and the metrics.
-    Read,
-    /// What `read` may, and look into the audit and the policy.
-    Operator,
-    /// Everything: also keys and invites, and to speak as the agents that the key covers.
-    Admin,
-}
-
-impl Scope {
-    /// Every scope.
-    pub const ALL: [Self; 4] = [Self::Agent, Self::Read, Self::Operator, Self::Admin];
-
-    /// Returns its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Read => "read",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A word that is no scope.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no scope: it is agent, read, operator or admin")]
-pub struct ScopeError(String);
-
-impl FromStr for Scope {
-    type Err = ScopeError;
-
-    fn from_str(text: &str) -> Result<Self, ScopeError> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or_else(|| ScopeError(text.to_owned()))
-    }
-}
 
 /// A key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 pub use self::audit::AuditStore;
 use self::keys::read_key;
-pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
+pub use self::keys::{Invite, Key, KeyStore};
 pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.

@@ -50,7 +50,7 @@ pub fn listing() -> &'static [Listing] {
     LISTING.get_or_init(|| Tool::ALL.iter().map(|&tool| Listing { tool, schema: tool.schema() }).collect())
 }
 
-/// Returns the schema of a type without what models do not need: titles, formats, drafts, nulls.
+/// Returns the schema of a type without what models do not need: titles, formats, patterns, drafts, nulls.
 pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = Value::from(settings.into_generator().into_root_schema_for::<T>());
@@ -73,7 +73,7 @@ fn slim(value: &mut Value, is_schema: bool) {
         return;
     };
     if is_schema {
-        for key in ["$schema", "title", "format", "default", "minimum", "maximum"] {
+        for key in ["$schema", "title", "format", "default", "minimum", "maximum", "pattern"] {
             map.remove(key);
         }
         drop_null(map);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use c3po_coordinator::config::StoreAddress;
-use c3po_coordinator::store::{self, Invite, Key, Scope};
+use c3po_coordinator::store::{self, Invite, Key};
 use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
 use futures_util::future::try_join_all;
 use harness::eventually::eventually;
 use harness::redis::Redis;

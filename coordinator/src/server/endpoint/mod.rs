@@ -1,0 +1,196 @@
+//! One thing that REST can do: its route and its description, both of one value, so that neither can say what the other does not.
+
+mod answers;
+mod document;
+mod inputs;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+
+pub(super) use self::answers::{Answer, Answers, Media, Plain};
+pub(super) use self::document::document;
+pub(super) use self::inputs::{Body, By, InPath, Input, Inputs, Query, Speaker};
+use super::Server;
+use crate::auth::{self, Principal, Right};
+use crate::request::check_right;
+
+/// What whoever asks for anything may hear instead.
+const ALWAYS: [ErrorCode; 2] = [ErrorCode::CoordDown, ErrorCode::Internal];
+/// What whoever needs a credential may hear besides.
+const GUARDED: [ErrorCode; 4] =
+    [ErrorCode::Unauthorized, ErrorCode::Forbidden, ErrorCode::RateLimited, ErrorCode::StoreUnavailable];
+
+type Outcome = Pin<Box<dyn Future<Output = Result<Response, Refusal>> + Send>>;
+
+/// A method of a path.
+pub(super) struct Endpoint {
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    /// What a credential has to allow; `None` where none is asked for.
+    right: Option<Right>,
+    inputs: Inputs,
+    answers: Answers,
+    /// What it may refuse with.
+    refusals: Vec<ErrorCode>,
+    /// Whether it is done to its end where whoever asked has gone.
+    lasts: bool,
+    /// Where its answer leads: which other one takes a member of it, and as what.
+    links: Vec<Link>,
+    perform: Arc<dyn Fn(Server, Request) -> Outcome + Send + Sync>,
+}
+
+/// A member of an answer that another endpoint takes in its path.
+#[derive(Debug)]
+struct Link {
+    method: Method,
+    path: &'static str,
+    member: &'static str,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+impl Endpoint {
+    /// Describes a method of a path by what does it: its types say what it takes and answers.
+    pub(super) fn new<I, A, F>(
+        (method, path, summary): (Method, &'static str, &'static str),
+        perform: impl Fn(Server, I) -> F + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        I: Input,
+        A: Answer,
+        F: Future<Output = Result<A, Refusal>> + Send,
+    {
+        let mut inputs = Inputs::new(path);
+        I::describe(&mut inputs);
+        let mut answers = Answers::default();
+        A::describe(&mut answers);
+        let refusals = [&ALWAYS[..], inputs.refusals()].concat();
+        let perform = Arc::new(move |server: Server, mut request: Request| -> Outcome {
+            let perform = perform.clone();
+            Box::pin(async move {
+                let principal = request.extensions().get::<Arc<Principal>>().cloned();
+                // Not one byte is read on a credential that has ended; what is done then is done to its end.
+                let input = tokio::select! {
+                    biased;
+                    () = ended(principal.as_deref()) => return Err(auth::ended()),
+                    input = I::read(&server, &mut request) => input?,
+                };
+                Ok(perform(server, input).await?.respond())
+            })
+        });
+        Self { method, path, summary, right: None, inputs, answers, refusals, lasts: false, links: Vec::new(), perform }
+    }
+
+    /// Asks for a credential that allows that.
+    pub(super) fn needs(mut self, right: Right) -> Self {
+        self.right = Some(right);
+        self.refuses(&GUARDED)
+    }
+
+    /// Says what else it may refuse with.
+    pub(super) fn refuses(mut self, codes: &[ErrorCode]) -> Self {
+        self.refusals.extend(codes);
+        self
+    }
+
+    /// Has it done in a task of its own, so that nothing is left half-way where whoever asked has gone.
+    pub(super) fn to_the_end(mut self) -> Self {
+        self.lasts = true;
+        self
+    }
+
+    /// Says which other endpoint takes a member of its answer in its path.
+    pub(super) fn leads_to(mut self, method: Method, path: &'static str, member: &'static str) -> Self {
+        self.links.push(Link { method, path, member });
+        self
+    }
+
+    /// Returns whether a credential is asked for.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.right.is_some()
+    }
+
+    /// Returns the route.
+    pub(super) fn route(&self) -> (&'static str, MethodRouter<Server>) {
+        let filter = MethodFilter::try_from(self.method.clone()).expect("the table has usual methods only");
+        let (right, refusals, perform) = (self.right, self.refusals.clone(), Arc::clone(&self.perform));
+        let (lasts, shown) = (self.lasts, format!("{self:?}"));
+        let handler = move |State(server): State<Server>, request: Request| {
+            let outcome = match right.map_or(Ok(()), |right| may(&server, &request, right)) {
+                Ok(()) if lasts => to_the_end(&server.tasks.clone(), perform(server, request)),
+                Ok(()) => perform(server, request),
+                Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
+            };
+            let (refusals, shown) = (refusals.clone(), shown.clone());
+            async move {
+                outcome.await.unwrap_or_else(|refusal| {
+                    debug_assert!(refusals.contains(&refusal.code), "{shown} is not described to refuse: {refusal}");
+                    refused(&refusal)
+                })
+            }
+        };
+        (self.path, on(filter, handler))
+    }
+}
+
+fn may(server: &Server, request: &Request, right: Right) -> Result<(), Refusal> {
+    check_right(&server.office, admitted(request)?, right)
+}
+
+async fn ended(principal: Option<&Principal>) {
+    match principal {
+        Some(principal) => principal.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn to_the_end(tasks: &TaskTracker, outcome: Outcome) -> Outcome {
+    let done = tasks.spawn(outcome);
+    let ended_early = |error| Err(Refusal::new(ErrorCode::Internal, format!("it ended early: {error}")));
+    Box::pin(async move { done.await.unwrap_or_else(ended_early) })
+}
+
+fn admitted(request: &Request) -> Result<&Arc<Principal>, Refusal> {
+    let principal = request.extensions().get::<Arc<Principal>>();
+    principal.ok_or_else(|| Refusal::new(ErrorCode::Internal, "nobody was admitted"))
+}
+
+/// Returns the refusal as REST says it, with the HTTP status of its code.
+pub(super) fn refused(refusal: &Refusal) -> Response {
+    refused_as(status_of(refusal.code), refusal)
+}
+
+/// Returns the refusal as REST says it, with another status.
+pub(super) fn refused_as(status: StatusCode, refusal: &Refusal) -> Response {
+    let mut body = json!(refusal);
+    body["code"] = Value::from(word_of(refusal.code));
+    (status, axum::Json(body)).into_response()
+}
+
+/// Returns the HTTP status of a refusal with that code.
+pub(super) fn status_of(code: ErrorCode) -> StatusCode {
+    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// REST keeps the older name of the code that says that the store is away.
+fn word_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::StoreUnavailable => "REDIS_UNAVAILABLE",
+        code => code.as_str(),
+    }
+}

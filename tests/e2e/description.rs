@@ -1,0 +1,136 @@
+//! The description of REST is what the port does, and what docs/API.md says: no path and no method more or less.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+use harness::gate::Gate;
+use harness::http::{self, Answer};
+use harness::served::Served;
+use serde_json::{Value, json};
+
+/// Every method that somebody may try. `HEAD` goes with `GET`.
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// The paths that are no REST.
+const SESSIONS: [&str; 2] = ["/acp", "/mcp"];
+
+/// A method of a path.
+type Operation = (String, String);
+
+async fn described(served: &Served) -> Result<Value> {
+    let answer = http::get(served.address.parse()?, "/api/openapi.json").await?;
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    Ok(serde_json::from_str(&answer.body)?)
+}
+
+fn operations(document: &Value) -> Result<BTreeSet<Operation>> {
+    let paths = document["paths"].as_object().context("no paths")?;
+    let each = paths.iter().flat_map(|(path, methods)| {
+        methods.as_object().into_iter().flatten().map(|(method, _)| (method.to_uppercase(), path.clone()))
+    });
+    Ok(each.collect())
+}
+
+async fn ask(gate: &Gate, method: &str, path: &str, key: &str) -> Result<Answer> {
+    let address = gate.address()?;
+    let path = path.replace("{id}", "00000000").replace("{machine}", "none");
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {key}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    http::request(address, &text).await
+}
+
+#[tokio::test]
+async fn every_described_method_is_served_and_every_other_is_refused_with_those_there_are() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("admin", "*", &[]).await?;
+    let described = operations(&described(&gate.served).await?)?;
+    assert!(described.len() >= 16, "{described:?}");
+    let paths: BTreeSet<&String> = described.iter().map(|(_, path)| path).collect();
+    for path in paths {
+        for method in METHODS {
+            let answer = ask(&gate, method, path, &key).await?;
+            let is_there = answer.status != 405 && !answer.body.contains("there is nothing at");
+            let expected = described.contains(&(method.to_owned(), path.clone()));
+            assert_eq!(is_there, expected, "{method} {path}: {} {}", answer.head, answer.body);
+            if !expected {
+                let allow = answer.head.lines().find_map(|line| line.strip_prefix("allow: ")).context("no Allow")?;
+                let allowed: BTreeSet<&str> = allow.split(',').filter(|method| *method != "HEAD").collect();
+                let methods: BTreeSet<&str> =
+                    described.iter().filter(|(_, of)| of == path).map(|(method, _)| method.as_str()).collect();
+                assert_eq!(allowed, methods, "{path}");
+                assert!(answer.body.contains("\"code\":\"NOT_SUPPORTED\""), "{}", answer.body);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_reference_names_what_is_described_and_nothing_else() -> Result<()> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")?;
+    let text = std::fs::read_to_string(root.join("docs/API.md"))?;
+    let rest = text.split("\n## ").find(|part| part.starts_with("REST")).context("the section REST is missing")?;
+    let mut written = BTreeSet::new();
+    for cell in rest.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1)) {
+        for operation in cell.split('`').filter(|part| part.contains(" /")) {
+            let (method, path) = operation.split_once(' ').context("no path")?;
+            written.insert((method.to_owned(), path.replace("ID", "{id}").replace("OS-ARCH", "{machine}")));
+        }
+    }
+    let described = operations(&described(&Served::start().await?).await?)?;
+    assert_eq!(written, described, "docs/API.md, REST: left is what stands there, right what is described");
+    assert!(described.iter().all(|(_, path)| !SESSIONS.contains(&path.as_str())), "{described:?}");
+    Ok(())
+}
+
+/// Calls `look` with every value that stands anywhere in a document.
+fn everywhere<'a>(value: &'a Value, look: &mut impl FnMut(&'a Value)) {
+    look(value);
+    match value {
+        Value::Object(members) => members.values().for_each(|member| everywhere(member, look)),
+        Value::Array(items) => items.iter().for_each(|item| everywhere(item, look)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn whatever_the_description_points_at_is_in_it() -> Result<()> {
+    let document = described(&Served::start().await?).await?;
+    let (mut ids, mut names) = (BTreeSet::new(), 0);
+    everywhere(&document, &mut |value| {
+        if let Some(place) = value["$ref"].as_str() {
+            let there = place.strip_prefix('#').and_then(|place| document.pointer(place));
+            assert!(there.is_some(), "{place} is not there");
+        }
+    });
+    for operation in document["paths"].as_object().into_iter().flatten().flat_map(|(_, methods)| methods.as_object()) {
+        for operation in operation.values() {
+            ids.insert(operation["operationId"].as_str());
+            names += 1;
+        }
+    }
+    assert_eq!(ids.len(), names, "each has a name of its own: {ids:?}");
+    everywhere(&document, &mut |value| {
+        if value["links"].is_object() {
+            let links = value["links"].as_object().into_iter().flatten();
+            links.for_each(|(_, link)| assert!(ids.contains(&link["operationId"].as_str()), "{link}"));
+        }
+    });
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_description_says_where_a_key_is_needed_and_where_nothing_has_to_be_presented() -> Result<()> {
+    let check = |document: &Value, path: &str, expected: Value| {
+        assert_eq!(document["paths"][path]["get"]["security"], expected, "{path}");
+    };
+    let looks = ["agent", "read", "operator", "admin"];
+    let closed = described(&Gate::start().await?.served).await?;
+    check(&closed, "/api/health", json!([]));
+    check(&closed, "/api/agents", json!([{"bearer": looks}, {"apiKey": looks}]));
+    check(&closed, "/api/keys", json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]));
+    let open = described(&Served::start().await?).await?;
+    check(&open, "/api/agents", json!([{"bearer": looks}, {"apiKey": looks}, {}]));
+    check(&open, "/api/keys", json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]));
+    Ok(())
+}
