@@ -93,7 +93,7 @@ pub struct Settings {
     pub closed: bool,
     /// Where hosts reach this coordinator, for the lines that let them in, such as https://nas:8420 [default: made of
     /// --listen]
-    #[arg(long, env = "C3PO_PUBLIC_URL")]
+    #[arg(long, env = "C3PO_PUBLIC_URL", value_parser = url_of_hosts)]
     pub public_url: Option<String>,
     /// Names that clients may address an open coordinator by, separated by commas, besides addresses and names that lead
     /// nowhere but into one's own network
@@ -224,6 +224,17 @@ impl FromStr for Tls {
 /// Returns what is done about TLS: what was chosen, and else the network is served with it, unless it is trusted.
 fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool) -> Tls {
     chosen.unwrap_or(if listen.is_loopback() || open { Tls::Off } else { Tls::Auto })
+}
+
+/// Takes an address that people paste into a shell as part of a line: nothing in it may mean anything there.
+fn url_of_hosts(text: &str) -> Result<String, String> {
+    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let is_harmless = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+    if place.is_empty() || !place.chars().all(is_harmless) {
+        return Err("write it as https://HOST:PORT, without a path".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
 }
 
 /// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
@@ -386,5 +397,17 @@ mod tests {
         let limit =
             |text| settings(&["--rate-limit", text, "--store", "sqlite:x"]).into_config().expect("valid").rate_limit;
         assert_eq!((limit("0"), limit("7")), (None, Some(7)));
+    }
+
+    #[test]
+    fn an_address_for_hosts_is_nothing_to_a_shell() {
+        for url in ["https://nas:8420", "http://192.168.1.7", "https://[fe80::1]:8420", "https://nas.example.org/"] {
+            assert_eq!(url_of_hosts(url).as_deref(), Ok(url.trim_end_matches('/')));
+        }
+        for url in
+            ["nas:8420", "https://", "https://nas/$(id)", "https://nas';touch x;'", "https://nas\nx", "ftp://nas"]
+        {
+            assert!(url_of_hosts(url).is_err(), "{url}");
+        }
     }
 }

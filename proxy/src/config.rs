@@ -203,7 +203,11 @@ impl Config {
         if fingerprint.is_some()
             && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
         {
-            warnings.push(format!("C3PO_FINGERPRINT is for https://, and {plain} is without TLS"));
+            // The key would be said in the clear, to anybody who answers there.
+            problems.push(format!(
+                "{plain} is without TLS, and this host knows its coordinator by a certificate: write https://, or take out \
+                 C3PO_FINGERPRINT (fingerprint in config.toml)"
+            ));
         }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
@@ -439,7 +443,7 @@ mod tests {
         let config = read(&[url], Some("fingerprint = \"sha256:no\"\n"));
         assert!(config.fingerprint.is_none() && config.problems[0].contains("64 hexadecimal digits"));
         let config = read(&[("C3PO_FINGERPRINT", &print)], None);
-        assert!(config.problems.is_empty() && config.warnings[0].contains("without TLS"));
+        assert!(config.problems[0].contains("without TLS"), "the key would be said in the clear");
     }
 
     #[test]

@@ -180,10 +180,17 @@ pub(crate) async fn invite(
     }
     let lasts = life("expires_in", new.expires_in, INVITE_LIFE_MAX)?.unwrap_or(INVITE_LIFE);
     life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
+    let key_hash = match key {
+        None => None,
+        Some(id) => {
+            let key = store.keys().await?.into_iter().find(|key| key.id == id);
+            Some(key.ok_or_else(super::ended)?.hash)
+        }
+    };
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
         id: secret::id()?,
-        key: key.map(str::to_owned),
+        key_hash,
         hash: secret::hash(&code.secret()),
         agents,
         scope: new.scope,
@@ -199,13 +206,13 @@ pub(crate) async fn invite(
 /// before a use is spent.
 ///
 /// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
-/// since.
+/// or got another text since.
 pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Invite>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
     let (keys, now) = (store.keys().await?, Timestamp::now());
-    let lives = |id: &String| keys.iter().any(|key| key.id == *id && key.is_valid(now));
-    if !invite.key.as_ref().is_none_or(lives) {
+    let lives = |hash: &String| keys.iter().any(|key| key.hash == *hash && key.is_valid(now));
+    if !invite.key_hash.as_ref().is_none_or(lives) {
         return Ok(None);
     }
     in_the_way(&keys, now)?;

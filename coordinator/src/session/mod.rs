@@ -455,7 +455,12 @@ impl Session {
             abort.abort();
         }
         self.ledger.finish().await;
-        while self.calls.next().await.is_some() {}
+        while let Some(finished) = self.calls.next().await {
+            // Whose hold is to be released then is the new name's.
+            if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
+                self.become_other(renamed);
+            }
+        }
     }
 
     /// Ends the hold where the session ended, and tells the other side why the link does.

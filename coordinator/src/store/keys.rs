@@ -60,9 +60,9 @@ pub struct Invite {
     /// What it is called in the audit: eight hexadecimal digits.
     #[serde(default)]
     pub id: String,
-    /// The key that it was made with, if it was made with one: it ends with that.
+    /// The hash of the key that it was made with, if it was made with one: it ends with that, and where that gets another text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key_hash: Option<String>,
     /// The BLAKE3 hash of the secret, 64 hexadecimal digits.
     pub hash: String,
     /// Which agents the key will cover, as globs.

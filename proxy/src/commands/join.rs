@@ -43,8 +43,8 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 
     let request = JoinRequest { code: code.secret(), host: arguments.host.unwrap_or_else(|| config.host.clone()) };
     let joined = ask(&arguments.url, &code, &request).await?;
-    let after = host_file::replace(&before, &values(&arguments.url, &code, &joined.key)).map_err(unwritable)?;
-    host_file::write(file, &after).map_err(unwritable)?;
+    let after = host_file::replace(&before, &values(&arguments.url, &code, &joined.key));
+    after.and_then(|after| host_file::write(file, &after)).map_err(|error| lost(&error, &joined.key_id))?;
     tell(&config, printer, &arguments.url, &joined)?;
     check().await
 }
@@ -73,6 +73,17 @@ async fn ask(url: &str, code: &JoinCode, request: &JoinRequest) -> Result<JoinRe
 fn foreign(url: &str, status: u16) -> Refusal {
     let error = format!("{url} answers, but not as a coordinator that lets hosts in: HTTP {status}");
     Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
+}
+
+/// Returns what to do where a key was made and cannot be kept.
+fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
+    Failure::Stopped {
+        why: format!("this host's file: {error:#}"),
+        advice: format!(
+            "Mend that and ask for another line: the code was used. The key {key_id} that it made is lost: \
+             `c3po-coordinator keys revoke {key_id}`."
+        ),
+    }
 }
 
 fn unwritable(error: anyhow::Error) -> Failure {

@@ -33,7 +33,7 @@ fn key(id: &str) -> Key {
 fn invite(uses: u32, life: Duration) -> Invite {
     Invite {
         id: "0a1b2c3d".into(),
-        key: Some("00000001".into()),
+        key_hash: Some("00".repeat(32)),
         hash: "f".repeat(64),
         agents: vec!["*".into()],
         scope: Scope::Agent,
