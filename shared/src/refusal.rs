@@ -228,11 +228,13 @@ impl Refusal {
 
     /// Too many wrong join codes in the last minute.
     pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
-        let error = format!(
-            "{count} wrong join codes in the last 60 seconds, {limit} are as many as are looked at; this one is wrong as well"
-        );
+        let error =
+            format!("this join code is wrong, as {count} were in the last 60 seconds, of which {limit} are allowed");
         Self::new(ErrorCode::RateLimited, error)
-            .suggest("Ask for a new line: `c3po-coordinator invite` on the coordinator's machine. One that is right is let in at once.")
+            .suggest(
+                "Ask for a new line: `c3po-coordinator invite` on the coordinator's machine. A right code lets in at \
+                 once.",
+            )
             .detail("count", count)
             .detail("limit", limit)
             .detail("retry_after_seconds", retry_after_seconds)
