@@ -210,6 +210,19 @@ mod tests {
     }
 
     #[test]
+    fn a_host_needs_a_name_before_its_code_is_spent() {
+        let check = |host: &str, passes: bool| {
+            let request = JoinRequest { code: String::new(), host: host.to_owned() };
+            assert_eq!(request.check().is_ok(), passes, "{host:?}");
+        };
+        check("nas2", true);
+        check("küche am ☕", true);
+        for wrong in ["", " ", "\u{3000}\u{a0}", "a\nb", "a\u{85}b", "\0", &"x".repeat(LABEL_MAX + 1)] {
+            check(wrong, false);
+        }
+    }
+
+    #[test]
     fn fingerprints_come_back_from_their_text() {
         let print = Fingerprint::of([0xab; 32]);
         assert_eq!(print.to_string(), format!("sha256:{}", "ab".repeat(32)));
