@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench load soak chaos siege fuzz claude-e2e peers python inspector conformance
+.PHONY: help up install test check demo bench load soak chaos siege fuzz claude-e2e peers python inspector conformance schemathesis
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -92,3 +92,9 @@ inspector: ## the MCP inspector calls every tool
 
 conformance: ## the official MCP conformance suite against /mcp
 	@tests/peers/run conformance
+
+schemathesis: ## ten minutes of requests made of REST's description, in every role; ARGS=20 for 20 s in each of six runs
+	@tests/setup/install redis
+	@tests/setup/say 'building'
+	cargo build --locked --profile quick --workspace --bins --examples
+	@exec tests/setup/schemathesis $(ARGS)

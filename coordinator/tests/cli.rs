@@ -72,3 +72,14 @@ fn a_store_that_cannot_be_opened_is_named() -> Result<()> {
     assert!(!said.contains("hunter2"), "{said}");
     Ok(())
 }
+
+#[test]
+fn a_word_that_is_no_scope_is_wrong_usage_and_the_scopes_are_listed() -> Result<()> {
+    for command in [&["keys", "create", "nas2"][..], &["invite"]] {
+        let output = coordinator(&[command, &["--scope", "foo"]].concat())?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("'foo' is not one of agent, read, operator, admin"), "{said}");
+    }
+    Ok(())
+}

@@ -210,11 +210,15 @@ mod tests {
     }
 
     #[test]
-    fn a_host_has_a_name() {
-        let check = |host: &str| JoinRequest { code: String::new(), host: host.to_owned() }.check();
-        assert!(check("nas 2").is_ok());
-        for wrong in ["", " ", "a\nb", &"a".repeat(LABEL_MAX + 1)] {
-            assert!(check(wrong).is_err(), "{wrong}");
+    fn a_host_needs_a_name_before_its_code_is_spent() {
+        let check = |host: &str, passes: bool| {
+            let request = JoinRequest { code: String::new(), host: host.to_owned() };
+            assert_eq!(request.check().is_ok(), passes, "{host:?}");
+        };
+        check("nas2", true);
+        check("küche am ☕", true);
+        for wrong in ["", " ", "\u{3000}\u{a0}", "a\nb", "a\u{85}b", "\0", &"x".repeat(LABEL_MAX + 1)] {
+            check(wrong, false);
         }
     }
 

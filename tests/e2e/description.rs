@@ -1,20 +1,32 @@
 //! The description of REST is what the port does, and what docs/API.md says: no path and no method more or less.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use harness::gate::Gate;
 use harness::http::{self, Answer};
+use harness::process::command;
 use harness::served::Served;
+use harness::skip::skipped;
 use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::timeout;
 
 /// Every method that somebody may try. `HEAD` goes with `GET`.
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// The paths that are no REST.
 const SESSIONS: [&str; 2] = ["/acp", "/mcp"];
+/// The slowest run of schemathesis, which takes some 15 s on a machine that does nothing else.
+const RUN: Duration = Duration::from_secs(240);
 
 /// A method of a path.
 type Operation = (String, String);
+
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
+}
 
 async fn described(served: &Served) -> Result<Value> {
     let answer = http::get(served.address.parse()?, "/api/openapi.json").await?;
@@ -67,8 +79,7 @@ async fn every_described_method_is_served_and_every_other_is_refused_with_those_
 
 #[tokio::test]
 async fn the_reference_names_what_is_described_and_nothing_else() -> Result<()> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")?;
-    let text = std::fs::read_to_string(root.join("docs/API.md"))?;
+    let text = std::fs::read_to_string(root()?.join("docs/API.md"))?;
     let rest = text.split("\n## ").find(|part| part.starts_with("REST")).context("the section REST is missing")?;
     let mut written = BTreeSet::new();
     for cell in rest.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1)) {
@@ -132,5 +143,55 @@ async fn the_description_says_where_a_key_is_needed_and_where_nothing_has_to_be_
     let open = described(&Served::start().await?).await?;
     check(&open, "/api/agents", json!([{"bearer": looks}, {"apiKey": looks}, {}]));
     check(&open, "/api/keys", json!([{"bearer": ["admin"]}, {"apiKey": ["admin"]}]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_objects_whose_whole_numbers_may_be_written_as_others() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("admin", "*", &[]).await?;
+    let headers = [("X-API-Key", key.as_str())];
+    let large = format!(r#"{{"name": "{}"}}"#, "x".repeat(1 << 20));
+    let answer = http::post(gate.address()?, "/api/keys", &headers, &large).await?;
+    let body: Value = serde_json::from_str(&answer.body)?;
+    assert_eq!((answer.status, &body["code"]), (413, &json!("PAYLOAD_TOO_LARGE")), "{body}");
+    assert_eq!(body["details"], json!({"limit": 1 << 20, "count": large.len()}));
+    for list in ["[]", r#"["x", "admin"]"#] {
+        let answer = http::post(gate.address()?, "/api/invites", &headers, list).await?;
+        assert_eq!(answer.status, 400, "{list}: {}", answer.body);
+    }
+    let body = r#"{"name": "x", "expires_in": 60.0}"#;
+    let answer = http::post(gate.address()?, "/api/keys", &headers, body).await?;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    Ok(())
+}
+
+/// Returns the program that `tests/setup/schemathesis install` installs.
+fn schemathesis() -> Result<PathBuf> {
+    let script = std::fs::read_to_string(root()?.join("tests/setup/schemathesis"))?;
+    let version = script.lines().find_map(|line| line.strip_prefix("version=")).context("no version")?;
+    Ok(root()?.join(format!("target/schemathesis-{version}/bin/schemathesis")))
+}
+
+/// Everything that follows from the description without dice; `make schemathesis` throws them for minutes.
+#[tokio::test]
+async fn schemathesis_finds_nothing() -> Result<()> {
+    let program = schemathesis()?;
+    if !program.exists() {
+        return skipped("description::schemathesis_finds_nothing", "tests/setup/schemathesis install was not run");
+    }
+    let (gate, home) = (Gate::start().await?, TempDir::new()?);
+    let key = gate.key("admin", "*", &[]).await?;
+    let setup = root()?.join("tests/setup");
+    let mut run = command(program, home.path());
+    run.current_dir(home.path()).env("PYTHONPATH", &setup).env("SCHEMATHESIS_HOOKS", "schemathesis_hooks");
+    run.env("C3PO_KEY", &key).env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
+    run.arg("--config-file").arg(setup.join("schemathesis.toml"));
+    run.args(["run", &format!("http://{}/api/openapi.json", gate.served.address)]);
+    run.args(["--checks", "all", "--no-color", "--phases", "examples,coverage", "--generation-deterministic"]);
+    run.args(["--header", &format!("Authorization: Bearer {key}")]);
+    let said = timeout(RUN, run.output()).await.context("it does not end")??;
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.success() && text.contains("No issues found"), "{text}");
     Ok(())
 }

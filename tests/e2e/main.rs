@@ -5,6 +5,7 @@ mod api_reference;
 mod audit;
 mod chaos;
 mod claude;
+mod control;
 mod coordinators;
 mod crowds;
 mod description;

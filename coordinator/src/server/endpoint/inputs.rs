@@ -141,7 +141,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for InPath<T> {
     }
 }
 
-/// The body, as JSON of at most `MAX` bytes.
+/// The body, as a JSON object of at most `MAX` bytes.
 #[derive(Debug)]
 pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(pub(in crate::server) T);
 
@@ -154,6 +154,10 @@ impl<T: DeserializeOwned + JsonSchema + Send, const MAX: usize> Input for Body<T
         DefaultBodyLimit::max(MAX).apply(request);
         let count = request.body().size_hint().lower();
         let bytes = Bytes::from_request(mem::take(request), &()).await.map_err(|error| unread(&error, count, MAX))?;
+        // A list would be read as the members of an object in their order.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Refusal::invalid("the body has to be a JSON object"));
+        }
         Json::from_bytes(&bytes).map(|Json(body)| Self(body)).map_err(|error| Refusal::invalid(error.body_text()))
     }
 

@@ -1,0 +1,53 @@
+//! The coordinator's own commands ask the one that runs, and say what it says in whole sentences.
+
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::Result;
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::gate::Gate;
+use harness::process::{command, program};
+use harness::redis::Redis;
+use tempfile::TempDir;
+
+/// Until a store that has ended is missed, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn what_is_refused_is_told_in_sentences() -> Result<()> {
+    let gate = Gate::start().await?;
+    let refused = gate.ask(&["keys", "revoke", "00000000"]).await.expect_err("there is none");
+    assert_eq!(refused.to_string(), "there is no key 00000000. See `c3po-coordinator keys list`.");
+    let refused = gate.ask(&["invite", "--uses", "0"]).await.expect_err("nobody may use it");
+    assert_eq!(refused.to_string(), "uses is 0; it must be from 1 to 1000. Check parameter values and formats.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_line_for_a_host_without_c3po_has_no_gap_where_curl_needs_no_flags() -> Result<()> {
+    let gate = Gate::start().await?;
+    let said = gate.ask(&["invite"]).await?;
+    assert!(said.contains(&format!("  curl -fsS http://{}/join.sh | sh -s -- ", gate.served.address)), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn health_behind_tls_tells_of_the_store() -> Result<()> {
+    let (work, mut redis) = (TempDir::new()?, Redis::start().await?);
+    let mut coordinator = Coordinator::absent(work.path(), &redis.url())?.over_tls("auto");
+    coordinator.restart().await?;
+    let health = async || -> Result<Output> {
+        let mut health = command(program("c3po-coordinator")?, work.path());
+        Ok(health.args(["health", "--listen", &coordinator.address().to_string()]).output().await?)
+    };
+    let well = health().await?;
+    assert!(well.status.success() && String::from_utf8_lossy(&well.stderr).contains("\"ok\""), "{well:?}");
+    redis.kill()?;
+    eventually("it is missed", SOON, async || {
+        let unwell = health().await.ok()?;
+        let said = String::from_utf8_lossy(&unwell.stderr).into_owned();
+        (!unwell.status.success() && said.contains("is not well") && said.contains("REDIS_UNAVAILABLE")).then_some(())
+    })
+    .await
+}

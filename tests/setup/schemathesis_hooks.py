@@ -1,0 +1,29 @@
+"""What schemathesis has to know of c3po beyond its description."""
+
+import os
+
+import schemathesis
+
+# The key of the run: c3po_ID_SECRET.
+OWN = os.environ.get("C3PO_KEY", "").split("_")[1:2]
+# The code of an invite that is good for the whole run.
+CODE = os.environ.get("C3PO_CODE", "")
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    """Keeps the run's own key from being revoked or rotated by it: its id becomes one that no key has.
+
+    And lets hosts in: a code that is guessed never does.
+    """
+    if case.path_parameters and [case.path_parameters.get("id")] == OWN:
+        case.path_parameters["id"] = "00000000"
+    well_formed = case.meta is None or case.meta.generation.mode.is_positive
+    if CODE and well_formed and case.path == "/api/join" and isinstance(case.body, dict):
+        case.body["code"] = CODE
+
+
+@schemathesis.deserializer("application/octet-stream", "application/openmetrics-text", "text/x-shellscript")
+def as_text(context, response):
+    """What is no JSON is described to be of any shape."""
+    return ""
