@@ -95,7 +95,8 @@ pub struct Settings {
     /// --listen]
     #[arg(long, env = "C3PO_PUBLIC_URL")]
     pub public_url: Option<String>,
-    /// Further host names that clients may address /mcp by, separated by commas
+    /// Names that clients may address an open coordinator by, separated by commas, besides addresses and names that lead
+    /// nowhere but into one's own network
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
     /// Which log lines to write, such as info or c3po_coordinator=debug
@@ -126,7 +127,7 @@ pub struct Config {
     pub is_open: bool,
     /// Where hosts reach this coordinator, where somebody said so.
     pub public_url: Option<String>,
-    /// Further host names for `/mcp`.
+    /// Further names that an open coordinator answers to.
     pub allowed_hosts: Vec<String>,
 }
 

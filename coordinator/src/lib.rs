@@ -66,15 +66,16 @@ pub async fn run(
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
     // A part of a cluster may be away, and with it the keys: whoever has one is let in once they are read.
-    let known = auth::watch::load(&auth, store.as_ref()).await;
-    let known = known.inspect_err(|error| tracing::warn!("the keys cannot be read yet: {error}")).ok();
+    if let Err(error) = auth::watch::load(&auth, store.as_ref()).await {
+        tracing::warn!("the keys cannot be read yet: {error}");
+    }
     let (tasks, auditing, done) = (TaskTracker::new(), TaskTracker::new(), CancellationToken::new());
     if let Some(writer) = writer {
         auditing.spawn(writer.run(Arc::clone(&store), done.clone()));
     }
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
-    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), known, stop.clone()));
+    tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
@@ -122,8 +123,8 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     }
 }
 
-async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, known: Option<u64>, stop: CancellationToken) {
-    auth::watch::follow(&auth, store.as_ref(), known, &stop).await;
+async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationToken) {
+    tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop));
 }
 
 async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {

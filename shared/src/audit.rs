@@ -14,6 +14,8 @@ words! {
         Accepted = "accepted",
         /// A reply was stored; `about` is what it answers.
         Answered = "answered",
+        /// A message or a reply that may have been stored or not: the store did not say in time, or nobody listened any more.
+        Unknown = "unknown",
         /// Something was refused: by a rule, a limit, or because it was not the caller's to do.
         Denied = "denied",
         /// A message got further: `stage`, by the evidence `via`.

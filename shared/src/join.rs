@@ -141,15 +141,22 @@ impl fmt::Debug for JoinRequest {
 impl JoinRequest {
     /// Checks what was said.
     ///
-    /// Errors: `INVALID_REQUEST` where the host has no name, `PAYLOAD_TOO_LARGE` where it is too long.
+    /// Errors: as [`check_name`].
     pub fn check(&self) -> Result<(), Refusal> {
-        let count = self.host.chars().count();
-        match count {
-            0 => Err(Refusal::invalid("host: it is empty")),
-            _ if count > LABEL_MAX => Err(Refusal::too_large("host", count, LABEL_MAX)),
-            _ if self.host.chars().any(char::is_control) => Err(Refusal::invalid("host: it has control characters")),
-            _ => Ok(()),
-        }
+        check_name("host", &self.host)
+    }
+}
+
+/// Checks the name of a key or a host, which stands in the field of that name.
+///
+/// Errors: `INVALID_REQUEST` where there is none or it has control characters, `PAYLOAD_TOO_LARGE` where it is too long.
+pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
+    let count = name.chars().count();
+    match count {
+        _ if count > LABEL_MAX => Err(Refusal::too_large(field, count, LABEL_MAX)),
+        _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field}: it is empty"))),
+        _ if name.chars().any(char::is_control) => Err(Refusal::invalid(format!("{field}: it has control characters"))),
+        _ => Ok(()),
     }
 }
 
@@ -193,6 +200,15 @@ mod tests {
         let whole = JoinCode::new([1; 16], Some(Fingerprint::of([2; 32]))).reveal();
         for text in ["", "c3po", "::", &whole[1..], &whole[..whole.len() - 2], "äöü", &format!("{whole}AAAA")] {
             assert_eq!(text.parse::<JoinCode>(), Err(JoinError::Code), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_a_name() {
+        let check = |host: &str| JoinRequest { code: String::new(), host: host.to_owned() }.check();
+        assert!(check("nas 2").is_ok());
+        for wrong in ["", " ", "a\nb", &"a".repeat(LABEL_MAX + 1)] {
+            assert!(check(wrong).is_err(), "{wrong}");
         }
     }
 

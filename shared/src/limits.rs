@@ -52,12 +52,12 @@ pub const INVITE_LIFE: Duration = Duration::from_secs(15 * 60);
 pub const INVITE_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How many hosts one invite may let in.
 pub const INVITE_USES_MAX: u32 = 1_000;
-/// How many keys there may be, those that have ended among them.
+/// How many keys there may be. A new one takes the place of the one that ended first.
 pub const KEYS_MAX: usize = 10_000;
 /// How long a key may last that ends by itself.
 pub const KEY_LIFE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
-/// How often hosts may try to join in a minute, all of them together.
-pub const JOINS_PER_MINUTE: u32 = 30;
+/// How many wrong join codes are told to be wrong in a minute, of all hosts together.
+pub const WRONG_CODES_PER_MINUTE: u32 = 30;
 /// How many links and requests may go on under one key at once.
 pub const AT_ONCE_PER_KEY: usize = 2_000;
 /// How many rules a policy may have.

@@ -225,6 +225,18 @@ impl Refusal {
         .detail("retry_after_seconds", retry_after_seconds)
     }
 
+    /// Too many wrong join codes in the last minute.
+    pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
+        let error = format!(
+            "{count} wrong join codes in the last 60 seconds, {limit} are as many as are looked at; this one is wrong as well"
+        );
+        Self::new(ErrorCode::RateLimited, error)
+            .suggest("Ask for a new line: `c3po-coordinator invite` on the coordinator's machine. One that is right is let in at once.")
+            .detail("count", count)
+            .detail("limit", limit)
+            .detail("retry_after_seconds", retry_after_seconds)
+    }
+
     /// One session has as many calls under way as it may have.
     pub fn too_many_calls() -> Self {
         let limit = limits::CALLS_IN_FLIGHT;
@@ -320,6 +332,7 @@ mod tests {
             Refusal::too_large("message", 50_001, 50_000),
             Refusal::inbox_full(&AgentId::human(), 1_000),
             Refusal::rate_limited(200, 200, 12),
+            Refusal::too_many_codes(30, 30, 12),
             Refusal::no_place(19_936),
         ] {
             assert!(refusal.details.contains_key("limit") && refusal.details.contains_key("count"), "{refusal}");

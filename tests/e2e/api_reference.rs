@@ -181,7 +181,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("INVITE_USES_MAX", limits::INVITE_USES_MAX.to_string()),
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
-        ("JOINS_PER_MINUTE", limits::JOINS_PER_MINUTE.to_string()),
+        ("WRONG_CODES_PER_MINUTE", limits::WRONG_CODES_PER_MINUTE.to_string()),
         ("AT_ONCE_PER_KEY", limits::AT_ONCE_PER_KEY.to_string()),
         ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
         ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),

@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Result;
+use c3po_coordinator::store::Selection;
+use c3po_shared::ids::{AgentId, CallId};
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
@@ -196,6 +198,46 @@ async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the
 }
 
 #[tokio::test]
+async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<()> {
+    let redis = Redis::start().await?;
+    let served = served(Some(&redis)).await?;
+    served.join("b").await?;
+    let text = || json!({"target": "b", "message": SECRET});
+    // Called off, and left behind by a link that ends: whatever was stored is told.
+    let mut a = served.join("a").await?;
+    let call = CallId::fresh();
+    a.begin(call, "send_message", text()).await?;
+    a.notify("cancel", json!({"call_id": call})).await?;
+    a.call("ping", json!({})).await?;
+    a.begin(CallId::fresh(), "send_message", text()).await?;
+    drop(a);
+    let once = async |last: &str| {
+        eventually("it stands there", WRITTEN, async || {
+            let (found, _) = lines(&served, "&agent=a", 1).await.ok()?;
+            (found.last()?["event"] == last).then_some(found)
+        })
+        .await
+    };
+    let found = once("session_ended").await?;
+    let told = |found: &[Value]| -> Vec<String> {
+        let sent = found.iter().filter(|entry| entry["event"] == "accepted" || entry["event"] == "unknown");
+        sent.filter_map(|entry| entry["message_id"].as_str().map(str::to_owned)).collect()
+    };
+    let b: AgentId = "b".parse()?;
+    let stored = served.store.inbox(&b, Selection { limit: 10, bytes: 1 << 20, ..Selection::default() }).await?;
+    let stored: Vec<_> = stored.iter().map(|placed| placed.message.id.to_string()).collect();
+    assert_eq!(told(&found), stored);
+    // The store hangs: nobody knows what it did.
+    let mut a = served.join("a").await?;
+    redis.pause()?;
+    let refused = a.refusal("send_message", text()).await;
+    redis.resume()?;
+    assert_eq!(refused?, "STORE_UNAVAILABLE");
+    assert_eq!(told(&once("unknown").await?).len(), stored.len() + 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Result<()> {
     let served = served(None).await?;
     let _a = scenario(&served).await?;
@@ -232,5 +274,25 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     late.notify("goodbye", json!({})).await?;
     assert_eq!(short(&hear().await?), "session_ended late goodbye");
     following.kill().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_store_refused_for_good_leaves_a_gap() -> Result<()> {
+    let redis = Redis::start().await?;
+    let address = redis.url().parse()?;
+    let served = Served::start_with(|config| config.store = address).await?;
+    redis.tell(&["SET", "c3po:audit", "no list of entries"]).await?;
+    served.join("a").await?.notify("goodbye", json!({})).await?;
+    let metrics = async || Ok::<_, anyhow::Error>(http::get(served.address.parse()?, "/metrics").await?.body);
+    eventually("both are given up", WRITTEN, async || {
+        metrics().await.ok()?.lines().any(|line| line == "c3po_audit_lost_total 2").then_some(())
+    })
+    .await?;
+    redis.tell(&["DEL", "c3po:audit"]).await?;
+    served.join("b").await?;
+    let (found, text) = lines(&served, "", 2).await?;
+    let gap = found.iter().find(|entry| entry["event"] == "gap");
+    assert_eq!(gap.map(|gap| &gap["count"]), Some(&json!(2)), "{text}");
     Ok(())
 }

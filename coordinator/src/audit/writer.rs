@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use c3po_shared::audit::Entry;
+use c3po_shared::audit::{Entry, Event};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -16,7 +16,7 @@ use crate::store::Store;
 
 /// How many entries are written together.
 const TOGETHER: usize = 256;
-/// How long the first of them waits for the others: what a crash may take with it.
+/// How long the first of them waits for the others: what a crash may take with it while the store can be reached.
 const GATHER: Duration = Duration::from_millis(20);
 /// How soon a store that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -78,8 +78,11 @@ impl Writer {
         while let Err(error) = store.note(batch, self.bound).await {
             if done.is_cancelled() || !error.passes() {
                 tracing::error!("{count} entries of the audit were lost: {error}");
-                self.lost.inc_by(count);
-                batch.clear();
+                for entry in batch.drain(..) {
+                    // A gap stands for others, which were counted.
+                    self.missing.fetch_add(entry.count.unwrap_or(1), Ordering::Relaxed);
+                    self.lost.inc_by(u64::from(entry.event != Event::Gap));
+                }
                 return;
             }
             if !complained {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, check_name};
 use c3po_shared::limits::{INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -82,8 +82,8 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let now = Timestamp::now();
-    if store.keys().await?.len() >= KEYS_MAX {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("there are {KEYS_MAX} keys, ended ones among them")));
+    if let Some(oldest) = in_the_way(&store.keys().await?, now)? {
+        store.forget_key(oldest).await?;
     }
     let fresh = Fresh::make()?;
     let key = Key {
@@ -105,12 +105,15 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(
     }
 }
 
-/// Ends a key. One that has ended stays as it is.
-pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<Key, Refusal> {
+/// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
+pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
     change(store, id, |key| {
-        key.revoked_at.get_or_insert(now);
-        Ok(())
+        let ends = key.is_valid(now);
+        if ends {
+            key.revoked_at = Some(now);
+        }
+        Ok(ends)
     })
     .await
 }
@@ -118,39 +121,47 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<Key, Refusal> 
 /// Gives a key another text; the one before is worth nothing from then on. Returns it with the text.
 pub(crate) async fn rotate(store: &dyn Store, id: &str) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(id.to_owned())?;
-    let key = change(store, id, |key| {
+    let (key, _) = change(store, id, |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} has ended; make a new one")));
         }
         key.hash = secret::hash(&fresh.text);
-        Ok(())
+        Ok(true)
     })
     .await?;
     Ok((key, fresh.text))
 }
 
-async fn change(store: &dyn Store, id: &str, change: impl Fn(&mut Key) -> Result<(), Refusal>) -> Result<Key, Refusal> {
+/// Changes a key as `change` does, which says whether there is something to write. Returns the key, and that.
+async fn change(
+    store: &dyn Store,
+    id: &str,
+    change: impl Fn(&mut Key) -> Result<bool, Refusal>,
+) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
         let found = store.keys().await?.into_iter().find(|key| key.id == id);
         let Some(mut key) = found else {
             let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
             return Err(Refusal::new(ErrorCode::KeyNotFound, error));
         };
-        change(&mut key)?;
+        if !change(&mut key)? {
+            return Ok((key, false));
+        }
         key.revision += 1;
         if store.put_key(&key).await? {
-            return Ok(key);
+            return Ok((key, true));
         }
     }
     Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
 }
 
-/// Makes an invite. Returns its code.
+/// Makes an invite, with the key of that id where it is made with one. Returns it with its code.
 pub(crate) async fn invite(
     store: &dyn Store,
     new: NewInvite,
+    key: Option<&str>,
     fingerprint: Option<Fingerprint>,
-) -> Result<(JoinCode, Timestamp), Refusal> {
+) -> Result<(Invite, JoinCode), Refusal> {
     let agents = checked("invite", &new.agents)?;
     if !(1..=INVITE_USES_MAX).contains(&new.uses) {
         return Err(Refusal::invalid(format!("uses is {}; it must be from 1 to {INVITE_USES_MAX}", new.uses)));
@@ -159,6 +170,8 @@ pub(crate) async fn invite(
     life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
+        id: secret::id()?,
+        key: key.map(str::to_owned),
         hash: secret::hash(&code.secret()),
         agents,
         scope: new.scope,
@@ -167,40 +180,63 @@ pub(crate) async fn invite(
         key_seconds: new.key_expires_in,
     };
     store.put_invite(&invite).await?;
-    Ok((code, invite.expires_at))
+    Ok((invite, code))
 }
 
-/// Lets a host in.
+/// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
+/// before a use is spent.
 ///
-/// Errors: `UNAUTHORIZED`, the same for a code that never was, was used, or has expired.
-pub(crate) async fn join(store: &dyn Store, request: JoinRequest) -> Result<JoinReply, Refusal> {
+/// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
+/// since.
+pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Invite>, Refusal> {
     request.check()?;
-    let Some(invite) = store.redeem(&secret::hash(request.code.trim())).await? else {
-        let error = "this join code is unknown, was used, or has expired";
-        return Err(Refusal::new(ErrorCode::Unauthorized, error)
-            .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine."));
-    };
-    let new = NewKey { name: request.host, scope: invite.scope, agents: invite.agents, expires_in: invite.key_seconds };
-    let (key, text) = create(store, new, "invite").await?;
-    tracing::info!("the host {} was let in with the key {}", key.name, key.id);
-    Ok(JoinReply {
-        key: text,
-        key_id: key.id,
-        agents: key.agents,
-        expires_at: key.expires_at.map(|end| end.to_string()),
-    })
+    let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
+    let (keys, now) = (store.keys().await?, Timestamp::now());
+    let lives = |id: &String| keys.iter().any(|key| key.id == *id && key.is_valid(now));
+    if !invite.key.as_ref().is_none_or(lives) {
+        return Ok(None);
+    }
+    in_the_way(&keys, now)?;
+    Ok(Some(invite))
+}
+
+/// Lets the host of that name in, by an invite. Returns its key with what it is told; `None` where others were quicker.
+pub(crate) async fn join(
+    store: &dyn Store,
+    host: String,
+    invite: &Invite,
+) -> Result<Option<(Key, JoinReply)>, Refusal> {
+    if store.redeem(&invite.hash).await?.is_none() {
+        return Ok(None);
+    }
+    let Invite { scope, key_seconds, .. } = *invite;
+    let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
+    let (key, text) = create(store, new, &format!("invite {}", invite.id)).await?;
+    let (key_id, agents) = (key.id.clone(), key.agents.clone());
+    let expires_at = key.expires_at.map(|end| end.to_string());
+    Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })))
 }
 
 fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {
-    let count = name.chars().count();
-    if count > LABEL_MAX {
-        return Err(Refusal::too_large("name", count, LABEL_MAX));
-    }
-    if name.trim().is_empty() || name.chars().any(char::is_control) {
-        return Err(Refusal::invalid("name: a key needs one, without control characters"));
-    }
+    check_name("name", name)?;
     let globs = AgentGlobs::new(agents.to_vec()).map_err(|error| Refusal::invalid(format!("agents: {error}")))?;
     Ok(globs.as_slice().to_vec())
+}
+
+/// Returns the key that has to go before there is room for another one: of those that have ended the one that did so
+/// first.
+///
+/// Errors: `CONFLICT` where all are valid.
+fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, Refusal> {
+    if keys.len() < KEYS_MAX {
+        return Ok(None);
+    }
+    let ended = keys.iter().filter_map(|key| key.ended_at(now).map(|end| (end, key)));
+    let (_, oldest) = ended.min_by_key(|(end, _)| *end).ok_or_else(|| {
+        Refusal::new(ErrorCode::Conflict, format!("there are {KEYS_MAX} valid keys, which is as many as there may be"))
+            .suggest("End those that nobody uses: `c3po-coordinator keys list`, then `keys revoke ID`.")
+    })?;
+    Ok(Some(oldest))
 }
 
 fn life(what: &str, seconds: Option<u64>, most: Duration) -> Result<Option<Duration>, Refusal> {
@@ -210,5 +246,36 @@ fn life(what: &str, seconds: Option<u64>, most: Duration) -> Result<Option<Durat
             Err(Refusal::invalid(format!("{what} is {} seconds; it must be from 1 to {most}", life.as_secs())))
         }
         life => Ok(life),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_takes_the_place_of_the_one_that_ended_first() {
+        let at = Timestamp::from_millis;
+        let valid = |number: usize| Key {
+            id: number.to_string(),
+            hash: String::new(),
+            name: String::new(),
+            scope: Scope::Agent,
+            agents: Vec::new(),
+            created_at: at(1),
+            expires_at: Some(at(1_000)),
+            revoked_at: None,
+            made_by: String::new(),
+            revision: 1,
+        };
+        let mut keys: Vec<Key> = (0..KEYS_MAX).map(valid).collect();
+        let place = |keys: &[Key], now| {
+            in_the_way(keys, at(now)).map(|key| key.map(|key| key.id.clone())).map_err(|refusal| refusal.code)
+        };
+        assert_eq!(place(&keys[1..], 10), Ok(None));
+        assert_eq!(place(&keys, 10), Err(ErrorCode::Conflict));
+        (keys[7].revoked_at, keys[8].revoked_at, keys[9].expires_at) = (Some(at(6)), Some(at(5)), Some(at(3)));
+        assert_eq!(place(&keys, 2), Ok(Some("8".to_owned())));
+        assert_eq!(place(&keys, 10), Ok(Some("9".to_owned())));
     }
 }

@@ -1,7 +1,7 @@
 //! The keys, in memory: every request asks, and the store is looked at when they have changed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use c3po_shared::time::Timestamp;
@@ -14,9 +14,33 @@ use crate::store::Key;
 /// Every key that admits somebody.
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
-    held: RwLock<HashMap<String, Held>>,
-    /// Whether the store's keys were ever read.
-    is_read: AtomicBool,
+    /// `None` until the store's keys were read for the first time.
+    known: RwLock<Option<Known>>,
+    /// How often it was begun to read them.
+    readings: AtomicU64,
+}
+
+/// The number of a reading of the store: the larger, the later it was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reading(u64);
+
+/// What the keyring says of a text.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// It is a key that admits somebody as this.
+    Key(Arc<Principal>),
+    /// It is no key that admits anybody.
+    Nothing,
+    /// Nobody knows: the keys were not read yet.
+    NotRead,
+}
+
+#[derive(Debug)]
+struct Known {
+    reading: Reading,
+    /// How often keys had changed before that reading.
+    changes: u64,
+    held: HashMap<String, Held>,
 }
 
 #[derive(Debug)]
@@ -27,11 +51,20 @@ struct Held {
 }
 
 impl Keyring {
-    /// Takes the keys as they are now. What goes on under one that has ended, or was changed, is ended.
-    pub(crate) fn replace(&self, keys: Vec<Key>, now: Timestamp) {
-        self.is_read.store(true, Ordering::Relaxed);
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let mut before = std::mem::take(&mut *held);
+    /// Takes the number of a reading that begins now.
+    pub(crate) fn begin(&self) -> Reading {
+        Reading(self.readings.fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// Takes the keys as that reading found them, after so many changes. What goes on under one that has ended, or was
+    /// changed, is ended. A reading that was overtaken by one that began later changes nothing: what it has is older.
+    pub(crate) fn replace(&self, reading: Reading, changes: u64, keys: Vec<Key>, now: Timestamp) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.as_ref().is_some_and(|known| known.reading > reading) {
+            return;
+        }
+        let mut before = known.take().map(|known| known.held).unwrap_or_default();
+        let mut held = HashMap::new();
         for key in keys.into_iter().filter(|key| key.is_valid(now)) {
             let kept = before.remove(&key.id);
             let next = match kept {
@@ -46,39 +79,43 @@ impl Keyring {
             held.extend(next.map(|next| (next.key.id.clone(), next)));
         }
         before.into_values().for_each(|ended| ended.principal.end());
+        *known = Some(Known { reading, changes, held });
     }
 
     /// Ends what goes on under keys whose time is over.
     pub(crate) fn expire(&self, now: Timestamp) {
         let is_over = |held: &Held| !held.key.is_valid(now);
-        if !self.held.read().unwrap_or_else(PoisonError::into_inner).values().any(is_over) {
+        if !self.of_known(|known| known.held.values().any(is_over)).unwrap_or_default() {
             return;
         }
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        held.retain(|_, held| {
-            let is_valid = held.key.is_valid(now);
-            if !is_valid {
-                held.principal.end();
-            }
-            is_valid
-        });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for (_, ended) in known.iter_mut().flat_map(|known| known.held.extract_if(|_, held| is_over(held))) {
+            ended.principal.end();
+        }
     }
 
     /// Returns what the text of a key admits somebody as.
-    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Option<Arc<Principal>> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let held = held.get(secret::id_of(text)?)?;
-        (held.key.is_valid(now) && secret::is_hash_of(&held.hash, text)).then(|| Arc::clone(&held.principal))
+    pub(crate) fn find(&self, text: &str, now: Timestamp) -> Found {
+        let is_it = |held: &&Held| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
+        let found = self.of_known(|known| {
+            let held = secret::id_of(text).and_then(|id| known.held.get(id)).filter(is_it);
+            held.map_or(Found::Nothing, |held| Found::Key(Arc::clone(&held.principal)))
+        });
+        found.unwrap_or(Found::NotRead)
     }
 
-    /// Returns whether the keys are known by now.
-    pub(crate) fn is_read(&self) -> bool {
-        self.is_read.load(Ordering::Relaxed)
+    /// Returns how often keys had changed when they were read; `None` where they were not.
+    pub(crate) fn changes(&self) -> Option<u64> {
+        self.of_known(|known| known.changes)
     }
 
-    /// Returns whether no key admits anybody.
+    /// Returns whether it is known that no key admits anybody.
     pub(crate) fn is_empty(&self) -> bool {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.of_known(|known| known.held.is_empty()).unwrap_or_default()
+    }
+
+    fn of_known<T>(&self, look: impl FnOnce(&Known) -> T) -> Option<T> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 }
 
@@ -125,11 +162,26 @@ mod tests {
     #[test]
     fn only_the_whole_text_of_a_valid_key_admits() {
         let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
-        ring.replace(vec![key(&fresh)], at(2));
-        assert!(ring.find(&fresh.text, at(2)).is_some());
-        assert!(ring.find(&fresh.text, at(100)).is_none(), "its time is over, whether or not somebody has looked");
-        assert!(ring.find(&fresh.text[..fresh.text.len() - 1], at(2)).is_none());
-        assert!(ring.find(&Fresh::of(fresh.id).expect("random").text, at(2)).is_none());
+        let admits = |text: &str, now| matches!(ring.find(text, at(now)), Found::Key(_));
+        assert!(matches!(ring.find(&fresh.text, at(2)), Found::NotRead));
+        ring.replace(ring.begin(), 1, vec![key(&fresh)], at(2));
+        assert!(admits(&fresh.text, 2));
+        assert!(!admits(&fresh.text, 100), "its time is over, whether or not somebody has looked");
+        assert!(!admits(&fresh.text[..fresh.text.len() - 1], 2));
+        assert!(!admits(&Fresh::of(fresh.id.clone()).expect("random").text, 2));
+    }
+
+    #[test]
+    fn a_reading_that_was_overtaken_brings_no_revoked_key_back() {
+        let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
+        let revoked = Key { revoked_at: Some(at(2)), revision: 2, ..key(&fresh) };
+        let (slow, quick) = (ring.begin(), ring.begin());
+        ring.replace(quick, 2, vec![revoked], at(3));
+        ring.replace(slow, 1, vec![key(&fresh)], at(3));
+        assert!(matches!(ring.find(&fresh.text, at(3)), Found::Nothing) && ring.changes() == Some(2));
+        // What is read from now on counts, also from a store whose count began anew.
+        ring.replace(ring.begin(), 1, vec![key(&fresh)], at(3));
+        assert!(matches!(ring.find(&fresh.text, at(3)), Found::Key(_)) && ring.changes() == Some(1));
     }
 
     #[test]
@@ -137,10 +189,10 @@ mod tests {
         let check = |change: fn(&mut Key), now: u64, ends: bool| {
             let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
             let mut key = key(&fresh);
-            ring.replace(vec![key.clone()], at(2));
-            let principal = ring.find(&fresh.text, at(2)).expect("it is valid");
+            ring.replace(ring.begin(), 1, vec![key.clone()], at(2));
+            let Found::Key(principal) = ring.find(&fresh.text, at(2)) else { panic!("it is valid") };
             change(&mut key);
-            ring.replace(vec![key], at(now));
+            ring.replace(ring.begin(), 2, vec![key], at(now));
             ring.expire(at(now));
             assert_eq!(principal.has_ended(), ends);
         };

@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
-use self::keyring::Keyring;
+use self::keyring::{Found, Keyring};
 pub(crate) use self::principal::{Principal, Right, Stay};
 use crate::config::Secret;
 
@@ -44,7 +44,7 @@ impl Auth {
 
     /// Returns whether nobody can come in before somebody was invited.
     pub(crate) fn demands_a_first_key(&self) -> bool {
-        self.anybody.is_none() && self.token.is_none() && self.keyring.is_read() && self.keyring.is_empty()
+        self.anybody.is_none() && self.token.is_none() && self.keyring.is_empty()
     }
 
     /// Returns what the request is admitted as, by `Authorization: Bearer` or `X-API-Key`.
@@ -53,18 +53,18 @@ impl Auth {
     /// to be one, also where everybody is admitted: its host wants to know.
     pub(crate) fn admit(&self, headers: &HeaderMap, now: Timestamp) -> Result<Arc<Principal>, Refusal> {
         let presented = presented(headers);
-        if let Some(presented) = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX) {
-            if let Some(principal) = self.keyring.find(presented, now) {
-                return Ok(principal);
-            }
-            if let Some((token, principal)) = &self.token
-                && bool::from(presented.as_bytes().ct_eq(token.reveal().as_bytes()))
-            {
-                return Ok(Arc::clone(principal));
-            }
+        let credential = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX);
+        let found = credential.map_or(Found::Nothing, |credential| self.keyring.find(credential, now));
+        if let Found::Key(principal) = found {
+            return Ok(principal);
+        }
+        if let Some((token, principal)) = &self.token
+            && credential.is_some_and(|credential| bool::from(credential.as_bytes().ct_eq(token.reveal().as_bytes())))
+        {
+            return Ok(Arc::clone(principal));
         }
         let claims_a_key = presented.is_some_and(|presented| presented.starts_with(secret::PREFIX));
-        if claims_a_key && !self.keyring.is_read() {
+        if claims_a_key && matches!(found, Found::NotRead) {
             // To refuse it would be final for its host.
             return Err(Refusal::store_unavailable());
         }
@@ -103,8 +103,8 @@ mod tests {
 
     const TOKEN: &str = "0123456789abcdef";
 
-    fn auth(is_open: bool) -> (Auth, String) {
-        let (auth, fresh) = (Auth::new(TOKEN.parse().ok(), is_open), Fresh::make().expect("random"));
+    fn key() -> (Key, String) {
+        let fresh = Fresh::make().expect("random");
         let key = Key {
             id: fresh.id,
             hash: hash(&fresh.text),
@@ -117,8 +117,13 @@ mod tests {
             made_by: "local".into(),
             revision: 1,
         };
-        auth.keyring.replace(vec![key], Timestamp::from_millis(2));
-        (auth, fresh.text)
+        (key, fresh.text)
+    }
+
+    fn auth(is_open: bool) -> (Auth, String) {
+        let (auth, (key, text)) = (Auth::new(TOKEN.parse().ok(), is_open), key());
+        auth.keyring.replace(auth.keyring.begin(), 1, vec![key], Timestamp::from_millis(2));
+        (auth, text)
     }
 
     fn admitted(auth: &Auth, name: &'static str, value: &str) -> Option<String> {
@@ -153,8 +158,25 @@ mod tests {
         headers.insert("x-api-key", "c3po_0a1b2c3d_x".parse().expect("a header"));
         let code = || auth.admit(&headers, Timestamp::from_millis(2)).map_err(|refusal| refusal.code).err();
         assert_eq!(code(), Some(ErrorCode::StoreUnavailable));
-        auth.keyring.replace(Vec::new(), Timestamp::from_millis(2));
+        auth.keyring.replace(auth.keyring.begin(), 0, Vec::new(), Timestamp::from_millis(2));
         assert_eq!(code(), Some(ErrorCode::Unauthorized));
+    }
+
+    #[test]
+    fn no_valid_key_is_refused_while_the_keys_are_read_for_the_first_time() {
+        let (key, text) = key();
+        let mut headers = HeaderMap::new();
+        headers.insert("x-api-key", text.parse().expect("a header"));
+        for _ in 0..2_000 {
+            let auth = Auth::new(None, false);
+            let (reading, keys) = (auth.keyring.begin(), vec![key.clone()]);
+            let code = std::thread::scope(|scope| {
+                let asks = scope.spawn(|| auth.admit(&headers, Timestamp::from_millis(2)));
+                auth.keyring.replace(reading, 1, keys, Timestamp::from_millis(2));
+                asks.join().expect("it answers").map_err(|refusal| refusal.code).err()
+            });
+            assert!([None, Some(ErrorCode::StoreUnavailable)].contains(&code), "{code:?}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Fresh {
 impl Fresh {
     /// Makes a key.
     pub(crate) fn make() -> Result<Self, NoRandomness> {
-        Self::of(HEXLOWER.encode(&random::<ID_LENGTH>()?))
+        Self::of(id()?)
     }
 
     /// Makes another text for the key of that id.
@@ -37,9 +37,19 @@ impl Fresh {
     }
 }
 
-/// Makes the code of an invite.
+/// Makes the code of an invite: one that no command line takes for a flag.
 pub(crate) fn join_code(fingerprint: Option<Fingerprint>) -> Result<JoinCode, NoRandomness> {
-    Ok(JoinCode::new(random()?, fingerprint))
+    loop {
+        let code = JoinCode::new(random()?, fingerprint);
+        if !code.reveal().starts_with('-') {
+            return Ok(code);
+        }
+    }
+}
+
+/// Makes the id of a key or an invite.
+pub(crate) fn id() -> Result<String, NoRandomness> {
+    Ok(HEXLOWER.encode(&random::<ID_LENGTH>()?))
 }
 
 /// Returns the hash of a secret, 64 hexadecimal digits.
@@ -79,6 +89,13 @@ mod tests {
         let again = Fresh::of(one.id.clone()).expect("random");
         assert!(id_of(&again.text) == Some(one.id.as_str()) && again.text != one.text);
         assert_eq!(one.text.len(), "c3po_".len() + 8 + 1 + 43);
+    }
+
+    #[test]
+    fn no_code_reads_like_a_flag() {
+        // One of 64 would: to see none of 2,000 by chance has a likelihood of 10 to the minus 14.
+        assert!(JoinCode::new([0xf8; 16], None).reveal().starts_with('-'));
+        assert!((0..2_000).all(|_| !join_code(None).expect("random").reveal().starts_with('-')));
     }
 
     #[test]

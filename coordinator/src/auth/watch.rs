@@ -7,33 +7,49 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::Auth;
-use crate::store::{Result, Store, StoreError};
+use crate::store::{Result, Store};
 
 /// How often it is asked whether keys have changed: one small read, whatever else goes on.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
-/// Reads the keys. Returns how often they have changed.
-pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<u64> {
+/// Reads the keys.
+pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
+    let reading = auth.keyring.begin();
     // The count first: a change in between is read twice, never missed.
     let changes = store.key_changes().await?;
-    auth.keyring.replace(store.keys().await?, Timestamp::now());
-    Ok(changes)
+    auth.keyring.replace(reading, changes, store.keys().await?, Timestamp::now());
+    Ok(())
 }
 
-/// Follows the store from what is known of it until `stop` is cancelled. A store that is away leaves the keys as they are, but for their ends.
-pub(crate) async fn follow(auth: &Auth, store: &dyn Store, mut known: Option<u64>, stop: &CancellationToken) {
+/// Follows the store until `stop` is cancelled. A store that is away leaves the keys as they are.
+pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
+    let mut ticks = interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut complained = false;
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        match look(auth, store).await {
+            Ok(()) if complained => {
+                tracing::info!("the keys are followed again");
+                complained = false;
+            }
+            Err(error) if !complained => {
+                tracing::warn!("no change of a key takes effect here until the store can be read again: {error}");
+                complained = true;
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+/// Ends keys whose time is over, until `stop` is cancelled. Waits for no store: a key ends also while that is away.
+pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         auth.keyring.expire(Timestamp::now());
-        let outcome = async {
-            if Some(store.key_changes().await?) != known {
-                known = Some(load(auth, store).await?);
-            }
-            Ok::<_, StoreError>(())
-        };
-        if let Err(error) = outcome.await {
-            tracing::debug!("keys were not looked at: {error}");
-        }
     }
+}
+
+async fn look(auth: &Auth, store: &dyn Store) -> Result<()> {
+    if Some(store.key_changes().await?) == auth.keyring.changes() { Ok(()) } else { load(auth, store).await }
 }

@@ -1,7 +1,7 @@
 //! The file of rules: read at the start and whenever it changes. What cannot be read leaves the rules as they are.
 
-use std::fs;
-use std::io::{ErrorKind, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Policy;
 
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the file is looked at. What changed is read at the second look that finds it the same.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The rules that hold now, and the file they are in. A cheap handle is an `Arc` of it.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ struct Stamp {
 enum Looked {
     Absent,
     AsBefore,
+    /// Somebody may be writing it.
+    Changing(Stamp),
     Read(Stamp, Policy),
 }
 
@@ -42,13 +44,11 @@ impl Policies {
     /// Errors: it is wrong, or cannot be read. Nobody serves with other rules than those that were written.
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
-        let read = look(&path, None).map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))?;
-        let policy = match read {
-            Looked::Read(_, policy) => policy,
-            Looked::Absent if named.is_some() => {
-                anyhow::bail!("the policy cannot be used: there is no {}", path.display());
-            }
-            Looked::Absent | Looked::AsBefore => Policy::default(),
+        let found = find(&path).and_then(|found| found.map(|(file, _)| read(&path, file)).transpose());
+        let policy = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
+            Some(policy) => policy,
+            None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
+            None => Policy::default(),
         };
         if !policy.is_empty() {
             tracing::info!("{} rules are in force, from {}", policy.len(), path.display());
@@ -80,13 +80,18 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // What was read at the start may have changed since, so that the first look reads it again.
     let mut seen: Option<Stamp> = None;
+    let mut last: Option<Stamp> = None;
     let mut complaint: Option<String> = None;
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        let (path, before) = (policies.path.clone(), seen);
-        let looked = tokio::task::spawn_blocking(move || look(&path, before)).await;
+        let path = policies.path.clone();
+        let looked = tokio::task::spawn_blocking(move || look(&path, seen, last)).await;
         let looked = looked.unwrap_or_else(|error| Err(format!("looking at it ended: {error}")));
         let wrong = match looked {
             Ok(Looked::AsBefore) => continue,
+            Ok(Looked::Changing(stamp)) => {
+                last = Some(stamp);
+                continue;
+            }
             Ok(Looked::Absent) if policies.current().is_empty() => continue,
             Ok(Looked::Absent) => format!("{} is gone", policies.path.display()),
             Ok(Looked::Read(stamp, policy)) => {
@@ -108,27 +113,70 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
     }
 }
 
-/// Reads the file, unless it is as it was. Errors say what is wrong with it, and where.
-fn look(path: &Path, before: Option<Stamp>) -> Result<Looked, String> {
-    let place = path.display();
-    let unreadable = |error: std::io::Error| format!("{place}: {error}");
-    let file = match fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Looked::Absent),
-        Err(error) => return Err(unreadable(error)),
-    };
-    // Before it is read: what is written meanwhile makes it another the next time.
-    let found = file.metadata().map_err(unreadable)?;
-    let stamp = Stamp { modified: found.modified().ok(), bytes: found.len() };
-    if before == Some(stamp) {
+/// Reads the file, unless it is as it was, or not yet as it was at the last look: whoever writes it may have emptied it
+/// only. Errors say what is wrong with it, and where.
+fn look(path: &Path, seen: Option<Stamp>, last: Option<Stamp>) -> Result<Looked, String> {
+    let Some((file, stamp)) = find(path)? else { return Ok(Looked::Absent) };
+    if seen == Some(stamp) {
         return Ok(Looked::AsBefore);
     }
+    if last != Some(stamp) {
+        return Ok(Looked::Changing(stamp));
+    }
+    Ok(Looked::Read(stamp, read(path, file)?))
+}
+
+/// Opens the file, if there is one. Its stamp is from before it is read: what is written meanwhile makes it another.
+fn find(path: &Path) -> Result<Option<(File, Stamp)>, String> {
+    let unreadable = |error: io::Error| format!("{}: {error}", path.display());
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let found = file.metadata().map_err(unreadable)?;
+    Ok(Some((file, Stamp { modified: found.modified().ok(), bytes: found.len() })))
+}
+
+fn read(path: &Path, file: File) -> Result<Policy, String> {
+    let place = path.display();
     let mut bytes = Vec::new();
-    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| format!("{place}: {error}"))?;
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
     }
     let text = String::from_utf8(bytes).map_err(|error| format!("{place} is not a text: {error}"))?;
-    let policy = Policy::parse(&text).map_err(|why| format!("{place}, {why}"))?;
-    Ok(Looked::Read(stamp, policy))
+    Policy::parse(&text).map_err(|why| format!("{place}, {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_is_not_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy.toml");
+        let (mut seen, mut last) = (None, None);
+        let mut rules = || match look(&path, seen, last).expect("it can be looked at") {
+            Looked::Read(stamp, policy) => {
+                seen = Some(stamp);
+                Some(policy.len())
+            }
+            Looked::Changing(stamp) => {
+                last = Some(stamp);
+                None
+            }
+            Looked::Absent | Looked::AsBefore => None,
+        };
+        let rule = "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n";
+        fs::write(&path, rule).expect("written");
+        assert_eq!([rules(), rules(), rules()], [None, Some(1), None]);
+        fs::write(&path, "").expect("emptied, as a writer does first");
+        assert_eq!(rules(), None);
+        fs::write(&path, [rule, rule].concat()).expect("written");
+        assert_eq!([rules(), rules(), rules()], [None, Some(2), None]);
+    }
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::leave::Leave;
 use super::target::{self, Target};
 use super::{Caller, Office};
-use crate::store::{Agent, AnswerOutcome, Send, SendOutcome};
+use crate::store::{Agent, AnswerOutcome, Send, SendOutcome, StoreError};
 
 /// How many numbers are tried for an id where another call has taken one: 1 in 4 billion for each message kept.
 const ID_TRIES: u32 = 8;
@@ -199,12 +199,41 @@ async fn deposit(
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let send = Send { message, call, bound: INBOX_MAX, spares_away };
-        let outcome = office.store.send(&send).await?;
+        let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
         if let Some(sent) = sent(office, caller, send.message, outcome).await? {
             return Ok(sent);
         }
     }
     Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+}
+
+/// Has the store take a message. Where nobody hears what came of it, that is noted: it may have been stored.
+async fn heard<T>(
+    office: &Office,
+    caller: &Caller,
+    message: &Message,
+    taking: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut unheard = Unheard { office, caller, message, is_over: false };
+    let outcome = taking.await;
+    unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
+    outcome
+}
+
+/// A message that is with the store. Dropped before that has answered, it leaves an entry of the audit.
+struct Unheard<'a> {
+    office: &'a Office,
+    caller: &'a Caller,
+    message: &'a Message,
+    is_over: bool,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.office.audit.note(entry(self.caller, Event::Unknown, self.message));
+        }
+    }
 }
 
 /// Returns what the caller is told of a send; `None` where another id has to be drawn.
@@ -217,7 +246,8 @@ async fn sent(
     match outcome {
         SendOutcome::Stored => {
             office.metrics.messages_stored.inc();
-            office.audit.note(accepted(caller, &message));
+            let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
+            office.audit.note(entry(caller, event, &message));
             let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
             Ok(Some((message, receipt)))
         }
@@ -243,9 +273,8 @@ async fn sent(
     }
 }
 
-/// Returns the entry of the audit about a message that was stored. None of its texts is in it.
-fn accepted(caller: &Caller, message: &Message) -> Entry {
-    let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
+/// Returns an entry of the audit about a message. None of its texts is in it.
+fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
     let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
     Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
 }
@@ -282,7 +311,7 @@ pub(super) async fn reply(
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope_of_reply(caller, &question, &call, reply);
         let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false };
-        let outcome = match office.store.answer(&answer).await? {
+        let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),

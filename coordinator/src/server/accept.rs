@@ -14,7 +14,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use bytes::Bytes;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, JOINS_PER_MINUTE};
+use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, WRONG_CODES_PER_MINUTE};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::server::conn::http1;
@@ -26,7 +26,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, Admitted, farewell};
+use super::admission::{Admission, Admitted, STALL_MAX, farewell};
 use super::refused;
 use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
@@ -38,7 +38,8 @@ const BACKLOG: u32 = 4_096;
 const SILENT_MAX: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, counted from when the connection was free for it: an idle one ends by this.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long the body of a request may take. What an answer takes is not bounded: a wait is one.
+/// How long the body of a request may take. How long an answer takes is not bounded, for a wait is one; only how long nothing
+/// of it can be written.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const HEAD_SIZE_MAX: usize = 8 << 10;
@@ -62,11 +63,12 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Publishes what bounds a connection.
 pub(super) fn publish_limits(metrics: &Metrics) {
-    metrics.limit("joins_per_minute", u64::from(JOINS_PER_MINUTE));
+    metrics.limit("wrong_codes_per_minute", u64::from(WRONG_CODES_PER_MINUTE));
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
     metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
     metrics.limit("head_seconds", HEAD_MAX.as_secs());
     metrics.limit("body_seconds", BODY_TIME_MAX.as_secs());
+    metrics.limit("stalled_seconds", STALL_MAX.as_secs());
     for (of, value) in [
         ("head_bytes", HEAD_SIZE_MAX),
         ("headers", HEADERS_MAX),

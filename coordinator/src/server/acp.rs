@@ -34,8 +34,9 @@ pub(super) async fn upgrade(
         .write_buffer_size(WRITE_BUFFER)
         .max_message_size(FRAME_MAX)
         .max_frame_size(FRAME_MAX)
-        .on_upgrade(move |socket| {
+        .on_upgrade(async move |socket| {
             let Server { office, tasks, stop, .. } = server;
-            tasks.track_future(session::serve(socket, stay, office, stop))
+            // In a task of its own: the task of the upgrade would hold the socket several times over.
+            tasks.spawn(session::serve(socket, stay, office, stop));
         })
 }

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::tls::Transport;
@@ -24,6 +24,8 @@ const RESERVED: usize = 64;
 const TURNED_AWAY_AT_ONCE: usize = 16;
 /// How long whoever is turned away may take to hear it.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// How long the other side may read nothing of what is written to it.
+pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
 /// So few connections are told as a warning.
 const FEW: usize = 1_024;
 
@@ -75,7 +77,7 @@ impl Admission {
             tracing::debug!("small frames may wait for large ones on this connection: {error}");
         }
         match Places::take(&self.places) {
-            Some(place) => Some(Admitted { stream, _place: place }),
+            Some(place) => Some(Admitted { stream, stalled: None, _place: place }),
             None => {
                 self.turn_away(stream);
                 None
@@ -166,9 +168,11 @@ impl Drop for Place {
     }
 }
 
-/// A connection that has a place.
+/// A connection that has a place, until it ends or its other side reads nothing for too long.
 pub(super) struct Admitted {
     stream: TcpStream,
+    /// Since when nothing more can be written, as the end of that.
+    stalled: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
 
@@ -177,6 +181,16 @@ impl Admitted {
     pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
         let mut first = [0];
         Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
+    }
+
+    /// Returns what came of writing, or an error where nothing has for too long.
+    fn in_time<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
+        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -188,7 +202,8 @@ impl AsyncRead for Admitted {
 
 impl AsyncWrite for Admitted {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.in_time(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -204,7 +219,8 @@ impl AsyncWrite for Admitted {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.in_time(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The coordinator's own certificate: signed by itself, made once, and kept, for hosts know it by its fingerprint.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -50,7 +50,9 @@ fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
         };
         write().with_context(|| path.display().to_string())?;
     }
-    let moved = fs::rename(&unfinished, folder);
+    // Also what the folders hold is on the disk before anybody is shown the certificate: hosts pin it.
+    let synced = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
+    let moved = synced(&unfinished).and_then(|()| fs::rename(&unfinished, folder)).and_then(|()| synced(data_dir));
     if moved.is_err() {
         // Another one was first, or something else lies there: nothing of ours stays behind.
         let _ = fs::remove_dir_all(&unfinished);

@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const ANSWER_MAX: u64 = 16 << 20;
 pub(super) struct Socket {
     listener: UnixListener,
     path: PathBuf,
+    /// Which file it is: a successor's may lie there in the end.
+    inode: u64,
 }
 
 impl Socket {
@@ -37,15 +39,22 @@ impl Socket {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
         made.with_context(|| format!("making {}", data_dir.display()))?;
         let path = place(data_dir, port);
-        match fs::remove_file(&path) {
+        // Made where nobody else comes, and moved once it is closed to others. The name is short, as those of sockets are.
+        let private = data_dir.join(format!(".c{port}"));
+        match fs::remove_dir_all(&private) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("replacing {}", path.display()));
+                return Err(error).with_context(|| format!("removing {}", private.display()));
             }
             _ => {}
         }
-        let listener = UnixListener::bind(&path).with_context(|| format!("listening on {}", path.display()))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600)).context("closing the control socket to others")?;
-        Ok(Self { listener, path })
+        DirBuilder::new().mode(0o700).create(&private).with_context(|| format!("making {}", private.display()))?;
+        let made = private.join("s");
+        let listener = UnixListener::bind(&made).with_context(|| format!("listening on {}", made.display()))?;
+        fs::set_permissions(&made, Permissions::from_mode(0o600)).context("closing the control socket to others")?;
+        fs::rename(&made, &path).with_context(|| format!("replacing {}", path.display()))?;
+        fs::remove_dir(&private).with_context(|| format!("removing {}", private.display()))?;
+        let inode = fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.ino();
+        Ok(Self { listener, path, inode })
     }
 
     /// Serves the same paths as the port, for somebody of this machine, until `stop` is cancelled.
@@ -55,8 +64,10 @@ impl Socket {
         if let Err(error) = serving.await {
             tracing::warn!("the control socket is gone: {error}");
         }
-        // The next one replaces it in any case.
-        let _ = fs::remove_file(&self.path);
+        if fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            // The next one replaces it in any case.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -97,4 +108,24 @@ fn exchange(mut stream: UnixStream, request: &Request) -> io::Result<String> {
     let mut answer = String::new();
     stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_its_user_reaches_it_and_a_successor_keeps_its_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bind = || Socket::bind(folder.path(), 8420).expect("a socket");
+        let (first, path) = (bind(), place(folder.path(), 8420));
+        assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+        let second = bind();
+        let over = CancellationToken::new();
+        over.cancel();
+        first.serve(Router::new(), over.clone()).await;
+        assert!(UnixStream::connect(&path).is_ok(), "the successor's stays");
+        second.serve(Router::new(), over).await;
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing stays");
+    }
 }

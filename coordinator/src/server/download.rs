@@ -1,18 +1,27 @@
 //! What a new host needs before it has anything of ours: a script to be piped into a shell, and the program itself.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use axum::body::Body;
 use axum::extract::{Path as InPath, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use bytes::BytesMut;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use data_encoding::HEXLOWER;
-use ring::digest::{SHA256, digest};
-use tokio::sync::Semaphore;
+use futures_util::stream;
+use ring::digest::{Context, SHA256};
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::{Server, refused};
 
@@ -24,38 +33,78 @@ const SCRIPT: &str = include_str!("join.sh");
 const FOLDER: &str = "hosts";
 /// The name of the program.
 const PROGRAM: &str = "c3po";
-/// How many may fetch a program at once: it is read into memory.
+/// How many may fetch a program at once.
 const AT_ONCE: usize = 4;
+/// How long one may take for it, over a slow line.
+const FETCH_MAX: Duration = Duration::from_secs(600);
+/// How much of a program is in memory at once, in bytes.
+const PIECE: usize = 64 << 10;
 
 /// The programs that this coordinator has for hosts, by system and processor, such as `linux-x86_64`.
 #[derive(Debug)]
 pub(super) struct Downloads {
     programs: BTreeMap<String, PathBuf>,
+    /// The checksums, each with what its file was then. Whoever finds them locked waits: each file is read once.
+    sums: Mutex<BTreeMap<String, (Stamp, String)>>,
     places: Arc<Semaphore>,
 }
+
+/// Length and time of the last change of a file: with another program it differs.
+type Stamp = (u64, SystemTime);
 
 impl Downloads {
     /// Looks beside the coordinator's own program, where the build puts that of the same machine.
     pub(super) fn look() -> Self {
         let folder = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
         let programs = folder.map(|folder| programs_in(&folder)).unwrap_or_default();
-        Self { programs, places: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { programs, sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Returns the script for a coordinator that is there, which curl knows by these flags.
     async fn script(&self, url: &str, curl: &str) -> io::Result<String> {
         let mut sums = String::new();
         for (machine, program) in &self.programs {
-            let sum = HEXLOWER.encode(digest(&SHA256, &tokio::fs::read(program).await?).as_ref());
+            let sum = self.sum(machine, program).await?;
             sums.push_str(&format!("    {machine}) sum={sum} ;;\n"));
         }
         Ok(SCRIPT.replace("@URL@", &quoted(url)).replace("@CURL@", curl).replace("@SUMS@", sums.trim_end()))
     }
+
+    async fn sum(&self, machine: &str, program: &Path) -> io::Result<String> {
+        let mut sums = self.sums.lock().await;
+        let now = stamp(&tokio::fs::metadata(program).await?)?;
+        if let Some((then, sum)) = sums.get(machine)
+            && *then == now
+        {
+            return Ok(sum.clone());
+        }
+        let program = program.to_owned();
+        let summed = spawn_blocking(move || summed(&program)).await.map_err(io::Error::other)??;
+        let sum = summed.1.clone();
+        sums.insert(machine.to_owned(), summed);
+        Ok(sum)
+    }
+}
+
+/// Reads a file for its stamp and its checksum.
+fn summed(program: &Path) -> io::Result<(Stamp, String)> {
+    let mut file = fs::File::open(program)?;
+    let (stamp, mut context, mut piece) = (stamp(&file.metadata()?)?, Context::new(&SHA256), vec![0; PIECE]);
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok((stamp, HEXLOWER.encode(context.finish().as_ref()))),
+            length => context.update(&piece[..length]),
+        }
+    }
+}
+
+fn stamp(metadata: &fs::Metadata) -> io::Result<Stamp> {
+    Ok((metadata.len(), metadata.modified()?))
 }
 
 fn programs_in(folder: &Path) -> BTreeMap<String, PathBuf> {
     let own = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-    let mut programs: BTreeMap<_, _> = std::fs::read_dir(folder.join(FOLDER))
+    let mut programs: BTreeMap<_, _> = fs::read_dir(folder.join(FOLDER))
         .into_iter()
         .flatten()
         .flatten()
@@ -87,14 +136,36 @@ pub(super) async fn program(State(server): State<Server>, InPath(machine): InPat
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
         return (StatusCode::NOT_FOUND, axum::Json(refusal)).into_response();
     };
-    let Ok(_place) = server.downloads.places.try_acquire() else {
+    let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
         let refusal = Refusal::new(ErrorCode::RateLimited, format!("{AT_ONCE} hosts are fetching it; try again soon"));
         return refused(&refusal);
     };
-    match tokio::fs::read(program).await {
-        Ok(bytes) => ([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response(),
+    match opened(program).await {
+        Ok((file, length)) => {
+            let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_LENGTH, length.to_string())];
+            (headers, pieces(file, place)).into_response()
+        }
         Err(error) => refused(&unreadable(&error)),
     }
+}
+
+async fn opened(program: &Path) -> io::Result<(File, u64)> {
+    let file = File::open(program).await?;
+    let length = file.metadata().await?.len();
+    Ok((file, length))
+}
+
+/// Returns the file piece by piece. Its place is free when the last one was sent, or nobody wants it any more.
+fn pieces(file: File, place: OwnedSemaphorePermit) -> Body {
+    let until = Instant::now() + FETCH_MAX;
+    Body::from_stream(stream::try_unfold((file, place), move |(mut file, place)| async move {
+        if Instant::now() >= until {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        let mut piece = BytesMut::with_capacity(PIECE);
+        let length = file.read_buf(&mut piece).await?;
+        Ok((length > 0).then(|| (piece.freeze(), (file, place))))
+    }))
 }
 
 fn unreadable(error: &io::Error) -> Refusal {

@@ -10,12 +10,12 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
 use c3po_shared::join::JoinRequest;
-use c3po_shared::limits::JOINS_PER_MINUTE;
-use c3po_shared::refusal::Refusal;
+use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
-use super::keys::{changed, unreadable};
+use super::keys::{changed, noted, to_the_end, unreadable, unsure};
 use super::rest::answer;
 use super::tls::Transport;
 use super::{Server, download};
@@ -23,7 +23,7 @@ use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
 
-/// In which time so many joins may be tried.
+/// In which time so many wrong codes are told to be wrong.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// What is known of joining.
@@ -34,12 +34,14 @@ pub(super) struct Joins {
     transport: Transport,
     /// By which words of a command line this coordinator is found on its machine.
     place: String,
-    /// When the last ones were tried.
-    tried: Mutex<VecDeque<Instant>>,
+    /// When wrong codes were tried last.
+    wrong: Mutex<VecDeque<Instant>>,
 }
 
 /// An invite that was just made.
 pub(super) struct Invited {
+    /// What it is called in the audit.
+    pub(super) id: String,
     /// What is to be said on a new host that has c3po.
     pub(super) line: String,
     /// What is to be said on one that does not.
@@ -52,16 +54,21 @@ impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
         let own = || format!("{}://{}", transport.scheme(), reachable(address));
         let place = format!("--data-dir {} --listen {address}", config.data_dir.display());
-        Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, tried: Mutex::default() }
+        Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, wrong: Mutex::default() }
     }
 
-    /// Makes an invite.
-    pub(super) async fn invite(&self, store: &dyn Store, new: NewInvite) -> Result<Invited, Refusal> {
-        let (code, expires_at) = issue::invite(store, new, self.transport.pinned()).await?;
+    /// Makes an invite, with the key of that id where it is made with one.
+    pub(super) async fn invite(
+        &self,
+        store: &dyn Store,
+        new: NewInvite,
+        key: Option<&str>,
+    ) -> Result<Invited, Refusal> {
+        let (invite, code) = issue::invite(store, new, key, self.transport.pinned()).await?;
         let (url, code) = (&self.url, code.reveal());
         let line = format!("c3po join {url} {code}");
         let install = format!("curl -fsS {} {url}{} | sh -s -- {code}", self.curl(), download::SCRIPT_PATH);
-        Ok(Invited { line, install, expires_at })
+        Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at })
     }
 
     /// Returns where hosts reach this coordinator.
@@ -74,21 +81,25 @@ impl Joins {
         self.transport.curl_flags()
     }
 
-    /// Counts one try of anybody, or refuses it: whoever guesses gets nowhere, and cannot keep the store busy.
-    fn take(&self, now: Instant) -> Result<(), Refusal> {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        while tried.front().is_some_and(|at| now.duration_since(*at) >= WINDOW) {
-            tried.pop_front();
+    /// Counts one wrong code of anybody, and returns what is said to it: who guesses is told only so often. Right ones
+    /// pass, or whoever can reach the port could keep others out; their 128 bits are what keeps a guesser out.
+    fn refuse(&self, now: Instant) -> Refusal {
+        let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        while wrong.front().is_some_and(|at| now.duration_since(*at) >= WINDOW) {
+            wrong.pop_front();
         }
-        let count = u32::try_from(tried.len()).unwrap_or(u32::MAX);
-        match tried.front() {
-            Some(oldest) if count >= JOINS_PER_MINUTE => {
+        let count = u32::try_from(wrong.len()).unwrap_or(u32::MAX);
+        match wrong.front() {
+            Some(oldest) if count >= WRONG_CODES_PER_MINUTE => {
                 let wait = WINDOW.saturating_sub(now.duration_since(*oldest));
-                Err(Refusal::rate_limited(count, JOINS_PER_MINUTE, wait.as_secs() + 1))
+                Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, wait.as_secs() + 1)
             }
             _ => {
-                tried.push_back(now);
-                Ok(())
+                wrong.push_back(now);
+                // The same for one that never was: nobody learns which codes there were.
+                let error = "this join code is unknown, was used, or has expired";
+                Refusal::new(ErrorCode::Unauthorized, error)
+                    .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
             }
         }
     }
@@ -96,13 +107,17 @@ impl Joins {
 
 /// `POST /api/join`
 pub(super) async fn join(State(server): State<Server>, request: Result<Json<JoinRequest>, JsonRejection>) -> Response {
-    let outcome = async {
-        server.joins.take(Instant::now())?;
+    let outcome = to_the_end(server.tasks.clone(), async move {
         let Json(request) = request.map_err(unreadable)?;
-        let joined = issue::join(server.office.store.as_ref(), request).await?;
-        changed(&server, "joined", &joined.key_id, "invite").await;
-        Ok(joined)
-    };
+        let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
+        let invite = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+        let joined = issue::join(store, request.host, &invite).await;
+        let by = format!("invite {}", invite.id);
+        let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
+        let (key, reply) = joined.ok_or_else(wrong)?;
+        changed(&server, "joined", &key.id, &key.made_by).await;
+        Ok(reply)
+    });
     answer(outcome.await)
 }
 
@@ -116,8 +131,9 @@ pub(super) async fn announce(server: &Server) {
     if !server.auth.demands_a_first_key() {
         return;
     }
-    match server.joins.invite(server.office.store.as_ref(), NewInvite::default()).await {
+    match server.joins.invite(server.office.store.as_ref(), NewInvite::default(), None).await {
         Ok(invite) => {
+            noted(server, "invited", Some(&invite.id), "its start");
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
@@ -158,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_guesses_codes_is_slowed_down() {
+    fn whoever_guesses_codes_is_told_so_often_that_they_are_wrong() {
         let joins =
-            Joins { url: String::new(), transport: Transport::plain(), place: String::new(), tried: Mutex::default() };
-        let now = Instant::now();
-        assert!((0..JOINS_PER_MINUTE).all(|_| joins.take(now).is_ok()));
-        assert!(joins.take(now + Duration::from_secs(59)).is_err());
-        assert!(joins.take(now + WINDOW).is_ok());
+            Joins { url: String::new(), transport: Transport::plain(), place: String::new(), wrong: Mutex::default() };
+        let (now, code) = (Instant::now(), |at| joins.refuse(at).code);
+        assert!((0..WRONG_CODES_PER_MINUTE).all(|_| code(now) == ErrorCode::Unauthorized));
+        assert_eq!(code(now + Duration::from_secs(59)), ErrorCode::RateLimited);
+        assert_eq!(code(now + WINDOW), ErrorCode::Unauthorized);
     }
 }

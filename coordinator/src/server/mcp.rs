@@ -25,7 +25,6 @@ use super::accept::BODY_MAX;
 use super::evidence::{self, Shown};
 use super::{Server, http_session::HttpSessions};
 use crate::auth::{self, Principal};
-use crate::config::Config;
 use crate::request::{self, Office};
 
 /// How often a client that asked for progress hears that its wait goes on.
@@ -36,8 +35,8 @@ const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*",
 
 /// Returns the service for `/mcp`.
 ///
-/// Host and Origin are checked against rebinding of names; where a token is demanded, any host name may lead here.
-pub(super) fn service(server: &Server, config: &Config) -> Router {
+/// Unlike the other paths it may be asked by pages of this machine: there are MCP clients that are one.
+pub(super) fn service(server: &Server) -> Router {
     let handler = Handler { office: Arc::clone(&server.office), sessions: Arc::clone(&server.http_sessions) };
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
@@ -45,10 +44,9 @@ pub(super) fn service(server: &Server, config: &Config) -> Router {
         .with_max_request_body_bytes(BODY_MAX)
         .with_cancellation_token(server.stop.clone())
         .with_allowed_origins(LOOPBACK_ORIGINS)
-        .enforce_origin_validation();
-    let mut hosts: Vec<String> = settings.allowed_hosts.clone();
-    hosts.extend(config.allowed_hosts.iter().cloned());
-    let settings = settings.with_allowed_hosts(if config.is_open { hosts } else { Vec::new() });
+        .enforce_origin_validation()
+        // `Host` was looked at before.
+        .with_allowed_hosts(Vec::<String>::new());
     let service =
         StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
     Router::new().fallback_service(service).layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
@@ -94,6 +92,8 @@ impl ServerHandler for Handler {
         let outcome = tokio::select! {
             outcome = call => outcome,
             () = tell_progress(&context) => Err(Refusal::new(ErrorCode::Internal, "progress ended")),
+            // Nobody is there any more to be told, and a message that such a wait took would be late elsewhere.
+            () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Internal, "the client has gone")),
         };
         let result = match outcome.and_then(|reply| to_value(&reply)) {
             Ok(reply) => CallToolResult::structured(reply),

@@ -13,6 +13,7 @@ mod http_session;
 mod join;
 mod keys;
 mod mcp;
+mod pages;
 mod policy;
 mod rest;
 mod tls;
@@ -48,6 +49,8 @@ use crate::auth::{self, Auth, Principal};
 use crate::config::Config;
 use crate::request::Office;
 
+/// Where clients without a proxy speak MCP.
+const MCP_PATH: &str = "/mcp";
 /// How long everything may take to end once the coordinator stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -127,7 +130,7 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route("/api/keys/{id}/rotate", post(keys::rotate))
         .route("/api/invites", post(keys::invite))
         .route("/metrics", get(rest::metrics))
-        .nest_service("/mcp", mcp::service(server, config))
+        .nest_service(MCP_PATH, mcp::service(server))
         .layer(middleware::from_fn_with_state(server.clone(), guard));
     Router::new()
         .route("/api/health", get(rest::health))
@@ -136,6 +139,7 @@ fn routes(server: &Server, config: &Config) -> Router {
         .route(c3po_shared::join::PATH, post(join::join).layer(join::body_limit()))
         .merge(guarded)
         .fallback(rest::nowhere)
+        .layer(middleware::from_fn_with_state(pages::Names::new(config), pages::layer))
         .with_state(server.clone())
 }
 
@@ -148,15 +152,18 @@ async fn guard(State(server): State<Server>, mut request: Request, next: Next) -
     };
     match admitted {
         Ok(principal) => {
-            // Until there is an answer; a link counts by itself.
-            let _stay = match Principal::enter(&principal) {
-                Ok(stay) => stay,
+            // Until there is an answer, and as long as anything works on the request; a link counts by itself.
+            let stay = match Principal::enter(&principal) {
+                Ok(stay) => Arc::new(stay),
                 Err(refusal) => return refused(&refusal),
             };
+            request.extensions_mut().insert(Arc::clone(&stay));
             request.extensions_mut().insert(Arc::clone(&principal));
+            // A key may end itself, or get another text: that is said to whoever asked for it.
+            let ends_early = !request.uri().path().starts_with(keys::PATH);
             tokio::select! {
                 response = next.run(request) => response,
-                () = principal.ended() => refused(&auth::ended()),
+                () = principal.ended(), if ends_early => refused(&auth::ended()),
             }
         }
         Err(refusal) => {

@@ -40,6 +40,8 @@ pub(crate) struct Transport {
 #[derive(Debug)]
 struct Shown {
     files: Identity,
+    /// What the files were before they were read for the first time.
+    first: Stamp,
     loaded: RwLock<Loaded>,
 }
 
@@ -68,8 +70,9 @@ impl Transport {
             Tls::Auto => certificate::own(data_dir, listen).context("making a certificate of the coordinator's own")?,
             Tls::Files(files) => files.clone(),
         };
+        let first = Stamp::of(&files);
         let loaded = RwLock::new(load(&files)?);
-        Ok(Self { shown: Some(Arc::new(Shown { files, loaded })) })
+        Ok(Self { shown: Some(Arc::new(Shown { files, first, loaded })) })
     }
 
     /// Returns what URLs of this coordinator begin with: `http` or `https`.
@@ -109,14 +112,17 @@ impl Transport {
         let Some(shown) = self.shown else { return };
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known = Stamp::of(&shown.files);
+        let mut known = shown.first;
         while stop.run_until_cancelled(looks.tick()).await.is_some() {
-            let now = Stamp::of(&shown.files);
-            if now == known {
-                continue;
-            }
+            let of_files = Arc::clone(&shown);
+            // Files are read where nobody waits for it. One who reads in vain looks again.
+            let look = move || {
+                let now = Stamp::of(&of_files.files);
+                (now != known).then(|| (now, load(&of_files.files)))
+            };
+            let Ok(Some((now, loaded))) = tokio::task::spawn_blocking(look).await else { continue };
             known = now;
-            match load(&shown.files) {
+            match loaded {
                 Ok(loaded) => {
                     tracing::info!("the certificate has changed; its fingerprint is {}", loaded.fingerprint);
                     *shown.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
@@ -128,7 +134,7 @@ impl Transport {
 }
 
 /// What tells that files are no longer what they were.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp([Option<(i64, i64, u64, u64)>; 2]);
 
 impl Stamp {
@@ -160,4 +166,33 @@ fn load(files: &Identity) -> anyhow::Result<Loaded> {
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> {
     Ok(Fingerprint::of(digest(&SHA256, certificate).as_ref().try_into().context("SHA-256 has 32 bytes")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn files_that_change_before_they_are_followed_are_taken_up() {
+        let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let open = |folder: &Path| {
+            Transport::open(&Tls::Auto, "127.0.0.1".parse().expect("an address"), folder).expect("a certificate")
+        };
+        let (transport, newer) = (open(folder.path()), open(other.path()).fingerprint());
+        for file in ["tls/cert.pem", "tls/key.pem"] {
+            fs::copy(other.path().join(file), folder.path().join(file)).expect("copied");
+        }
+        assert_ne!(transport.fingerprint(), newer);
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(transport.clone().follow_files(stop.clone()));
+        let taken_up = async {
+            while transport.fingerprint() != newer {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), taken_up).await.expect("the newer one is shown");
+        stop.cancel();
+    }
 }

@@ -197,6 +197,13 @@ impl Ledger {
         None
     }
 
+    /// Lets the entry at work end.
+    pub(super) async fn finish(&mut self) {
+        if let Some(at_work) = self.at_work.take() {
+            at_work.await;
+        }
+    }
+
     /// Resolves when the entry at work is done. Cancel-safe.
     pub(super) async fn noted(&mut self) -> Noted {
         let Some(at_work) = &mut self.at_work else { return std::future::pending().await };

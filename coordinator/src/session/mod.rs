@@ -24,7 +24,7 @@ use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, Reques
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, Gone};
@@ -62,6 +62,8 @@ pub(crate) fn serve(
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, session.manner());
         let end = session.run(&stop).await;
+        // What is with the store has a deadline of its own, which is no later than this.
+        let _ = timeout(CALL_DEADLINE, Box::pin(session.finish())).await;
         session.note(AuditEvent::SessionEnded, end.word());
         Box::pin(session.leave(&end)).await;
         tracing::info!(agent.id = %session.caller.agent, "agent {} disconnected: {end:?}", session.caller.agent);
@@ -445,6 +447,15 @@ impl Session {
 
     fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
         self.outbox.push(Outgoing::error(Some(id), &RpcError::from(refusal)).text());
+    }
+
+    /// Lets end what is with the store: what came of it is noted, though nobody is told. Waits end at once.
+    async fn finish(&mut self) {
+        for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
+            abort.abort();
+        }
+        self.ledger.finish().await;
+        while self.calls.next().await.is_some() {}
     }
 
     /// Ends the hold where the session ended, and tells the other side why the link does.

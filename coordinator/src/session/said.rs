@@ -113,8 +113,9 @@ impl Session {
 
     fn cancel(&mut self, call: CallId) {
         self.ledger.withdraw(call);
-        if let Some((_, abort)) = self.running.remove(&call) {
+        if let Some((Tool::WaitForMessage, abort)) = self.running.get(&call) {
             abort.abort();
+            self.running.remove(&call);
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
             self.delivery.given_back();

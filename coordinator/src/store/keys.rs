@@ -87,13 +87,32 @@ pub struct Key {
 impl Key {
     /// Returns whether it admits anybody at that time.
     pub fn is_valid(&self, now: Timestamp) -> bool {
-        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| end > now)
+        self.ended_at(now).is_none()
     }
+
+    /// Returns since when it admits nobody at that time, if it does not.
+    pub fn ended_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.revoked_at.or(self.expires_at.filter(|end| *end <= now))
+    }
+}
+
+/// Reads the record of a key; `None`, and a line in the log, where that cannot be read.
+pub(super) fn read_key(record: &str) -> Option<Key> {
+    // What stands in it is a hash: nothing of it is logged but where it breaks off.
+    serde_json::from_str(record)
+        .inspect_err(|error| tracing::error!("the record of a key cannot be read, and it admits nobody: {error}"))
+        .ok()
 }
 
 /// A promise of a key to whoever presents its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
+    /// What it is called in the audit: eight hexadecimal digits.
+    #[serde(default)]
+    pub id: String,
+    /// The key that it was made with, if it was made with one: it ends with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The BLAKE3 hash of the secret, 64 hexadecimal digits.
     pub hash: String,
     /// Which agents the key will cover, as globs.
@@ -112,7 +131,8 @@ pub struct Invite {
 /// What any store must keep of keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync {
-    /// Returns every key, those that ended as well, in no particular order.
+    /// Returns every key, those that ended as well, in no particular order. One whose record cannot be read is not among
+    /// them: it admits nobody, and is in nobody's way.
     async fn keys(&self) -> Result<Vec<Key>>;
 
     /// Returns a number that grows with every change of a key, at the cost of one small read.
@@ -121,8 +141,14 @@ pub trait KeyStore: Send + Sync {
     /// Keeps the key as its next revision. Returns false, and changes nothing, where it was changed by somebody else since.
     async fn put_key(&self, key: &Key) -> Result<bool>;
 
+    /// Forgets the key of that revision; one that was changed since stays. For those that read keys that is a change.
+    async fn forget_key(&self, key: &Key) -> Result<()>;
+
     /// Keeps an invite, and forgets those that have ended.
     async fn put_invite(&self, invite: &Invite) -> Result<()>;
+
+    /// Returns the invite with that hash, and takes nothing of it; `None` where there is none, or it has ended.
+    async fn invite(&self, hash: &str) -> Result<Option<Invite>>;
 
     /// Takes one use of the invite with that hash, in one atomic step. Returns it as it was before; `None` where there is
     /// none, or it has ended.

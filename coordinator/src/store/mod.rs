@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
+use self::keys::read_key;
 pub use self::keys::{Invite, Key, KeyStore, Scope, ScopeError};
 pub use self::open::open;
 

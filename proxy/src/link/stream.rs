@@ -43,18 +43,22 @@ pub(super) async fn connect(uri: &Uri, trust: &Trust) -> Result<Stream, DialErro
 /// Returns what a handshake that failed means for whoever wanted the link.
 fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
     let unauthorized = |error: String| Refusal::new(ErrorCode::Unauthorized, error);
-    match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
-        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => {
-            let shown = other.0.downcast_ref::<Another>().map(|another| another.0.to_string()).unwrap_or_default();
-            let trusted = trust.fingerprint().map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
-            let error = format!(
-                "the coordinator at {place} shows another certificate ({shown}) than the one this host trusts ({trusted})"
-            );
-            DialError::Refused(unauthorized(error).suggest(
-                "If the coordinator was set up anew, ask for a new join line (`c3po-coordinator invite`) and run \
-                 `c3po join`; if not, somebody may be in between.",
-            ))
-        }
+    let error_of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    // Others end as `Other` as well, such as a certificate of an authority that is shown as a server's.
+    let another = match error_of_tls {
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => other.0.downcast_ref::<Another>(),
+        _ => None,
+    };
+    if let (Some(Another(shown)), Some(trusted)) = (another, trust.fingerprint()) {
+        let error = format!(
+            "the coordinator at {place} shows another certificate ({shown}) than the one this host trusts ({trusted})"
+        );
+        return DialError::Refused(unauthorized(error).suggest(
+            "If the coordinator was set up anew, ask for a new join line (`c3po-coordinator invite`) and run \
+             `c3po join`; if not, somebody may be in between.",
+        ));
+    }
+    match error_of_tls {
         // These pass: a certificate is renewed, a clock is set.
         Some(rustls::Error::InvalidCertificate(
             error @ (CertificateError::Expired

@@ -1,6 +1,7 @@
 //! What others notice of agents that behave badly: their own deliveries, with and without them, in turns.
 //!
-//! They behave badly in a process of their own: what they do with long texts is not what the others wait for.
+//! They behave badly in a process of their own: what they do with long texts is not what the others wait for. What they
+//! take of the machine is measured as well, by having them do the same at another coordinator beside this one.
 //! Of several turns the least disturbed one counts, on either side: what else the machine does only ever adds.
 
 use std::net::SocketAddr;
@@ -53,11 +54,18 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     crowd.gather("other", WAITING);
     crowd.gathered(WAITING, GATHERING).await?;
     let mut senders = crowd.join("sender", SENDERS).await?;
-    let (mut without, mut with, mut memory) = (f64::MAX, f64::MAX, 0);
+    let elsewhere_work = TempDir::new()?;
+    let elsewhere = Loaded::on_redis(elsewhere_work.path()).await?;
+    let (mut without, mut beside, mut with, mut memory) = (f64::MAX, f64::MAX, f64::MAX, 0);
     let (mut sent, mut refused) = (0, 0);
     for _ in 0..TURNS {
         let (back, p99) = others(&crowd, senders).await?;
         without = p99.min(without);
+        let rough_ones = Apart::start(elsewhere.address, rough).await?;
+        sleep(SETTLING).await;
+        let (back, p99) = others(&crowd, back).await?;
+        beside = p99.min(beside);
+        rough_ones.end().await?;
         let rough_ones = Apart::start(server.address, rough).await?;
         sleep(SETTLING).await;
         let (back, p99) = tokio::select! {
@@ -73,6 +81,7 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     crowd.end().await;
     let name = rough.name();
     report.figure(&format!("{name}: the others' p99"), with, "ms", Some(without), Some(Goal::Times(TIMES)));
+    report.figure(&format!("{name}: at a coordinator beside, the others' p99"), beside, "ms", Some(without), None);
     report.figure(&format!("{name}: coordinator's memory"), memory as f64 / 1e6, "MB", None, Some(Goal::Below(MEMORY)));
     let seconds = TURNS as f64 * (SPAN + 2 * SETTLING).as_secs_f64();
     report.note(&format!("{:.0} sends a second by them, {refused} refused", sent as f64 / seconds));

@@ -8,8 +8,13 @@ use c3po_shared::join::JoinCode;
 use c3po_shared::wire::CLOSE_REVOKED;
 use harness::eventually::eventually;
 use harness::gate::{Gate, id};
+use harness::http;
 use harness::link::{Link, Who};
+use harness::redis::Redis;
+use harness::served::Served;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::{ask, call, code};
 
@@ -111,7 +116,7 @@ async fn invited(gate: &Gate, more: &[&str]) -> Result<JoinCode> {
     Ok(line.split_whitespace().last().context("the code")?.parse()?)
 }
 
-async fn join(gate: &Gate, code: &JoinCode, host: &str) -> Result<harness::http::Answer> {
+async fn join(gate: &Gate, code: &JoinCode, host: &str) -> Result<http::Answer> {
     let body = json!({"code": code.secret(), "host": host}).to_string();
     ask(gate, "POST", "/api/join", None, None, &body).await
 }
@@ -148,14 +153,18 @@ async fn of_50_who_race_for_a_join_code_as_many_get_in_as_it_says() -> Result<()
 }
 
 #[tokio::test]
-async fn whoever_guesses_join_codes_is_slowed_down() -> Result<()> {
+async fn whoever_guesses_join_codes_is_slowed_down_and_keeps_nobody_out() -> Result<()> {
     let gate = Gate::start().await?;
+    let code_of = invited(&gate, &[]).await?;
     let mut statuses = Vec::new();
     for number in 0..40_u8 {
         statuses.push(join(&gate, &JoinCode::new([number; 16], None), "guesser").await?.status);
     }
     assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 30, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 10, "{statuses:?}");
+    let told = join(&gate, &JoinCode::new([0; 16], None), "guesser").await?;
+    assert!(told.body.contains("join code") && !told.body.contains("sent"), "{}", told.body);
+    assert_eq!(join(&gate, &code_of, "laptop").await?.status, 200);
     Ok(())
 }
 
@@ -166,6 +175,141 @@ async fn an_expired_invite_lets_nobody_in() -> Result<()> {
     let end = Instant::now() + Duration::from_secs(1);
     eventually("its time is over", SOON, async || (Instant::now() > end).then_some(())).await?;
     assert_eq!(join(&gate, &code_of, "late").await?.status, 401);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_join_leaves_the_code_as_good_as_it_was() -> Result<()> {
+    let gate = Gate::start().await?;
+    let code_of = invited(&gate, &[]).await?;
+    for host in ["", " ", "a\u{7}b", &"a".repeat(501)] {
+        let refused = join(&gate, &code_of, host).await?;
+        assert!([400, 413].contains(&refused.status), "{host}: {}", refused.body);
+    }
+    assert_eq!(join(&gate, &code_of, "laptop").await?.status, 200);
+    Ok(())
+}
+
+/// Makes an invite over HTTP, with a key. Returns its id and its code.
+async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, JoinCode)> {
+    let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
+    let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
+    let code_of = invite["line"].as_str().and_then(|line| line.split_whitespace().last()).context("the code")?;
+    Ok((invite["id"].as_str().context("its id")?.to_owned(), code_of.parse()?))
+}
+
+/// What the audit says of keys, as `verb key why`, once it has so many lines of that.
+async fn changes(gate: &Gate, key: &str, count: usize) -> Result<Vec<String>> {
+    eventually("the audit says so", SOON, async || {
+        let page = ask(gate, "GET", "/api/audit?limit=1000", Some(key), None, "").await.ok()?;
+        let page: Value = serde_json::from_str(&page.body).ok()?;
+        let entries = page["entries"].as_array()?.iter().filter(|entry| entry["event"] == "key_changed");
+        let said = |entry: &Value| ["verb", "key", "why"].map(|name| entry[name].as_str().unwrap_or("-").to_owned());
+        let lines: Vec<String> = entries.map(|entry| said(entry).join(" ")).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom_in() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (admin, other) = (gate.key("admin", "*", &[]).await?, gate.key("operator", "*", &[]).await?);
+    let (invite, code_of) = invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
+    let joined = join(&gate, &code_of, "laptop").await?;
+    let joined: Value = serde_json::from_str(&joined.body)?;
+    let listed = gate.ask(&["keys", "list", "--json"]).await?;
+    assert!(listed.contains(&format!("invite {invite}")), "{listed}");
+    gate.revoke(&admin).await?;
+    let late = join(&gate, &code_of, "accomplice").await?;
+    assert_eq!((late.status, code(&late).as_deref()), (401, Some("UNAUTHORIZED")));
+    // The first start made an invite, and then there were two keys.
+    let said = changes(&gate, &other, 6).await?;
+    let by = id(&admin)?;
+    assert_eq!(said[3], format!("invited {invite} by {by}"));
+    assert_eq!(said[4], format!("joined {} by invite {invite}", joined["key_id"].as_str().unwrap_or_default()));
+    assert_eq!(said[5], format!("revoked {by} by local"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_has_ended_is_not_ended_again() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    let path = format!("/api/keys/{}", id(&key)?);
+    let revoke = async || ask(&gate, "DELETE", &path, Some(&admin), None, "").await;
+    let (first, second) = (revoke().await?, revoke().await?);
+    assert_eq!((first.status, &first.body), (200, &second.body));
+    gate.key("agent", "*", &[]).await?;
+    let said = changes(&gate, &admin, 5).await?;
+    assert_eq!(said.iter().filter(|line| line.starts_with("revoked")).count(), 1, "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_gets_another_text_by_itself_is_told_it() -> Result<()> {
+    let gate = Gate::start().await?;
+    let mut key = gate.key("admin", "*", &[]).await?;
+    for _ in 0..20 {
+        let path = format!("/api/keys/{}/rotate", id(&key)?);
+        let answer = ask(&gate, "POST", &path, Some(&key), None, "").await?;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let rotated: Value = serde_json::from_str(&answer.body)?;
+        key = rotated["key"].as_str().context("the new text")?.to_owned();
+    }
+    let path = format!("/api/keys/{}", id(&key)?);
+    let ended = ask(&gate, "DELETE", &path, Some(&key), None, "").await?;
+    assert!(ended.status == 200 && ended.body.contains("revoked"), "{ended:?}");
+    Ok(())
+}
+
+/// A coordinator that demands keys, on a Redis that can be stopped.
+async fn on_redis() -> Result<(Gate, Redis)> {
+    let redis = Redis::start().await?;
+    let store = redis.url().parse()?;
+    let started = Served::start_with(|config| (config.is_open, config.store) = (false, store));
+    let gate = Gate { served: started.await? };
+    let address = gate.address()?;
+    eventually("it answers", SOON, async || http::get(address, "/api/health").await.ok()).await?;
+    Ok((gate, redis))
+}
+
+#[tokio::test]
+async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
+    let (gate, redis) = on_redis().await?;
+    let (began, waiting) = (Instant::now(), json!({"timeout": 600}));
+    let (key, other) = (gate.key("agent", "*", &["--expires", "5s"]).await?, gate.key("read", "*", &[]).await?);
+    let waits = call(&gate, Some(&key), "three", "wait_for_message", &waiting);
+    let stops = async {
+        eventually("it waits", SOON, async || {
+            let agents = ask(&gate, "GET", "/api/agents", Some(&other), None, "").await.ok()?;
+            agents.body.contains("\"three\"").then_some(())
+        })
+        .await?;
+        redis.pause()
+    };
+    let (waited, stopped) = tokio::join!(waits, stops);
+    stopped?;
+    assert_eq!(waited?, (401, Some("UNAUTHORIZED".to_owned())));
+    assert!(began.elapsed() < Duration::from_secs(5) + AT_ONCE, "{:?}", began.elapsed());
+    redis.resume()
+}
+
+#[tokio::test]
+async fn a_key_is_ended_to_the_end_though_whoever_asked_is_gone() -> Result<()> {
+    let (gate, redis) = on_redis().await?;
+    let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    redis.pause()?;
+    let mut asking = TcpStream::connect(gate.address()?).await?;
+    let path = format!("/api/keys/{}", id(&key)?);
+    let request = format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin}\r\n\r\n");
+    asking.write_all(request.as_bytes()).await?;
+    drop(asking);
+    // Whoever comes after it and asks for what needs no store is answered once it was seen to be gone.
+    assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
+    redis.resume()?;
+    let said = changes(&gate, &admin, 4).await?;
+    assert!(said[3].starts_with(&format!("revoked {}", id(&key)?)), "{said:?}");
     Ok(())
 }
 

@@ -4,6 +4,7 @@ mod joining;
 mod keys;
 mod links;
 mod matrix;
+mod pages;
 mod people;
 
 use anyhow::{Context, Result};

@@ -89,6 +89,30 @@ async fn too_much(coordinator: &Coordinator) -> Result<()> {
     Ok(())
 }
 
+/// Fetches a program as often as there are places for that, and reads nothing of it.
+async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
+    let fetch = format!("GET /download/linux-{}/c3po HTTP/1.1\r\nHost: x\r\n\r\n", std::env::consts::ARCH);
+    let mut fetching = Vec::new();
+    let last = loop {
+        let mut stream = said(coordinator, &fetch).await?;
+        let mut status = [0; 12];
+        timeout(HEAD_LOST, stream.read_exact(&mut status)).await??;
+        if &status != b"HTTP/1.1 200" {
+            break String::from_utf8_lossy(&status).into_owned();
+        }
+        fetching.push(stream);
+        ensure!(fetching.len() < 20, "there is no end of places");
+    };
+    ensure!(last == "HTTP/1.1 429", "{last}");
+    eventually("the places are free again", BODY_LOST, async || {
+        let mut stream = said(coordinator, &fetch).await.ok()?;
+        let mut status = [0; 12];
+        timeout(HEAD_LOST, stream.read_exact(&mut status)).await.ok()?.ok()?;
+        (&status == b"HTTP/1.1 200").then_some(())
+    })
+    .await
+}
+
 /// One test, because each part of it mostly waits.
 #[tokio::test]
 async fn whoever_dribbles_or_says_too_much_loses_the_connection() -> Result<()> {
@@ -99,6 +123,7 @@ async fn whoever_dribbles_or_says_too_much_loses_the_connection() -> Result<()> 
         idle(&coordinator),
         dribbled_head(&coordinator),
         half_a_body(&coordinator),
+        nothing_is_read(&coordinator),
         too_much(&coordinator),
     )?;
     eventually("every place is free again", HEAD_LOST, async || {

@@ -68,6 +68,17 @@ pub(crate) async fn the_audit_forgets_the_oldest_beyond_its_bound(fixture: Fixtu
     Ok(())
 }
 
+pub(crate) async fn a_batch_of_nothing_forgets_nothing(fixture: Fixture) -> Result<()> {
+    fixture.store.note(&entries("a", 0..3), PLENTY).await?;
+    fixture.pair().await?;
+    for number in 0..20 {
+        fixture.say("a", "b", &number.to_string()).await?;
+    }
+    fixture.store.note(&[], 3).await?;
+    assert_eq!(verbs(&read(&fixture, 0, 10).await?), ["0", "1", "2"]);
+    Ok(())
+}
+
 pub(crate) async fn the_audit_survives_closing_and_opening(mut fixture: Fixture) -> Result<()> {
     fixture.store.note(&entries("a", 0..3), PLENTY).await?;
     fixture.reopen().await?;

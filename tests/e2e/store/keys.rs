@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Invite, Key, Scope};
+use c3po_coordinator::config::StoreAddress;
+use c3po_coordinator::store::{self, Invite, Key, Scope};
 use c3po_shared::time::Timestamp;
 use futures_util::future::try_join_all;
 use harness::eventually::eventually;
+use harness::redis::Redis;
 
 use super::Fixture;
 use super::fixture::SOON;
@@ -29,6 +31,8 @@ fn key(id: &str) -> Key {
 
 fn invite(uses: u32, life: Duration) -> Invite {
     Invite {
+        id: "0a1b2c3d".into(),
+        key: Some("00000001".into()),
         hash: "f".repeat(64),
         agents: vec!["*".into()],
         scope: Scope::Agent,
@@ -54,6 +58,23 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
     Ok(())
 }
 
+pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> {
+    let store = &fixture.store;
+    let (one, other) = (key("00000001"), key("00000002"));
+    let changed = Key { revision: 2, ..one.clone() };
+    assert!(store.put_key(&one).await? && store.put_key(&changed).await? && store.put_key(&other).await?);
+    let before = store.key_changes().await?;
+    store.forget_key(&one).await?;
+    assert_eq!((store.keys().await?.len(), store.key_changes().await?), (2, before), "it was changed since");
+    store.forget_key(&changed).await?;
+    let after = store.key_changes().await?;
+    assert!(after > before);
+    assert_eq!(store.keys().await?, [other]);
+    assert!(store.put_key(&one).await?, "the first again");
+    assert!(store.key_changes().await? > after);
+    Ok(())
+}
+
 pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
     let first = key("00000001");
     assert!(fixture.store.put_key(&first).await?);
@@ -74,6 +95,8 @@ pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -
     let invite = invite(3, SOON);
     fixture.store.put_invite(&invite).await?;
     assert_eq!(fixture.store.redeem(&"e".repeat(64)).await?, None);
+    assert_eq!(fixture.store.invite(&"e".repeat(64)).await?, None);
+    assert_eq!(fixture.store.invite(&invite.hash).await?, Some(invite.clone()), "to look takes nothing");
     let tries = (0..20).map(|_| {
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
         async move { store.redeem(&hash).await }
@@ -82,6 +105,7 @@ pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -
     taken.sort_by_key(|taken| taken.uses);
     assert_eq!(taken, [1, 2, 3].map(|uses| Invite { uses, ..invite.clone() }));
     assert_eq!(fixture.store.redeem(&invite.hash).await?, None);
+    assert_eq!(fixture.store.invite(&invite.hash).await?, None);
     Ok(())
 }
 
@@ -93,5 +117,17 @@ pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
     assert_eq!(fixture.store.redeem(&brief.hash).await?, None);
     assert!(fixture.store.redeem(&"a".repeat(64)).await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Result<()> {
+    let redis = Redis::start().await?;
+    let store = store::open(&redis.url().parse::<StoreAddress>()?).await?;
+    let key = key("00000001");
+    assert!(store.put_key(&key).await?);
+    redis.tell(&["HSET", "c3po:keys", "00000002", "1 {}"]).await?;
+    assert_eq!(store.keys().await?, [key]);
+    store.close().await;
     Ok(())
 }

@@ -79,6 +79,7 @@ macro_rules! every_promise {
                 a_suffixed_agent_stays_one_when_its_process_comes_back;
             keys:
                 keys_are_kept_and_counted,
+                a_forgotten_key_is_a_change,
                 of_two_who_change_a_key_one_is_told,
                 an_invite_is_good_for_as_many_as_it_says,
                 an_invite_ends;
@@ -92,6 +93,7 @@ macro_rules! every_promise {
             auditing:
                 the_audit_is_read_in_the_order_in_which_it_was_written,
                 the_audit_forgets_the_oldest_beyond_its_bound,
+                a_batch_of_nothing_forgets_nothing,
                 the_audit_survives_closing_and_opening,
                 many_writers_share_one_order,
                 only_what_is_recorded_of_a_message_counts_as_an_advance;

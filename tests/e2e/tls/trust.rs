@@ -1,9 +1,12 @@
 //! Whom a host takes for its coordinator.
 
+use std::fs;
+
 use anyhow::{Result, ensure};
 use harness::breaker::Breaker;
 use harness::certificates::Certificates;
 use harness::process::{command, program};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -81,5 +84,27 @@ async fn without_a_fingerprint_the_systems_authorities_decide() -> Result<()> {
     let misled = session(folder.path(), "misled", &url, &trusts).await?;
     let told = refusal(&misled).await?;
     ensure!(told["code"] == "UNAUTHORIZED", "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_certificate_that_signed_itself_as_an_authority_is_not_taken_for_a_forged_one() -> Result<()> {
+    let work = TempDir::new()?;
+    // As `openssl req -x509` makes it.
+    let mut parameters = CertificateParams::new(["127.0.0.1".to_owned()])?;
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = KeyPair::generate()?;
+    let (certificate, key) = (work.path().join("cert.pem"), work.path().join("key.pem"));
+    fs::write(&certificate, parameters.self_signed(&own)?.pem())?;
+    fs::write(&key, own.serialize_pem())?;
+    let coordinator = coordinator(&work, &format!("{},{}", certificate.display(), key.display())).await?;
+    // The system trusts it as an authority, which makes it no server.
+    let trusts = [("SSL_CERT_FILE", certificate.to_str().unwrap_or_default())];
+    let stranger = session(work.path(), "stranger", &coordinator.url(), &trusts).await?;
+    let told = refusal(&stranger).await?.to_string();
+    ensure!(told.contains("does not trust the certificate") && told.contains("C3PO_FINGERPRINT"), "{told}");
+    ensure!(!told.contains("in between"), "{told}");
+    let known = pinned(&work, "known", &coordinator, &coordinator.fingerprint()?).await?;
+    known.reply("ping", json!({})).await?;
     Ok(())
 }

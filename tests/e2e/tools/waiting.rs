@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use c3po_shared::ids::CallId;
 use harness::eventually::eventually;
+use harness::http;
+use harness::served::Served;
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::{ask, id, two_agents};
 
@@ -175,4 +179,26 @@ async fn waits_hold_up_nothing_else() -> Result<()> {
     assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     Ok(())
+}
+
+#[tokio::test]
+async fn a_client_without_a_proxy_that_goes_ends_its_wait() -> Result<()> {
+    let served = Served::start().await?;
+    let arguments = json!({"name": "wait_for_message", "arguments": {"timeout": 3600}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": arguments}).to_string();
+    let mut waiting = TcpStream::connect(&served.address).await?;
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Agent-ID: a\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    waiting.write_all(format!("{head}{body}").as_bytes()).await?;
+    let address = served.address.parse()?;
+    let listeners = async |wanted: &str| {
+        let metrics = http::get(address, "/metrics").await.ok()?.body;
+        metrics.lines().any(|line| line.strip_prefix("c3po_listeners ") == Some(wanted)).then_some(())
+    };
+    eventually("it waits", SOON, async || listeners("1").await).await?;
+    drop(waiting);
+    eventually("nobody waits any more", SOON, async || listeners("0").await).await
 }

@@ -82,6 +82,7 @@ about_a_list! {
     OUTBOXES_NOTE = "scripts/outboxes_note.lua",
     OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
     KEY_PUT = "scripts/key_put.lua",
+    KEY_FORGET = "scripts/key_forget.lua",
     INVITE_PUT = "scripts/invite_put.lua",
     INVITE_REDEEM = "scripts/invite_redeem.lua",
 }

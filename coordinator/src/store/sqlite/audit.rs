@@ -8,6 +8,10 @@ use crate::store::Result;
 
 /// Adds entries, and removes the oldest rows beyond the bound.
 pub(super) fn note(work: &Work<'_>, entries: &[Entry], bound: u64) -> Result<()> {
+    if entries.is_empty() {
+        // The number of the last row would be another table's.
+        return Ok(());
+    }
     let mut insert = work.connection.prepare_cached("INSERT INTO audit (entry) VALUES (?)")?;
     for entry in entries {
         insert.execute([json(entry)?])?;

@@ -6,7 +6,10 @@ use rusqlite::OptionalExtension;
 use super::SqliteStore;
 use super::rows::{count, json, stamp};
 use super::worker::Work;
-use crate::store::{Invite, Key, KeyStore, Result, StoreError};
+use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_key};
+
+/// Which invite is meant: that of a hash, where it is good still.
+const OPEN: &str = "hash = ? AND uses > 0 AND expires_at > ?";
 
 #[async_trait]
 impl KeyStore for SqliteStore {
@@ -27,9 +30,19 @@ impl KeyStore for SqliteStore {
         self.writer.run(move |work| put(work, &key)).await
     }
 
+    async fn forget_key(&self, key: &Key) -> Result<()> {
+        let (id, revision) = (key.id.clone(), revision(key));
+        self.writer.run(move |work| forget(work, &id, revision)).await
+    }
+
     async fn put_invite(&self, invite: &Invite) -> Result<()> {
         let invite = invite.clone();
         self.writer.run(move |work| invite_somebody(work, &invite)).await
+    }
+
+    async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
+        let hash = hash.to_owned();
+        self.reader.run(move |work| look(work, &hash)).await
     }
 
     async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
@@ -43,17 +56,30 @@ fn read<T: serde::de::DeserializeOwned>(record: &str) -> Result<T> {
 }
 
 fn all(work: &mut Work<'_>) -> Result<Vec<Key>> {
-    let mut statement = work.connection.prepare_cached("SELECT record FROM keys")?;
-    let records = statement.query_map([], |row| row.get::<_, String>(0))?;
-    records.map(|record| read(&record?)).collect()
+    let mut statement = work.connection.prepare_cached("SELECT record FROM keys WHERE id <> ''")?;
+    let records: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    Ok(records.iter().filter_map(|record| read_key(record)).collect())
 }
 
 fn put(work: &mut Work<'_>, key: &Key) -> Result<bool> {
     let sql = "INSERT INTO keys (id, revision, record) SELECT ?1, ?2, ?3
         WHERE ?2 = 1 + coalesce((SELECT revision FROM keys WHERE id = ?1), 0)
         ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, record = excluded.record";
-    let revision = i64::try_from(key.revision).unwrap_or(i64::MAX);
-    Ok(work.connection.prepare_cached(sql)?.execute((&key.id, revision, json(key)?))? == 1)
+    Ok(work.connection.prepare_cached(sql)?.execute((&key.id, revision(key), json(key)?))? == 1)
+}
+
+fn revision(key: &Key) -> i64 {
+    i64::try_from(key.revision).unwrap_or(i64::MAX)
+}
+
+fn forget(work: &mut Work<'_>, id: &str, revision: i64) -> Result<()> {
+    let sql = "DELETE FROM keys WHERE id = ? AND revision = ?";
+    if work.connection.prepare_cached(sql)?.execute((id, revision))? == 1 {
+        let sql = "INSERT INTO keys (id, revision, record) VALUES ('', ?, '')
+            ON CONFLICT (id) DO UPDATE SET revision = revision + excluded.revision";
+        work.connection.prepare_cached(sql)?.execute([revision + 1])?;
+    }
+    Ok(())
 }
 
 fn invite_somebody(work: &mut Work<'_>, invite: &Invite) -> Result<()> {
@@ -64,9 +90,15 @@ fn invite_somebody(work: &mut Work<'_>, invite: &Invite) -> Result<()> {
     Ok(())
 }
 
+fn look(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
+    one(work, hash, &format!("SELECT uses, record FROM invites WHERE {OPEN}"))
+}
+
 fn redeem(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
-    let sql = "UPDATE invites SET uses = uses - 1 WHERE hash = ? AND uses > 0 AND expires_at > ?
-        RETURNING uses + 1, record";
+    one(work, hash, &format!("UPDATE invites SET uses = uses - 1 WHERE {OPEN} RETURNING uses + 1, record"))
+}
+
+fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
     let found: Option<(u32, String)> = work
         .connection
         .prepare_cached(sql)?
@@ -74,4 +106,37 @@ fn redeem(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
         .optional()?;
     let Some((uses, record)) = found else { return Ok(None) };
     Ok(Some(Invite { uses, ..read(&record)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::time::Timestamp;
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::store::{Scope, Store};
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_in_no_other_keys_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path).await.expect("a store");
+        let key = Key {
+            id: "00000001".into(),
+            hash: "0".repeat(64),
+            name: "nas".into(),
+            scope: Scope::Agent,
+            agents: vec!["*".into()],
+            created_at: Timestamp::now(),
+            expires_at: None,
+            revoked_at: None,
+            made_by: "local".into(),
+            revision: 1,
+        };
+        assert!(store.put_key(&key).await.expect("it is kept"));
+        let other = Connection::open(&path).expect("the same file");
+        other.execute("INSERT INTO keys VALUES ('00000002', 1, '{}')", []).expect("a row");
+        assert_eq!(store.keys().await.expect("readable"), [key]);
+        store.close().await;
+    }
 }

@@ -1,4 +1,5 @@
--- Keys and invites: hashes, never secrets. Keys stay when they have ended, so that the sum of their revisions only grows.
+-- Keys and invites: hashes, never secrets. The row without an id
+-- has the revisions of keys that were forgotten, so that the sum of all only grows.
 CREATE TABLE keys (
     id       TEXT PRIMARY KEY,
     revision INTEGER NOT NULL,

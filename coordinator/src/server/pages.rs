@@ -1,0 +1,116 @@
+//! What keeps web pages away: a browser sends whatever a page asks for, also to this machine and into this network.
+//!
+//! A page of somebody else's either says so (`Origin`), or reaches this coordinator under a name of its own that now leads
+//! here (rebinding of names). Such a name stands in the public name system; names that cannot stand there are trusted.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::middleware::Next;
+use axum::response::Response;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+
+use super::{MCP_PATH, refused};
+use crate::config::Config;
+
+/// Endings of names that lead to nobody but one's own network (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the
+/// one that home routers use.
+const OWN: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
+
+/// By which names clients may address this coordinator.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    /// `None` where credentials are demanded, which no page has.
+    further: Option<Arc<[String]>>,
+}
+
+impl Names {
+    pub(super) fn new(config: &Config) -> Self {
+        let host = |url: &String| Some(url.parse::<http::Uri>().ok()?.host()?.to_ascii_lowercase());
+        let further = config.allowed_hosts.iter().map(|name| name.to_ascii_lowercase());
+        let further = further.chain(config.public_url.iter().filter_map(host)).collect();
+        Self { further: config.is_open.then_some(further) }
+    }
+
+    /// Returns a refusal, `FORBIDDEN`, for what a page of somebody else's may have sent. `/mcp` looks at `Origin` itself.
+    fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
+        if headers.contains_key(ORIGIN) && !path.starts_with(MCP_PATH) {
+            let error = "web pages have no business with this coordinator, and Origin is sent for one";
+            return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Origin out."));
+        }
+        // A browser always says by which name it got here.
+        let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else { return Ok(()) };
+        let authority: Option<Authority> = host.to_str().ok().and_then(|host| host.parse().ok());
+        let name = authority.map(|authority| authority.host().to_ascii_lowercase());
+        match name {
+            Some(name) if is_own(&name) || further.contains(&name) => Ok(()),
+            _ => {
+                let error = "the coordinator is open, and answers to no name that a web page could have brought here";
+                Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
+                    "Name the host in C3PO_ALLOWED_HOSTS of the coordinator, use its address, or demand credentials \
+                     (--closed).",
+                ))
+            }
+        }
+    }
+}
+
+/// Returns whether a name is an address, or cannot stand in the public name system.
+fn is_own(name: &str) -> bool {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let is_address = name.parse::<Ipv4Addr>().is_ok() || bare.parse::<Ipv6Addr>().is_ok();
+    is_address || !name.contains(['.', ':']) || OWN.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Turns away what a web page may have sent, before anything else of it is looked at.
+pub(super) async fn layer(State(names): State<Names>, request: Request, next: Next) -> Response {
+    match names.check(request.headers(), request.uri().path()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(further: &[&str]) -> Names {
+        Names { further: Some(further.iter().map(|name| (*name).to_owned()).collect()) }
+    }
+
+    fn refuses(names: &Names, path: &str, headers: &[(&'static str, &str)]) -> bool {
+        let value = |(name, value): &(&'static str, &str)| {
+            (http::HeaderName::from_static(name), value.parse().expect("a header value"))
+        };
+        names.check(&headers.iter().map(value).collect(), path).is_err()
+    }
+
+    #[test]
+    fn an_open_coordinator_answers_to_its_own_names_only() {
+        let names = open(&["nas.example.org"]);
+        for own in
+            ["127.0.0.1:8420", "[::1]:8420", "192.168.1.7", "localhost:1", "nas", "NAS.local", "nas.example.org:8420"]
+        {
+            assert!(!refuses(&names, "/api/agents", &[("host", own)]), "{own}");
+        }
+        for other in ["evil.example:8420", "evil.example.", "1.2.3.4.evil.example", "", "a b", "local.evil.example"] {
+            assert!(refuses(&names, "/api/agents", &[("host", other)]), "{other}");
+            assert!(!refuses(&Names { further: None }, "/api/agents", &[("host", other)]), "a page has no key");
+        }
+        assert!(!refuses(&names, "/api/agents", &[]));
+    }
+
+    #[test]
+    fn what_says_that_it_comes_from_a_page_gets_nowhere() {
+        for names in [open(&[]), Names { further: None }] {
+            for origin in ["http://evil.example", "http://localhost:3000", "null"] {
+                assert!(refuses(&names, "/acp", &[("host", "localhost"), ("origin", origin)]), "{origin}");
+            }
+            assert!(!refuses(&names, "/mcp", &[("host", "localhost"), ("origin", "http://localhost:3000")]));
+        }
+    }
+}
