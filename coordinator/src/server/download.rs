@@ -211,11 +211,11 @@ mod tests {
     fn programs_are_found_beside_the_coordinators_and_in_its_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let other = folder.path().join(FOLDER).join("macos-aarch64");
-        std::fs::create_dir_all(&other).expect("a folder");
-        std::fs::create_dir_all(folder.path().join(FOLDER).join("linux-riscv64")).expect("a folder");
-        std::fs::write(other.join(PROGRAM), "other").expect("a file");
+        fs::create_dir_all(&other).expect("a folder");
+        fs::create_dir_all(folder.path().join(FOLDER).join("linux-riscv64")).expect("a folder");
+        fs::write(other.join(PROGRAM), "other").expect("a file");
         assert_eq!(programs_in(folder.path()).into_keys().collect::<Vec<_>>(), ["macos-aarch64"]);
-        std::fs::write(folder.path().join(PROGRAM), "own").expect("a file");
+        fs::write(folder.path().join(PROGRAM), "own").expect("a file");
         assert_eq!(programs_in(folder.path()).len(), 2);
     }
 

@@ -53,18 +53,18 @@ fn for_administrators() -> [Endpoint; 5] {
         Endpoint::new((Method::GET, KEYS, "Every key, the newest first"), keys::list).needs(Right::Administer),
         Endpoint::new(post(KEYS, "Make a key; its text is said this once"), keys::create)
             .needs(Right::Administer)
-            .to_the_end()
+            .lasting()
             .refuses(&[Conflict])
             .leads_to(Method::DELETE, KEY, "id")
             .leads_to(Method::POST, ROTATE, "id"),
         Endpoint::new((Method::DELETE, KEY, "End a key, and what goes on under it"), keys::revoke)
             .needs(Right::Administer)
-            .to_the_end()
+            .lasting()
             .refuses(&[KeyNotFound, Conflict])
             .leads_to(Method::POST, ROTATE, "id"),
         Endpoint::new(post(ROTATE, "Give a key another text; the one before is worth nothing"), keys::rotate)
             .needs(Right::Administer)
-            .to_the_end()
+            .lasting()
             .refuses(&[KeyNotFound, Conflict])
             .leads_to(Method::DELETE, KEY, "id"),
         Endpoint::new(post("/api/invites", "Make an invite: the lines that let a new host in"), keys::invite)
@@ -77,7 +77,7 @@ fn for_new_hosts() -> [Endpoint; 3] {
     let get = |path, summary| (Method::GET, path, summary);
     [
         Endpoint::new((Method::POST, join::PATH, "Let a host in, with the code of an invite"), joining::join)
-            .to_the_end()
+            .lasting()
             .refuses(&[Unauthorized, Conflict, RateLimited, StoreUnavailable]),
         Endpoint::new(get(download::SCRIPT_PATH, "The script that an invite pipes into a shell"), download::script),
         Endpoint::new(

@@ -109,7 +109,7 @@ impl Endpoint {
     }
 
     /// Has it done in a task of its own, so that nothing is left half-way where whoever asked has gone.
-    pub(super) fn to_the_end(mut self) -> Self {
+    pub(super) fn lasting(mut self) -> Self {
         self.lasts = true;
         self
     }

@@ -111,10 +111,11 @@ fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
 #[cfg(test)]
 mod tests {
     use c3po_shared::time::Timestamp;
+    use c3po_shared::vocabulary::Scope;
     use rusqlite::Connection;
 
     use super::*;
-    use crate::store::{Scope, Store};
+    use crate::store::Store;
 
     #[tokio::test]
     async fn a_record_that_cannot_be_read_is_in_no_other_keys_way() {
