@@ -138,6 +138,10 @@ impl Call {
             let error = format!("there is no tool named {}", name.chars().take(80).collect::<String>());
             return Err(Refusal::new(crate::refusal::ErrorCode::NotSupported, error));
         };
+        // A list would be read by the order in which the arguments happen to stand in our types.
+        if !arguments.get().starts_with('{') {
+            return Err(Refusal::invalid(format!("{name}: the arguments have to be an object")));
+        }
         let mut call = tool.with(arguments).map_err(|error| Refusal::invalid(format!("{name}: {error}")))?;
         if let Self::WaitForMessage(wait) = &mut call {
             arguments::apply_older_name(name, wait)?;

@@ -69,6 +69,15 @@ fn older_names_mean_the_same_and_are_never_listed() {
 }
 
 #[test]
+fn arguments_are_an_object() {
+    for arguments in [json!(["b", "hello"]), json!("b"), json!(1), json!(null), json!([])] {
+        assert_eq!(parse("send_message", arguments.clone()).err(), Some(ErrorCode::InvalidRequest), "{arguments}");
+        assert_eq!(parse("ping", arguments.clone()).err(), Some(ErrorCode::InvalidRequest), "{arguments}");
+    }
+    assert!(parse("send_message", json!({"target": "b", "message": "hello"})).is_ok());
+}
+
+#[test]
 fn arguments_out_of_bounds_are_refused() {
     let check = |name: &str, arguments: Value, expected: ErrorCode| {
         assert_eq!(
