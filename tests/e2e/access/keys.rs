@@ -14,8 +14,9 @@ use harness::link::{Link, Who};
 use harness::redis::Redis;
 use harness::served::Served;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use super::{ask, call, code};
 
@@ -263,6 +264,42 @@ async fn a_key_that_has_ended_is_not_ended_again() -> Result<()> {
     gate.key("agent", "*", &[]).await?;
     let said = changes(&gate, &admin, 5).await?;
     assert_eq!(said.iter().filter(|line| line.starts_with("revoked")).count(), 1, "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_invite_ends_when_the_key_that_made_it_gets_another_text() -> Result<()> {
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let (_, code_of) = invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
+    gate.ask(&["keys", "rotate", id(&admin)?]).await?;
+    let late = join(&gate, &code_of, "thief").await?;
+    assert_eq!((late.status, code(&late).as_deref()), (401, Some("UNAUTHORIZED")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_that_ends_makes_no_key_by_a_request_that_it_began_before() -> Result<()> {
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let body = json!({"name": "thief", "scope": "admin"}).to_string();
+    let (begin, rest) = body.split_at(5);
+    let mut making = TcpStream::connect(gate.address()?).await?;
+    let head = format!(
+        "POST /api/keys HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer {admin}\r\nContent-Length: {}\r\n\r\n{begin}",
+        body.len()
+    );
+    making.write_all(head.as_bytes()).await?;
+    // The request is begun once somebody who came after it is answered.
+    assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
+    gate.revoke(&admin).await?;
+    // It is over already, or the rest is not taken.
+    let _ = making.write_all(rest.as_bytes()).await;
+    let mut answer = String::new();
+    timeout(SOON, making.read_to_string(&mut answer)).await??;
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    assert!(!gate.ask(&["keys", "list"]).await?.contains("thief"));
     Ok(())
 }
 
