@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use c3po_coordinator::store::Selection;
 use c3po_shared::ids::{AgentId, CallId};
+use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
@@ -235,6 +236,28 @@ async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<(
     assert_eq!(refused?, "STORE_UNAVAILABLE");
     assert_eq!(told(&once("unknown").await?).len(), stored.len() + 1);
     Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_renames_itself_and_goes_is_gone_under_the_new_name() -> Result<()> {
+    let redis = Redis::start().await?;
+    let served = served(Some(&redis)).await?;
+    let mut a = served.join("a").await?;
+    // The store hangs until the session has said that it goes.
+    redis.pause()?;
+    a.begin(CallId::fresh(), "register_agent", json!({"name": "b"})).await?;
+    a.notify("goodbye", json!({})).await?;
+    // Nothing tells from outside that it was heard; half of what a call may take is long for that.
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    redis.resume()?;
+    let (found, _) = lines(&served, "", 3).await?;
+    assert_eq!(found[1..].iter().map(short).collect::<Vec<_>>(), ["renamed a b", "session_ended b goodbye"]);
+    let b: AgentId = "b".parse()?;
+    eventually("nobody holds the name", WRITTEN, async || {
+        let known = served.store.agent(&b).await.ok()?;
+        known.is_none_or(|known| !known.is_online(Timestamp::now())).then_some(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
+use harness::http;
 use harness::served::Served;
 use serde_json::{Value, json};
 
@@ -164,5 +165,21 @@ async fn receipts_under_way_take_no_place_of_a_call() -> Result<()> {
         meshtastic.send_text(&receipt.to_string()).await?;
     }
     assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_of_pending_ends_after_so_many_bytes_and_says_how_much_there_is() -> Result<()> {
+    let (served, mut homeassistant, _meshtastic) = two_agents().await?;
+    for _ in 0..12 {
+        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "a".repeat(TEXT_MAX)})).await?;
+    }
+    let head = "Host: localhost\r\nConnection: close\r\nX-Agent-ID: meshtastic";
+    let request = format!("GET /api/pending?limit=1000 HTTP/1.1\r\n{head}\r\n\r\n");
+    let answer = http::request(served.address.parse()?, &request).await?;
+    let page: Value = serde_json::from_str(&answer.body)?;
+    let shown = page["messages"].as_array().map_or(0, Vec::len);
+    assert!(page["count"] == 12 && (1..12).contains(&shown), "{shown} of {}", page["count"]);
+    assert!(answer.body.len() < 400_000, "{} bytes", answer.body.len());
     Ok(())
 }
