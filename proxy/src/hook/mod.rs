@@ -38,16 +38,32 @@ const LOOK: Duration = Duration::from_secs(2);
 ///
 /// `wait session-start` is the one that a session begins with: it looks for a proxy that is starting beside it.
 pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
-    let began = Instant::now();
+    let (began, client) = (Instant::now(), parent_id());
     match event.and_then(name) {
-        Some(name) => Some(ended_in_time(name, beginning == Some("session-start"), began)),
+        Some(name) => Some(ended_in_time(Run { name, starts: beginning == Some("session-start"), client }, began)),
         None if matches!(event, Some("-h" | "--help" | "help")) || io::stdin().is_terminal() => None,
         None => Some(ExitCode::SUCCESS),
     }
 }
 
+/// What the client started.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    name: Name,
+    /// Whether the session begins with it.
+    starts: bool,
+    /// Our parent as it was at first. A later one is whoever takes in orphans.
+    client: u32,
+}
+
+impl Run {
+    fn has_client(self) -> bool {
+        parent_id() == self.client
+    }
+}
+
 /// Has the work done beside this thread, which ends in time even where the work blocks or panics.
-fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
+fn ended_in_time(run: Run, began: Instant) -> ExitCode {
     // What a panic says would stand in the session as a failed hook.
     std::panic::set_hook(Box::new(|_| {}));
     let (sender, code) = sync_channel(1);
@@ -55,10 +71,10 @@ fn ended_in_time(name: Name, starts: bool, began: Instant) -> ExitCode {
     let of_worker = first.clone();
     let work = move || {
         // Where nobody waits any more, the process has ended.
-        let _ = sender.send(work(name, starts, &of_worker));
+        let _ = sender.send(work(run, &of_worker));
     };
     let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
-    let code = match name {
+    let code = match run.name {
         Name::Wait => code.recv().ok(),
         _ => match code.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
             Err(RecvTimeoutError::Timeout) if !first.take() => code.recv_timeout(PRINT_MAX).ok(),
@@ -80,43 +96,42 @@ impl First {
 }
 
 /// Does the work and returns the exit code; nothing where anything is not as expected.
-fn work(name: Name, starts: bool, first: &First) -> Option<u8> {
+fn work(run: Run, first: &First) -> Option<u8> {
     let environment = HookEnvironment::read();
     let find = || local::find(environment.client, environment.runtime_dir.as_deref());
-    let (waits, headless) = (name == Name::Wait, environment.headless);
-    let begins = waits && starts && !headless;
+    let (waits, headless) = (run.name == Name::Wait, environment.headless);
+    let begins = waits && run.starts && !headless;
     let socket = if begins || (waits && headless) { None } else { find() };
     if socket.is_none() && !begins {
         // The client may mind that nobody reads what it writes.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
         return None;
     }
-    let mut event = event(name, &standard_input()?)?;
+    let mut event = event(run.name, &standard_input()?)?;
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
     match socket {
-        Some(socket) => converse(&socket, &event, first),
-        None => in_time(|| converse(&find()?, &event, first)),
+        Some(socket) => converse(run, &socket, &event, first),
+        None => in_time(run, || converse(run, &find()?, &event, first)),
     }
 }
 
 /// Tries again and again to reach a proxy that may be starting, as long as the client is there.
-fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
-    let (began, client) = (Instant::now(), parent_id());
+fn in_time(run: Run, converse: impl Fn() -> Option<u8>) -> Option<u8> {
+    let began = Instant::now();
     loop {
         let code = converse();
-        if code.is_some() || began.elapsed() >= START_MAX || parent_id() != client {
+        if code.is_some() || began.elapsed() >= START_MAX || !run.has_client() {
             return code;
         }
         thread::sleep(START_LOOK);
     }
 }
 
-fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
+fn converse(run: Run, socket: &Path, event: &Event, first: &First) -> Option<u8> {
     let mut conversation = Conversation::begin(socket, event).ok()?;
-    let answer = if event.name == Name::Wait {
-        let client = parent_id();
-        conversation.answer_while(LOOK, || parent_id() == client).ok()?
+    let answer = if run.name == Name::Wait {
+        conversation.answer_while(LOOK, || run.has_client()).ok()?
     } else {
         conversation.answer().ok()?
     };

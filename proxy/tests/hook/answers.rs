@@ -3,7 +3,7 @@
 use std::fs::{self};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::process::{Command, id};
+use std::process::{Command, Stdio, id};
 use std::sync::Arc;
 use std::thread;
 
@@ -175,5 +175,27 @@ fn a_waiter_does_not_outlive_its_client() {
     eventually("a waiter", || desk.waiting() == 1);
     client.kill().unwrap();
     client.wait().unwrap();
+    eventually("its end", || desk.waiting() == 0);
+}
+
+#[test]
+fn a_waiter_whose_client_ended_before_it_asked_leaves() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    host.serve(&desk, id());
+    let mut client = Command::new("sh")
+        .args(["-c", "exec 3<&0; \"$0\" hook wait <&3 & wait", env!("CARGO_BIN_EXE_c3po")])
+        .env("XDG_RUNTIME_DIR", host.runtime.path())
+        .env("CLAUDE_PID", id().to_string())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = client.stdin.take().unwrap();
+    // More than a pipe holds: it is written when the waiter reads.
+    input.write_all(&vec![b' '; 1 << 20]).unwrap();
+    client.kill().unwrap();
+    client.wait().unwrap();
+    input.write_all(b"{}").unwrap();
+    drop(input);
+    eventually("a waiter", || desk.waiting() == 1);
     eventually("its end", || desk.waiting() == 0);
 }
