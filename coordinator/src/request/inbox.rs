@@ -12,7 +12,7 @@ const PAGE_BYTES: usize = 4 * PAGE_CHARS;
 
 /// `get_messages`
 pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::GetMessages) -> Result<Reply, Refusal> {
-    let after = page::behind(call.cursor.as_deref())?;
+    let after = page::behind(call.cursor.as_deref())?.unwrap_or_default();
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let selection = Selection {
         kind: call.kind.unwrap_or_default(),

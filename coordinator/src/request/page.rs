@@ -1,5 +1,7 @@
 //! Pages that no client has to cut: so many messages, so many characters.
 
+use std::str::FromStr;
+
 use c3po_shared::limits::PAGE_CHARS;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::Refusal;
@@ -7,28 +9,67 @@ use c3po_shared::refusal::Refusal;
 /// What a page's own members take besides its messages.
 const PAGE_FRAME: usize = 120;
 
-/// Returns the position behind which the page begins that a `next_cursor` names; 0 where there is none.
-pub(super) fn behind(cursor: Option<&str>) -> Result<u64, Refusal> {
-    let Some(cursor) = cursor else { return Ok(0) };
-    cursor.parse().map_err(|_| {
-        Refusal::invalid(format!("cursor: '{}' is not a next_cursor", cursor.chars().take(40).collect::<String>()))
-    })
+/// A page in the making.
+#[derive(Debug)]
+pub(super) struct Page {
+    messages: Vec<Message>,
+    limit: usize,
+    size: usize,
+}
+
+impl Page {
+    /// Begins a page of so many messages at most.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { messages: Vec::new(), limit, size: PAGE_FRAME }
+    }
+
+    /// Adds a message, and returns whether it fitted. A single longer one comes alone and whole.
+    pub(super) fn add(&mut self, message: Message) -> bool {
+        let length = serde_json::to_string(&message).map_or(0, |text| text.chars().count()) + 1;
+        let fits = self.places() > 0 && (self.messages.is_empty() || length <= self.room());
+        if fits {
+            self.size += length;
+            self.messages.push(message);
+        }
+        fits
+    }
+
+    /// Returns how many further messages it may have.
+    pub(super) fn places(&self) -> usize {
+        self.limit - self.messages.len()
+    }
+
+    /// Returns how many further characters it may have.
+    pub(super) fn room(&self) -> usize {
+        PAGE_CHARS.saturating_sub(self.size)
+    }
+
+    /// Returns what is on it.
+    pub(super) fn into_messages(self) -> Vec<Message> {
+        self.messages
+    }
+}
+
+/// Returns the place behind which the page begins that a `next_cursor` names; nothing where there is none.
+pub(super) fn behind<P: FromStr>(cursor: Option<&str>) -> Result<Option<P>, Refusal> {
+    let read = |cursor: &str| {
+        cursor.parse().map_err(|_| {
+            Refusal::invalid(format!("cursor: '{}' is not a next_cursor", cursor.chars().take(40).collect::<String>()))
+        })
+    };
+    cursor.map(read).transpose()
 }
 
 /// Returns what fits into one page, and where the next one begins. A single longer message comes alone and whole.
 pub(super) fn of(placed: impl IntoIterator<Item = (u64, Message)>, limit: usize) -> (Vec<Message>, Option<String>) {
-    let (mut messages, mut size, mut last) = (Vec::new(), PAGE_FRAME, 0);
+    let (mut page, mut last) = (Page::new(limit), 0);
     for (position, message) in placed {
-        let length = serde_json::to_string(&message).map_or(0, |text| text.chars().count()) + 1;
-        let full = messages.len() == limit || (!messages.is_empty() && size + length > PAGE_CHARS);
-        if full {
-            return (messages, Some(last.to_string()));
+        if !page.add(message) {
+            return (page.messages, Some(last.to_string()));
         }
-        size += length;
         last = position;
-        messages.push(message);
     }
-    (messages, None)
+    (page.messages, None)
 }
 
 #[cfg(test)]

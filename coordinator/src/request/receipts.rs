@@ -7,8 +7,9 @@ use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::receipt::{Stage, Via, furthest};
 use c3po_shared::refusal::Refusal;
 
-use super::{Caller, Office, page, target};
-use crate::store::Kept;
+use super::page::{self, Page};
+use super::{Caller, Office, target};
+use crate::store::{Kept, Mark, Stretch};
 
 /// Notes in the audit that the caller's messages got further.
 pub(crate) fn note_receipts(office: &Office, caller: &Caller, messages: &[MessageId], stage: Stage, via: Via) {
@@ -53,10 +54,30 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
         let message = own_message(office, caller, &id).await?.message;
         (message.thread_id, vec![message.from_agent, message.to_agent])
     };
-    let mut messages = office.store.thread(&thread, &recipients).await?;
-    messages.retain(|message| message.concerns(&caller.agent));
-    let behind = page::behind(call.cursor.as_deref())?;
-    let rest = (1..).zip(messages).skip_while(|(position, _)| *position <= behind);
-    let (messages, next_cursor) = page::of(rest, PAGE_MAX);
-    Ok(Reply::Thread(Thread { messages, next_cursor }))
+    let mut after = page::behind::<Mark>(call.cursor.as_deref())?;
+    let (mut page, mut last) = (Page::new(PAGE_MAX), None);
+    // A stretch is as long as the page if each character is one byte; more is read only where they are longer, or
+    // where most of the thread is not the caller's.
+    loop {
+        let (limit, bytes) = (page.places() + 1, page.room());
+        let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
+        let excerpt = office.store.thread(&thread, &recipients, stretch).await?;
+        for message in excerpt.messages {
+            let mark = Mark::of(&message);
+            if !page.add(message) {
+                return Ok(shown(page, last));
+            }
+            last = Some(mark);
+        }
+        if excerpt.next.is_none() {
+            return Ok(shown(page, None));
+        }
+        after = excerpt.next;
+    }
+}
+
+/// Returns a page of a thread that goes on behind its last message, if it does.
+fn shown(page: Page, last: Option<Mark>) -> Reply {
+    let next_cursor = last.map(|mark| mark.to_string());
+    Reply::Thread(Thread { messages: page.into_messages(), next_cursor })
 }

@@ -9,6 +9,7 @@ mod keys;
 mod open;
 pub mod redis;
 pub mod sqlite;
+mod thread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use self::audit::AuditStore;
 use self::keys::read_key;
 pub use self::keys::{Invite, Key, KeyStore};
 pub use self::open::open;
+pub use self::thread::{Excerpt, Mark, Stretch};
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
@@ -446,8 +448,11 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;
 
-    /// Returns the messages of the thread that are kept with any of these recipients, by time and id.
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>>;
+    /// Returns a stretch of what is kept of the thread with any of these recipients, by time and id.
+    ///
+    /// It costs what it returns, one look at each recipient, and a bounded look at what the reader may not see,
+    /// however long the thread is and wherever the stretch begins.
+    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt>;
 
     /// Removes what is past its time and completes what a crash left half-done. Safe to run anywhere, any time.
     async fn sweep(&self) -> Result<()>;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use c3po_coordinator::store::{Advance, AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Tenure, Wake};
+use c3po_coordinator::store::{
+    Advance, AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
+};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE, PAGE_MAX};
 use c3po_shared::message::Message;
@@ -95,6 +97,20 @@ impl Fixture {
     /// Returns how much is in the inbox.
     pub(crate) async fn pending(&self, name: &str) -> Result<usize> {
         Ok(self.store.pending(&id(name)).await?.count)
+    }
+
+    /// Returns what the reader sees of a thread with these recipients.
+    pub(crate) async fn thread(&self, thread: &MessageId, reader: &str, recipients: &[&str]) -> Result<Vec<Message>> {
+        let (reader, recipients): (_, Vec<AgentId>) = (id(reader), recipients.iter().map(|name| id(name)).collect());
+        let (mut messages, mut after) = (Vec::new(), None);
+        loop {
+            let stretch = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
+            let excerpt = self.store.thread(thread, &recipients, stretch).await?;
+            messages.extend(excerpt.messages);
+            let Some(next) = excerpt.next else { return Ok(messages) };
+            ensure!(after.as_ref() < Some(&next), "no way forward from {next}");
+            after = Some(next);
+        }
     }
 
     /// Acknowledges one message, as the agent itself.

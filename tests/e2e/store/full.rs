@@ -65,7 +65,7 @@ async fn at_the_edge_of_its_memory_redis_takes_a_message_whole_or_not_at_all() -
     for call in &stored {
         let expected = SendOutcome::Repeated(Box::new(call.message.clone()));
         assert_eq!(fixture.store.send(call).await?, expected, "what was stored is known");
-        let thread = fixture.store.thread(&call.message.thread_id, &[id("b")]).await?;
+        let thread = fixture.thread(&call.message.thread_id, "b", &["b"]).await?;
         assert!(thread.iter().eq([&call.message]), "{thread:?}");
     }
     for call in &refused {
@@ -103,7 +103,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     assert_eq!(fixture.stages(&fyi.id).await?, [Stage::Stored, Stage::OnHost, Stage::InSession, Stage::Seen]);
     fixture.acknowledge(&done).await?;
     assert_eq!(fixture.inbox("c").await?, ["question", "sent before"]);
-    assert_eq!(fixture.store.thread(&question.id, &[id("c")]).await?.len(), 1);
+    assert_eq!(fixture.thread(&question.id, "c", &["c"]).await?.len(), 1);
     assert!(fixture.store.renew(&tenure, LEASE).await?);
     let busy = Amendment { state: Some(State::Busy), ..Amendment::default() };
     assert!(fixture.store.amend(&id("c"), Some(&tenure), &busy).await?.is_some());

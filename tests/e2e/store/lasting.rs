@@ -14,7 +14,7 @@ use super::Fixture;
 use super::fixture::{LEASE, SOON, brief, everything, id, message, news, reply, send};
 
 /// A message from before the archive begins; its life may still go on.
-fn ancient(message: Message) -> Message {
+pub(crate) fn ancient(message: Message) -> Message {
     let past = Timestamp::now().millis() - u64::try_from(ARCHIVE_LIFE.as_millis()).expect("a week fits") - 60_000;
     Message { timestamp: Timestamp::from_millis(past), ..message }
 }
@@ -90,7 +90,7 @@ pub(crate) async fn a_sweep_removes_what_is_older_than_the_archive(fixture: Fixt
     };
     eventually("what is older than the archive is gone", SOON, swept).await?;
     assert!(fixture.store.message(&young.id).await?.is_some());
-    assert_eq!(fixture.store.thread(&old[0].id, &[id("a"), id("b")]).await?, []);
+    assert_eq!(fixture.thread(&old[0].id, "a", &["a", "b"]).await?, []);
     let settled = fixture.store.acknowledge(&id("b"), None, std::slice::from_ref(&old[0].id)).await?;
     assert_eq!(settled.unknown, [old[0].id.clone()], "it is no longer kept");
     Ok(())
@@ -110,7 +110,7 @@ pub(crate) async fn a_sweep_changes_nothing_that_can_be_read(fixture: Fixture) -
         for message in [&expired, &question] {
             kept.push(fixture.store.message(&message.id).await?);
         }
-        let thread = fixture.store.thread(&question.id, &[id("a"), id("b")]).await?;
+        let thread = fixture.thread(&question.id, "a", &["a", "b"]).await?;
         let pending = fixture.store.pending(&id("b")).await?;
         Ok((kept, thread, pending, fixture.inbox("a").await?, fixture.inbox("b").await?))
     };

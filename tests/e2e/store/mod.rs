@@ -24,9 +24,13 @@ macro_rules! every_promise {
                 an_inbox_is_paged_by_position,
                 kind_and_thread_select,
                 pending_counts_what_is_in_the_inbox,
-                a_thread_has_both_sides_in_order,
                 a_message_past_its_time_is_out_at_once_and_says_so,
                 what_ends_soon_ends_also_behind_what_has_ended;
+            threads:
+                a_thread_has_both_sides_in_order,
+                a_thread_is_the_same_in_stretches_of_any_length,
+                a_thread_goes_on_where_reading_ended_whatever_comes_and_goes,
+                a_reader_of_a_thread_passes_over_what_others_said;
             waking:
                 a_send_wakes_its_recipient,
                 an_answer_wakes_the_asker,
@@ -121,7 +125,7 @@ macro_rules! test_each {
 mod answering;
 mod auditing;
 mod contexts;
-mod fixture;
+pub(crate) mod fixture;
 mod full;
 mod keys;
 mod lasting;
@@ -131,6 +135,7 @@ mod records;
 mod sending;
 mod settling;
 mod tenures;
+mod threads;
 mod waking;
 
 mod cluster;

@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::KindFilter;
 use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, everything, id, message, reply, send};
+use super::fixture::{SOON, brief, everything, id, message};
 
 pub(crate) async fn reading_changes_nothing(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
@@ -17,7 +17,7 @@ pub(crate) async fn reading_changes_nothing(fixture: Fixture) -> Result<()> {
         let inbox = fixture.store.inbox(&id("b"), everything()).await?;
         assert_eq!(inbox, fixture.store.unshown(&id("b"), everything()).await?);
         assert_eq!(inbox[0].message, sent);
-        assert_eq!(fixture.store.thread(&sent.id, &[id("b")]).await?, std::slice::from_ref(&sent));
+        assert_eq!(fixture.thread(&sent.id, "a", &["b"]).await?, std::slice::from_ref(&sent));
         assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
         assert_eq!(fixture.pending("b").await?, 1);
     }
@@ -109,27 +109,6 @@ pub(crate) async fn pending_counts_what_is_in_the_inbox(fixture: Fixture) -> Res
     assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 2, oldest: Some(first.timestamp) });
     fixture.acknowledge(&first).await?;
     assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 1, oldest: Some(second.timestamp) });
-    Ok(())
-}
-
-pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result<()> {
-    fixture.pair().await?;
-    let question = fixture.say("a", "b", "question").await?;
-    let mut first = reply(&question, "reply");
-    first.timestamp = question.timestamp + std::time::Duration::from_millis(5);
-    fixture.store.answer(&send(first.clone())).await?;
-    let mut last = message("a", "b", "thanks");
-    last.thread_id = question.id.clone();
-    last.timestamp = question.timestamp + std::time::Duration::from_millis(9);
-    let last = fixture.post(last).await?;
-    fixture.say("a", "b", "unrelated").await?;
-    fixture.acknowledge(&last).await?;
-
-    let both = [id("a"), id("b")];
-    assert_eq!(fixture.store.thread(&question.id, &both).await?, [question.clone(), first, last.clone()]);
-    assert_eq!(fixture.store.thread(&question.id, &[id("b")]).await?, [question.clone(), last]);
-    assert_eq!(fixture.store.thread(&question.id, &[id("c")]).await?, []);
-    assert_eq!(fixture.store.thread(&message("a", "b", "no thread").id, &both).await?, []);
     Ok(())
 }
 

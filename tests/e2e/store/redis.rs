@@ -324,7 +324,7 @@ async fn no_script_touches_the_keys_of_two_agents() -> Result<()> {
     let full = Send { bound: 0, ..send(reply(&shared.fixture.say("a", "b", "and?").await?, "full")) };
     shared.fixture.store.answer(&full).await?;
     shared.fixture.acknowledge(&shared.fixture.post(news("a", "b", "fyi")).await?).await?;
-    shared.fixture.store.thread(&question.id, &[id("a"), id("b")]).await?;
+    shared.fixture.thread(&question.id, "a", &["a", "b"]).await?;
     shared.fixture.store.sweep().await?;
     shared.redis.tell(&["ECHO", "the end"]).await?;
 

@@ -79,6 +79,12 @@ async fn a_long_thread_is_read_in_pages_of_thirty_thousand_characters() -> Resul
         }
     }
     assert_eq!(read, 4);
+    for cursor in ["x", "3", "1768473000000.meshtastic"] {
+        let refusal =
+            refused(&mut meshtastic, "get_thread", json!({"message_id": last["id"], "cursor": cursor})).await?;
+        assert_eq!(refusal["code"], "INVALID_REQUEST");
+        assert!(refusal["error"].to_string().contains(cursor), "{refusal}");
+    }
     Ok(())
 }
 

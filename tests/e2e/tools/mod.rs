@@ -8,6 +8,7 @@ mod forgeries;
 mod inbox;
 mod limits;
 mod receipts;
+mod threads;
 mod waiting;
 
 use anyhow::Result;

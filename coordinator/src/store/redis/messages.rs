@@ -2,9 +2,7 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
-use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
-use futures_util::future::try_join_all;
 use redis::{FromRedisValue, Value};
 
 use super::records::{self, corrupt};
@@ -143,19 +141,4 @@ pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option
         history: records::history(&history)?,
         reply: reply.map(|reply| records::parse(&reply)).transpose()?,
     }))
-}
-
-/// Reads what is kept of a thread with these recipients.
-pub(super) async fn thread(store: &RedisStore, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
-    let mut recipients: Vec<&AgentId> = recipients.iter().collect();
-    recipients.sort();
-    recipients.dedup();
-    let parts = try_join_all(recipients.into_iter().map(|recipient| async move {
-        let mut script = scripts::about(&scripts::THREAD, recipient);
-        store.connection.invoke::<Vec<String>>(script.arg(thread.as_str())).await
-    }))
-    .await?;
-    let mut messages = parts.iter().flatten().map(|text| records::envelope(text)).collect::<Result<Vec<Message>>>()?;
-    messages.sort_by(|a, b| (a.timestamp, &a.id).cmp(&(b.timestamp, &b.id)));
-    Ok(messages)
 }

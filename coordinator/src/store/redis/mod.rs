@@ -20,6 +20,7 @@ mod sentinels;
 mod slots;
 mod startup;
 mod sweep;
+mod threads;
 mod wakes;
 
 use std::fmt;
@@ -29,14 +30,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::message::Message;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::config::RedisAddress;
 use crate::store::{
-    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Kept, Pending, Placed, Result, Selection, Send,
-    SendOutcome, Settled, Store, StoreError, Tenure, Wake,
+    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
+    Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
@@ -173,8 +173,8 @@ impl Store for RedisStore {
         self.within(messages::message(self, id)).await
     }
 
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
-        self.within(messages::thread(self, thread, recipients)).await
+    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt> {
+        self.within(threads::read(self, thread, recipients, stretch)).await
     }
 
     async fn sweep(&self) -> Result<()> {

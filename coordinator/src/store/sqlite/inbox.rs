@@ -1,4 +1,4 @@
-//! Reading: inboxes, single messages, threads. Whatever is past its time is out of an inbox, swept or not.
+//! Reading: inboxes and single messages. Whatever is past its time is out of an inbox, swept or not.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -87,24 +87,4 @@ pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<Kept>> {
     let envelope =
         query.query_row([standing.position], |row| Ok(from_json(row, "envelope"))).optional()?.transpose()?;
     Ok(envelope.map(|message| Kept { message, history: standing.history, reply: standing.reply }))
-}
-
-/// Returns the messages of the thread that any of these received.
-pub(super) fn thread(work: &Work<'_>, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
-    let mut query = work.connection.prepare_cached(
-        "SELECT to_agent, envelope, timestamp, id FROM messages WHERE id = :thread AND thread_id = :thread
-             UNION ALL
-             SELECT to_agent, envelope, timestamp, id FROM messages INDEXED BY threads
-                WHERE thread_id = :thread AND thread_id <> id
-             ORDER BY timestamp, id",
-    )?;
-    let mut rows = query.query(named_params! { ":thread": thread.as_str() })?;
-    let mut messages = Vec::new();
-    while let Some(row) = rows.next()? {
-        let to: String = row.get("to_agent")?;
-        if recipients.iter().any(|agent| agent.as_str() == to) {
-            messages.push(from_json(row, "envelope")?);
-        }
-    }
-    Ok(messages)
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::message::Message;
 use tokio::sync::broadcast;
 
 mod agents;
@@ -17,16 +16,17 @@ mod messages;
 mod open;
 mod progress;
 mod rows;
+mod threads;
 mod worker;
 
 pub use open::OpenError;
 
 use self::inbox::Part;
 use self::progress::Progress;
-use self::worker::Worker;
+use self::worker::{Work, Worker};
 use super::{
-    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Kept, Pending, Placed, Result, Selection, Send,
-    SendOutcome, Settled, Store, Tenure, WAKE_BACKLOG, Wake,
+    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
+    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
 };
 
 /// A store in one file of this machine. Its answers come after the disk has the change.
@@ -160,9 +160,15 @@ impl Store for SqliteStore {
         self.reader.run(move |work| inbox::message(work, &id)).await
     }
 
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId]) -> Result<Vec<Message>> {
+    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt> {
         let (thread, recipients) = (thread.clone(), recipients.to_vec());
-        self.reader.run(move |work| inbox::thread(work, &thread, &recipients)).await
+        let (reader, after) = (stretch.reader.clone(), stretch.after.cloned());
+        let (limit, bytes) = (stretch.limit, stretch.bytes);
+        let read = move |work: &mut Work<'_>| {
+            let stretch = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
+            threads::read(work, &thread, &recipients, stretch)
+        };
+        self.reader.run(read).await
     }
 
     async fn sweep(&self) -> Result<()> {

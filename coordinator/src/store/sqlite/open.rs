@@ -13,7 +13,7 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -21,6 +21,7 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("links.sql"),
     include_str!("keys.sql"),
     include_str!("audit.sql"),
+    include_str!("threads.sql"),
 ];
 /// What every database of this version holds.
 const PARTS: [&str; 10] =

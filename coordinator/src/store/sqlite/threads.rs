@@ -1,0 +1,81 @@
+//! Reading a thread: its index has it in order, and only the envelopes that are shown are read.
+
+use std::collections::HashSet;
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::message::Message;
+use rusqlite::named_params;
+
+use super::rows::{from_json, moment, parsed, stamp};
+use super::worker::Work;
+use crate::store::{Excerpt, Mark, Result, Stretch};
+
+/// How many messages one step looks at, so that no reader holds up the others.
+const STEP: usize = 1_000;
+
+/// What stands behind a place of a thread, in order. The first message of a thread has its id and is not in the index.
+const BEHIND: &str = "
+    SELECT position, id, from_agent, to_agent, timestamp FROM messages
+        WHERE id = :thread AND thread_id = :thread AND (timestamp, id) > (:at, :after)
+    UNION ALL
+    SELECT position, id, from_agent, to_agent, timestamp FROM messages INDEXED BY threads
+        WHERE thread_id = :thread AND thread_id <> id AND (timestamp, id) > (:at, :after)
+    ORDER BY timestamp, id";
+
+/// Returns a stretch of what is kept of a thread with these recipients.
+pub(super) fn read(
+    work: &Work<'_>,
+    thread: &MessageId,
+    recipients: &[AgentId],
+    stretch: Stretch<'_>,
+) -> Result<Excerpt> {
+    let recipients: HashSet<&str> = recipients.iter().map(AgentId::as_str).collect();
+    let mut query = work.connection.prepare_cached(BEHIND)?;
+    let mut rows = query.query(named_params! {
+        ":thread": thread.as_str(), ":at": stretch.after.map_or(-1, |mark| stamp(mark.at)),
+        ":after": stretch.after.map_or("", |mark| mark.id.as_str()),
+    })?;
+    let (mut messages, mut last, mut looked, mut bytes) = (Vec::new(), stretch.after.cloned(), 0, 0);
+    while let Some(row) = rows.next()? {
+        if looked == STEP || messages.len() == stretch.limit || bytes > stretch.bytes {
+            return Ok(Excerpt { messages, next: last });
+        }
+        looked += 1;
+        last = Some(Mark { at: moment(row, "timestamp")?, id: parsed(row, "id")? });
+        let (from, to): (String, String) = (row.get("from_agent")?, row.get("to_agent")?);
+        let reader = stretch.reader.as_str();
+        if recipients.contains(to.as_str()) && (from == reader || to == reader) {
+            let (message, length) = envelope(work, row.get("position")?)?;
+            bytes += length;
+            messages.push(message);
+        }
+    }
+    Ok(Excerpt { messages, next: None })
+}
+
+/// Returns the message at that position, and how many bytes it has as it is kept.
+fn envelope(work: &Work<'_>, position: i64) -> Result<(Message, usize)> {
+    let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
+    query.query_row([position], |row| {
+        let length = row.get_ref("envelope")?.as_str().map_or(0, str::len);
+        Ok(from_json(row, "envelope").map(|message| (message, length)))
+    })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::open::open;
+
+    #[test]
+    fn what_stands_behind_a_place_is_read_from_there_on_and_not_sorted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = open(&folder.path().join("c3po.db")).expect("a database");
+        let mut plan = opened.reader.prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}")).expect("a plan");
+        let params = named_params! { ":thread": "", ":at": -1, ":after": "" };
+        let steps = plan.query_map(params, |row| row.get::<_, String>("detail")).expect("its steps");
+        let steps = steps.collect::<rusqlite::Result<Vec<_>>>().expect("its steps").join("; ");
+        assert!(steps.contains("threads (thread_id=? AND (timestamp,id)>(?,?))"), "{steps}");
+        assert_eq!(steps.matches("TEMP B-TREE").count(), 0, "{steps}");
+    }
+}

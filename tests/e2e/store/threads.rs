@@ -1,0 +1,141 @@
+//! Threads: in order, in stretches, whatever comes and goes meanwhile, and only what concerns the reader.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use c3po_coordinator::store::{Excerpt, Mark, Stretch};
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::message::Message;
+use harness::eventually::eventually;
+
+use super::Fixture;
+use super::fixture::{SOON, id, message, reply, send};
+use super::lasting::ancient;
+
+/// A message of the thread that the first one begins, so many milliseconds after it.
+fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Message {
+    let timestamp = first.timestamp + Duration::from_millis(millis);
+    Message { thread_id: first.thread_id.clone(), timestamp, ..message(from, to, text) }
+}
+
+async fn stretch(fixture: &Fixture, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
+    Ok(fixture.store.thread(thread, &[id("b"), id("a"), id("b")], stretch).await?)
+}
+
+pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let mut first = reply(&question, "reply");
+    first.timestamp = question.timestamp + Duration::from_millis(5);
+    fixture.store.answer(&send(first.clone())).await?;
+    let last = fixture.post(further(&question, "a", "b", "thanks", 9)).await?;
+    fixture.say("a", "b", "unrelated").await?;
+    fixture.acknowledge(&last).await?;
+
+    for reader in ["a", "b"] {
+        let both = fixture.thread(&question.id, reader, &["a", "b"]).await?;
+        assert_eq!(both, [question.clone(), first.clone(), last.clone()], "{reader}");
+        assert_eq!(fixture.thread(&question.id, reader, &["b"]).await?, [question.clone(), last.clone()], "{reader}");
+    }
+    assert_eq!(fixture.thread(&question.id, "c", &["a", "b"]).await?, []);
+    assert_eq!(fixture.thread(&question.id, "a", &["c"]).await?, []);
+    assert_eq!(fixture.thread(&message("a", "b", "no thread").id, "a", &["a", "b"]).await?, []);
+    Ok(())
+}
+
+pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    // The first one has not the earliest time: another coordinator's clock may be behind. Most share a millisecond.
+    let first = fixture.say("a", "b", "first").await?;
+    let mut all = vec![first.clone()];
+    for number in 0..24_u64 {
+        let (from, to) = if number % 3 == 0 { ("b", "a") } else { ("a", "b") };
+        let text = "x".repeat(if number % 5 == 0 { 9_000 } else { 10 });
+        let mut next = further(&first, from, to, &text, number / 8);
+        next.timestamp = c3po_shared::time::Timestamp::from_millis(next.timestamp.millis() - 1);
+        all.push(fixture.post(next).await?);
+    }
+    all.sort_by_key(Mark::of);
+    assert_eq!(fixture.thread(&first.id, "a", &["a", "b"]).await?, all);
+
+    let reader = id("b");
+    for (limit, bytes) in [(1, usize::MAX), (7, usize::MAX), (25, usize::MAX), (25, 0), (25, 9_500), (3, 9_500)] {
+        let (mut read, mut after) = (Vec::new(), None);
+        loop {
+            let part = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
+            let excerpt = stretch(&fixture, &first.id, part).await?;
+            let sizes: Vec<usize> = excerpt.messages.iter().map(|one| one.text().len()).collect();
+            let last = sizes.last().copied().unwrap_or_default();
+            ensure!(sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes, "{limit} {bytes}: {sizes:?}");
+            read.extend(excerpt.messages);
+            let Some(next) = excerpt.next else { break };
+            ensure!(after.as_ref() < Some(&next), "{limit} {bytes}: no way forward from {next}");
+            after = Some(next);
+        }
+        assert!(read == all, "{limit} {bytes}: {} of {}", read.len(), all.len());
+    }
+    Ok(())
+}
+
+pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let first = fixture.post(ancient(message("a", "b", "first"))).await?;
+    let mut old = vec![first.clone()];
+    for millis in 1..=3 {
+        old.push(fixture.post(further(&first, "a", "b", "old", millis)).await?);
+    }
+    let in_a_week = 8 * 24 * 3_600 * 1_000;
+    let young = [
+        fixture.post(further(&first, "b", "a", "young", in_a_week)).await?,
+        fixture.post(further(&first, "a", "b", "younger", in_a_week + 1)).await?,
+    ];
+    let reader = id("a");
+    let begin = Stretch { reader: &reader, after: None, limit: 3, bytes: usize::MAX };
+    let before = stretch(&fixture, &first.id, begin).await?;
+    assert_eq!(before.messages, old[..3]);
+    let after = before.next;
+
+    // All but one of those that were read, and one that was not.
+    for one in [&old[0], &old[2], &old[3]] {
+        fixture.acknowledge(one).await?;
+    }
+    let left = [&old[1..2], &young].concat();
+    let gone = async || {
+        fixture.store.sweep().await.ok()?;
+        (fixture.thread(&first.id, "a", &["a", "b"]).await.ok()? == left).then_some(())
+    };
+    eventually("what is older than the archive is gone", SOON, gone).await?;
+    let last = fixture.post(further(&first, "a", "b", "last", in_a_week + 2)).await?;
+    let rest = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
+    let rest = stretch(&fixture, &first.id, rest).await?;
+    assert_eq!(rest, Excerpt { messages: [young.as_slice(), &[last]].concat(), next: None });
+    Ok(())
+}
+
+pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    fixture.agent("c").await?;
+    let thread: MessageId = "a::all::0badcafe".parse()?;
+    let copy = |to: &str| Message { thread_id: thread.clone(), ..message("a", to, "everybody?") };
+    let (to_b, to_c) = (fixture.post(copy("b")).await?, fixture.post(copy("c")).await?);
+    for number in 0..450 {
+        fixture.post(further(&to_c, "c", "a", &number.to_string(), 1)).await?;
+    }
+    let answer = fixture.post(further(&to_b, "b", "a", "me", 1_000)).await?;
+
+    let (reader, mut after, mut read, mut calls) = (id("b"), None, Vec::new(), 0);
+    loop {
+        let part = Stretch { reader: &reader, after: after.as_ref(), limit: 10, bytes: 1_000 };
+        let excerpt = stretch(&fixture, &thread, part).await?;
+        read.extend(excerpt.messages);
+        calls += 1;
+        let Some(next) = excerpt.next else { break };
+        ensure!(calls < 5, "{calls} calls for two messages");
+        after = Some(next);
+    }
+    assert_eq!(read, [to_b, answer.clone()]);
+    let everything = fixture.thread(&thread, "a", &["a", "b", "c"]).await?;
+    assert_eq!((everything.len(), everything.last()), (453, Some(&answer)));
+    Ok(())
+}
