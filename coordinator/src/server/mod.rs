@@ -12,6 +12,7 @@ mod endpoint;
 mod evidence;
 mod health;
 mod http_session;
+mod invites;
 mod join;
 mod keys;
 mod mcp;

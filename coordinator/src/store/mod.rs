@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
-use self::keys::read_key;
 pub use self::keys::{Invite, Key, KeyStore};
+use self::keys::{read_invite, read_key};
 pub use self::open::open;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::{ask, call, code};
 
 /// How long something may take that should happen soon, on a machine that builds meanwhile.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 /// In what time a key that ends has to end everything under it.
 const AT_ONCE: Duration = Duration::from_secs(1);
 

@@ -33,6 +33,7 @@ fn key(id: &str) -> Key {
 fn invite(uses: u32, life: Duration) -> Invite {
     Invite {
         id: "0a1b2c3d".into(),
+        made_by: Some("local".into()),
         key_hash: Some("00".repeat(32)),
         hash: "f".repeat(64),
         agents: vec!["*".into()],
@@ -107,6 +108,33 @@ pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -
     assert_eq!(taken, [1, 2, 3].map(|uses| Invite { uses, ..invite.clone() }));
     assert_eq!(fixture.store.redeem(&invite.hash).await?, None);
     assert_eq!(fixture.store.invite(&invite.hash).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_once(fixture: Fixture) -> Result<()> {
+    let store = &fixture.store;
+    assert_eq!(store.invites().await?, []);
+    let (one, brief) = (invite(2, SOON), Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) });
+    let used = Invite { hash: "c".repeat(64), ..invite(1, SOON) };
+    for invite in [&one, &brief, &used] {
+        store.put_invite(invite).await?;
+    }
+    let listed = async || -> Result<Vec<Invite>> {
+        let mut listed = store.invites().await?;
+        listed.sort_by(|a, b| a.hash.cmp(&b.hash));
+        Ok(listed)
+    };
+    assert_eq!(listed().await?, [brief.clone(), used.clone(), one.clone()]);
+    store.redeem(&one.hash).await?;
+    store.redeem(&used.hash).await?;
+    let rest = Invite { uses: 1, ..one.clone() };
+    eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;
+    assert_eq!(store.forget_invite(&brief.hash).await?, None, "it has ended");
+    assert_eq!(store.forget_invite(&used.hash).await?, None, "it was used");
+    let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
+    let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
+    assert_eq!(forgotten, [rest]);
+    assert_eq!((store.invites().await?, store.redeem(&one.hash).await?), (vec![], None));
     Ok(())
 }
 

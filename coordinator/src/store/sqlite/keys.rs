@@ -6,7 +6,7 @@ use rusqlite::OptionalExtension;
 use super::SqliteStore;
 use super::rows::{count, json, stamp};
 use super::worker::Work;
-use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_invite, read_key};
 
 /// Which invite is meant: that of a hash, where it is good still.
 const OPEN: &str = "hash = ? AND uses > 0 AND expires_at > ?";
@@ -43,6 +43,15 @@ impl KeyStore for SqliteStore {
     async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
         let hash = hash.to_owned();
         self.reader.run(move |work| look(work, &hash)).await
+    }
+
+    async fn invites(&self) -> Result<Vec<Invite>> {
+        self.reader.run(open).await
+    }
+
+    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
+        let hash = hash.to_owned();
+        self.writer.run(move |work| withdraw(work, &hash)).await
     }
 
     async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
@@ -92,6 +101,18 @@ fn invite_somebody(work: &mut Work<'_>, invite: &Invite) -> Result<()> {
 
 fn look(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
     one(work, hash, &format!("SELECT uses, record FROM invites WHERE {OPEN}"))
+}
+
+fn open(work: &mut Work<'_>) -> Result<Vec<Invite>> {
+    let sql = "SELECT uses, record FROM invites WHERE uses > 0 AND expires_at > ?";
+    let mut statement = work.connection.prepare_cached(sql)?;
+    let rows = statement.query_map([stamp(work.now)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let kept: Vec<(u32, String)> = rows.collect::<Result<_, _>>()?;
+    Ok(kept.iter().filter_map(read_invite).collect())
+}
+
+fn withdraw(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
+    one(work, hash, &format!("DELETE FROM invites WHERE {OPEN} RETURNING uses, record"))
 }
 
 fn redeem(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
