@@ -91,6 +91,16 @@ impl From<NoRandomness> for Refusal {
 
 /// Makes a key. Returns it with its text, which is said this once.
 pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
+    let (key, text) = draft(store, new, by).await?;
+    match store.put_key(&key).await? {
+        true => Ok((key, text)),
+        // One in four billion.
+        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
+    }
+}
+
+/// Returns a key that is to be kept, with its text, and makes room for it.
+async fn draft(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let now = Timestamp::now();
@@ -110,11 +120,7 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(
         made_by: by.to_owned(),
         revision: 1,
     };
-    match store.put_key(&key).await? {
-        true => Ok((key, fresh.text)),
-        // One in four billion.
-        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
-    }
+    Ok((key, fresh.text))
 }
 
 /// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
@@ -249,18 +255,20 @@ pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<
     Ok(Some(invite))
 }
 
-/// Lets the host of that name in, by an invite. Returns its key with what it is told; `None` where others were quicker.
+/// Lets the host of that name in, by an invite, of which a use is taken with the very step that keeps the key. Returns the
+/// key with what its host is told; `None` where others were quicker.
 pub(crate) async fn join(
     store: &dyn Store,
     host: String,
     invite: &Invite,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
-    if store.redeem(&invite.hash).await?.is_none() {
-        return Ok(None);
-    }
     let Invite { scope, key_seconds, .. } = *invite;
     let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
-    let (key, text) = create(store, new, &format!("invite {}", invite.id)).await?;
+    let (key, text) = draft(store, new, &format!("invite {}", invite.id)).await?;
+    // Also where another key has its id, one in four billion: the code is as good as before.
+    if !store.redeem(&invite.hash, &key).await? {
+        return Ok(None);
+    }
     let (key_id, agents) = (key.id.clone(), key.agents.clone());
     let expires_at = key.expires_at.map(|end| end.to_string());
     Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })))

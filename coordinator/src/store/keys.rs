@@ -117,7 +117,7 @@ pub trait KeyStore: Send + Sync {
     /// Forgets the invite with that hash. Returns it as it was; `None` where there is none, or it has ended.
     async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>>;
 
-    /// Takes one use of the invite with that hash, in one atomic step. Returns it as it was before; `None` where there is
-    /// none, or it has ended.
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>>;
+    /// Takes one use of the invite with that hash and keeps a new key, in one atomic step: neither is done without the
+    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, or a key has that id.
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool>;
 }

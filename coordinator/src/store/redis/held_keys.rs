@@ -56,8 +56,10 @@ impl KeyStore for RedisStore {
         self.one(&scripts::INVITE_FORGET, hash).await
     }
 
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
-        self.one(&scripts::INVITE_REDEEM, hash).await
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
+        let mut script = Call::about(&scripts::INVITE_REDEEM, keys::KEYS.to_owned(), &[keys::INVITES.to_owned()]);
+        script.arg(hash).arg(&key.id).arg(key.revision).arg(records::write(key)?);
+        self.within(self.connection.invoke(&script)).await
     }
 }
 

@@ -117,7 +117,8 @@ impl Call {
         Self::about(script, key.to_owned(), &[])
     }
 
-    fn about(script: &'static Script, key: String, further: &[String]) -> Self {
+    /// Begins the call of a script about that key and others of its slot.
+    pub(super) fn about(script: &'static Script, key: String, further: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(1 + further.len()).arg(&key).arg(further);
         Self { script, key, command }

@@ -54,9 +54,9 @@ impl KeyStore for SqliteStore {
         self.writer.run(move |work| withdraw(work, &hash)).await
     }
 
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
-        let hash = hash.to_owned();
-        self.writer.run(move |work| redeem(work, &hash)).await
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
+        let (hash, key) = (hash.to_owned(), key.clone());
+        self.writer.run(move |work| redeem(work, &hash, &key)).await
     }
 }
 
@@ -115,8 +115,13 @@ fn withdraw(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
     one(work, hash, &format!("DELETE FROM invites WHERE {OPEN} RETURNING uses, record"))
 }
 
-fn redeem(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
-    one(work, hash, &format!("UPDATE invites SET uses = uses - 1 WHERE {OPEN} RETURNING uses + 1, record"))
+fn redeem(work: &mut Work<'_>, hash: &str, key: &Key) -> Result<bool> {
+    // What is found out first changes nothing; what fails after that takes the whole operation back.
+    if look(work, hash)?.is_none() || !put(work, key)? {
+        return Ok(false);
+    }
+    work.connection.prepare_cached("UPDATE invites SET uses = uses - 1 WHERE hash = ?")?.execute([hash])?;
+    Ok(true)
 }
 
 fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
