@@ -1,7 +1,5 @@
 //! What is asked of a running coordinator on its command line, and how its answers are shown.
 
-use std::fmt::Write as _;
-
 use anyhow::Context;
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
@@ -127,10 +125,8 @@ impl Request {
             Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
                 format!("{answer:#}")
             }
-            Self::Keys(Keys::List { json: false }) => table(answer["keys"].as_array().map_or(&[][..], Vec::as_slice)),
-            Self::Invites(Invites::List { json: false }) => {
-                open_invites(answer["invites"].as_array().map_or(&[][..], Vec::as_slice))
-            }
+            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys")),
+            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites")),
             Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
@@ -155,6 +151,33 @@ impl Request {
 /// An id that is none leads nowhere, whatever it is made of.
 fn in_path(id: &str) -> String {
     id.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    answer[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn every_key(keys: &[Value]) -> String {
+    if keys.is_empty() {
+        return "There are no keys. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
+    }
+    let row = |key: &Value| {
+        let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
+        [said("id"), said("scope"), said("name"), moment(&key["created_at"]), state(key), agents(key)]
+    };
+    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "STATE (UTC)", "AGENTS"];
+    aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Returns whether a key admits anybody, and until when or since when.
+fn state(key: &Value) -> String {
+    let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
+    match state {
+        "valid" if expires.is_null() => "valid".to_owned(),
+        "valid" => format!("valid until {}", moment(expires)),
+        "revoked" => format!("revoked {}", moment(&key["revoked_at"])),
+        _ => format!("{state} {}", moment(expires)),
+    }
 }
 
 fn open_invites(invites: &[Value]) -> String {
@@ -193,32 +216,34 @@ fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLU
     rows().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn table(keys: &[Value]) -> String {
-    if keys.is_empty() {
-        return "There are no keys. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
-    }
-    let mut text = format!("{:<10} {:<9} {:<9} {:<20} {:<24} AGENTS\n", "ID", "STATE", "SCOPE", "NAME", "EXPIRES");
-    for key in keys {
-        let said = |name: &str| key[name].as_str().unwrap_or("-");
-        let agents: Vec<_> = key["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:<10} {:<9} {:<9} {:<20} {:<24} {}",
-            said("id"),
-            said("state"),
-            said("scope"),
-            said("name"),
-            said("expires_at"),
-            agents.join(",")
-        );
-    }
-    text.trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_a_table_that_says_since_when_and_until_when() {
+        let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
+            json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
+                "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at})
+        };
+        let (soon, past) = (json!("2026-04-15T10:30:00.000Z"), json!("2026-02-01T00:00:00.000Z"));
+        let answer = json!({"keys": [
+            key("0a1b2c3d", "nas", "valid", Value::Null, Value::Null),
+            key("0000000e", "a laptop in the attic", "valid", soon.clone(), Value::Null),
+            key("0000000f", "guest", "expired", past.clone(), Value::Null),
+            key("00000010", "old", "revoked", soon, past),
+        ]});
+        let list = |json| Request::Keys(Keys::List { json });
+        assert_eq!(
+            list(false).show(&answer).expect("a list"),
+            "ID        SCOPE  NAME                   MADE (UTC)        STATE (UTC)                   AGENTS\n\
+             0a1b2c3d  agent  nas                    2026-01-15 10:30  valid                         *\n\
+             0000000e  agent  a laptop in the attic  2026-01-15 10:30  valid until 2026-04-15 10:30  *\n\
+             0000000f  agent  guest                  2026-01-15 10:30  expired 2026-02-01 00:00      *\n\
+             00000010  agent  old                    2026-01-15 10:30  revoked 2026-02-01 00:00      *"
+        );
+        assert_eq!(list(true).show(&answer).expect("a list").parse::<Value>().expect("JSON"), answer);
+    }
 
     #[test]
     fn open_invites_are_a_table_without_their_codes() {
