@@ -82,24 +82,9 @@ pub(super) async fn create(
     server: Server,
     (By(principal), Body(new)): (By, Body<NewKey>),
 ) -> Result<Json<MadeKey>, Refusal> {
-    let made = issue::create(server.office.store.as_ref(), new, principal.name()).await;
-    let (key, text) = made.inspect_err(|refusal| unsure(&server, "created", None, principal.name(), refusal))?;
-    changed(&server, "created", &key.id, principal.name()).await;
-    Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
-}
-
-/// `DELETE /api/keys/{id}`
-pub(super) async fn revoke(
-    server: Server,
-    (By(principal), InPath(Id(id))): (By, InPath<Id>),
-) -> Result<Json<Shown>, Refusal> {
-    let ended = issue::revoke(server.office.store.as_ref(), &id).await;
-    let (key, is_news) =
-        ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), principal.name(), refusal))?;
-    if is_news {
-        changed(&server, "revoked", &key.id, principal.name()).await;
-    }
-    Ok(Json(shown(key, Timestamp::now())))
+    let by = principal.name();
+    let made = issue::create(server.office.store.as_ref(), new, by).await;
+    made_key(&server, "created", None, by, made).await
 }
 
 /// `POST /api/keys/{id}/rotate`
@@ -108,10 +93,34 @@ pub(super) async fn rotate(
     (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<MadeKey>, Refusal> {
     let rotated = issue::rotate(server.office.store.as_ref(), &id).await;
-    let (key, text) =
-        rotated.inspect_err(|refusal| unsure(&server, "rotated", Some(&id), principal.name(), refusal))?;
-    changed(&server, "rotated", &key.id, principal.name()).await;
+    made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
+}
+
+/// Tells whoever asked for the text of a key what came of that, and everybody else that the key has changed.
+async fn made_key(
+    server: &Server,
+    verb: &str,
+    id: Option<&str>,
+    by: &str,
+    made: Result<(Key, String), Refusal>,
+) -> Result<Json<MadeKey>, Refusal> {
+    let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
+    changed(server, verb, &key.id, by).await;
     Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
+}
+
+/// `DELETE /api/keys/{id}`
+pub(super) async fn revoke(
+    server: Server,
+    (By(principal), InPath(Id(id))): (By, InPath<Id>),
+) -> Result<Json<Shown>, Refusal> {
+    let by = principal.name();
+    let ended = issue::revoke(server.office.store.as_ref(), &id).await;
+    let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
+    if is_news {
+        changed(&server, "revoked", &key.id, by).await;
+    }
+    Ok(Json(shown(key, Timestamp::now())))
 }
 
 /// Says in log and audit what became of a key, and by whom, and lets it count here at once. The other coordinators, and

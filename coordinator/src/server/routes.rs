@@ -9,8 +9,7 @@ use super::endpoint::Endpoint;
 use super::{Server, audit, description, download, invites, join as joining, keys, policy, rest};
 use crate::auth::Right;
 
-/// What the paths of keys begin with.
-pub(super) const KEYS: &str = "/api/keys";
+const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
 const ROTATE: &str = "/api/keys/{id}/rotate";
 const INVITES: &str = "/api/invites";
