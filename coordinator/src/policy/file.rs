@@ -25,14 +25,23 @@ pub(crate) struct Policies {
     current: RwLock<Arc<Policy>>,
 }
 
-/// What a look at a file found. A state of the file is told from the next by what stands in it: times do not tell what was
-/// written within one tick of the clock, or put in its place with the time of an older file.
+/// What is known of the file. One state of it is told from the next by what stands in it: times do not tell what was written
+/// within one tick of the clock, or put in its place with the time of an older file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// What was in it when its rules were read.
+    read: Option<Hash>,
+    /// What the look before this one found that was not read: somebody may have been writing it.
+    unread: Option<Hash>,
+}
+
+/// What a look at a file found.
 enum Looked {
     Absent,
     AsBefore,
     /// Somebody may be writing it.
-    Changing(Hash),
-    Read(Hash, Policy),
+    Changing,
+    Read(Policy),
 }
 
 impl Policies {
@@ -75,24 +84,28 @@ impl Policies {
 pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: CancellationToken) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // What was read at the start may have changed since, so that the first look reads it again.
-    let mut seen: Option<Hash> = None;
-    let mut last: Option<Hash> = None;
+    // What was read at the start may have changed since, so that the first looks read it again.
+    let mut known = Known::default();
     let mut complaint: Option<String> = None;
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let path = policies.path.clone();
-        let looked = tokio::task::spawn_blocking(move || look(&path, seen, last)).await;
-        let looked = looked.unwrap_or_else(|error| Err(format!("looking at it ended: {error}")));
-        let wrong = match looked {
-            Ok(Looked::AsBefore) => continue,
-            Ok(Looked::Changing(found)) => {
-                last = Some(found);
-                continue;
+        let look = move || {
+            let mut known = known;
+            (look(&path, &mut known), known)
+        };
+        let looked = match tokio::task::spawn_blocking(look).await {
+            Ok((looked, after)) => {
+                known = after;
+                looked
             }
+            Err(error) => Err(format!("looking at it ended: {error}")),
+        };
+        let wrong = match looked {
+            Ok(Looked::AsBefore | Looked::Changing) => continue,
             Ok(Looked::Absent) if policies.current().is_empty() => continue,
             Ok(Looked::Absent) => format!("{} is gone", policies.path.display()),
-            Ok(Looked::Read(found, policy)) => {
-                (seen, complaint) = (Some(found), None);
+            Ok(Looked::Read(policy)) => {
+                complaint = None;
                 if let Some(said) = policies.take(policy) {
                     tracing::info!("the policy has changed: {said}");
                     tell(said);
@@ -101,7 +114,6 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
             }
             Err(wrong) => wrong,
         };
-        seen = None;
         if complaint.as_ref() != Some(&wrong) {
             tracing::warn!("the policy was not read again, and the rules before it stay in force: {wrong}");
             tell(format!("not read again, and the rules before it stay in force: {wrong}"));
@@ -112,16 +124,21 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
 
 /// Reads the rules, unless the file is as it was, or not yet as it was at the last look: whoever writes it may have emptied
 /// it only. Errors say what is wrong with it, and where.
-fn look(path: &Path, seen: Option<Hash>, last: Option<Hash>) -> Result<Looked, String> {
+fn look(path: &Path, known: &mut Known) -> Result<Looked, String> {
+    let before = std::mem::take(known);
     let Some(bytes) = read(path)? else { return Ok(Looked::Absent) };
     let found = blake3::hash(&bytes);
-    if seen == Some(found) {
+    if before.read == Some(found) {
+        known.read = before.read;
         return Ok(Looked::AsBefore);
     }
-    if last != Some(found) {
-        return Ok(Looked::Changing(found));
+    if before.unread != Some(found) {
+        *known = Known { unread: Some(found), ..before };
+        return Ok(Looked::Changing);
     }
-    Ok(Looked::Read(found, parse(path, bytes)?))
+    let policy = parse(path, bytes)?;
+    known.read = Some(found);
+    Ok(Looked::Read(policy))
 }
 
 /// Returns what stands in the file, one byte more than is allowed at the most; `None` where there is none. Whatever lies
@@ -172,22 +189,21 @@ mod tests {
     fn a_file_that_is_being_written_is_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("policy.toml");
-        let (mut seen, mut last) = (None, None);
-        let mut rules = || match look(&path, seen, last).expect("it can be looked at") {
-            Looked::Read(found, policy) => {
-                seen = Some(found);
-                Some(policy.len())
-            }
-            Looked::Changing(found) => {
-                last = Some(found);
-                None
-            }
-            Looked::Absent | Looked::AsBefore => None,
+        let mut known = Known::default();
+        let mut rules = || match look(&path, &mut known).expect("it can be looked at") {
+            Looked::Read(policy) => Some(policy.len()),
+            Looked::Absent | Looked::AsBefore | Looked::Changing => None,
         };
         let rule = "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n";
         fs::write(&path, rule).expect("written");
         assert_eq!([rules(), rules(), rules()], [None, Some(1), None]);
-        fs::write(&path, "").expect("emptied, as a writer does first");
+        for _ in 0..3 {
+            fs::write(&path, "").expect("emptied, as a writer does first");
+            assert_eq!(rules(), None);
+            fs::write(&path, rule).expect("written, as it was before");
+            assert_eq!(rules(), None);
+        }
+        fs::write(&path, "").expect("emptied");
         assert_eq!(rules(), None);
         fs::write(&path, [rule, rule].concat()).expect("written");
         assert_eq!([rules(), rules(), rules()], [None, Some(2), None]);
@@ -207,7 +223,7 @@ mod tests {
         let refused = |path: &Path| {
             let error = Policies::open(None, path).expect_err("there are no rules in it").to_string();
             assert_eq!(
-                look(path, None, None).err().map(|why| format!("the policy cannot be used: {why}")),
+                look(path, &mut Known::default()).err().map(|why| format!("the policy cannot be used: {why}")),
                 Some(error.clone())
             );
             error
