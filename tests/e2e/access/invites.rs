@@ -36,7 +36,7 @@ async fn an_open_invite_is_listed_without_its_code_and_lets_nobody_in_once_it_is
     assert_eq!(join(&gate, &code_of).await?, 200);
     let shown = json!({"id": made["id"], "scope": "read", "agents": ["web-*"], "uses": 2,
         "expires_at": made["expires_at"], "made_by": id(&admin)?});
-    assert_eq!(listed(&gate, &admin).await?, [shown.clone()]);
+    assert_eq!(listed(&gate, &admin).await?, std::slice::from_ref(&shown));
 
     let path = format!("/api/invites/{}", made["id"].as_str().context("its id")?);
     let revoked = ask(&gate, "DELETE", &path, Some(&admin), None, "").await?;
