@@ -1,7 +1,5 @@
 //! What is asked of a running coordinator on its command line, and how its answers are shown.
 
-use std::fmt::Write as _;
-
 use anyhow::Context;
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
@@ -16,6 +14,9 @@ pub enum Request {
     Keys(Keys),
     /// Print the line that lets a new host in
     Invite(Invite),
+    /// List or end the invites that let somebody in
+    #[command(subcommand)]
+    Invites(Invites),
 }
 
 /// What is done with keys.
@@ -36,6 +37,22 @@ pub enum Keys {
     },
     /// Give a key another text; the one before is worth nothing from then on
     Rotate {
+        /// Its id, as in the list
+        id: String,
+    },
+}
+
+/// What is done with invites.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Invites {
+    /// List the invites that let somebody in; their lines were printed once, and nobody knows them
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// End an invite: its line lets nobody in from then on; keys that were made with it stay
+    Revoke {
         /// Its id, as in the list
         id: String,
     },
@@ -96,6 +113,8 @@ impl Request {
                 });
                 ("POST", "/api/invites".to_owned(), body.to_string())
             }
+            Self::Invites(Invites::List { .. }) => ("GET", "/api/invites".to_owned(), String::new()),
+            Self::Invites(Invites::Revoke { id }) => ("DELETE", format!("/api/invites/{}", in_path(id)), String::new()),
         }
     }
 
@@ -103,8 +122,11 @@ impl Request {
     pub(crate) fn show(&self, answer: &Value) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
-            Self::Keys(Keys::List { json: true }) => format!("{answer:#}"),
-            Self::Keys(Keys::List { json: false }) => table(answer["keys"].as_array().map_or(&[][..], Vec::as_slice)),
+            Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
+                format!("{answer:#}")
+            }
+            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys")),
+            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites")),
             Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
@@ -112,11 +134,16 @@ impl Request {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
             Self::Invite(_) => format!(
-                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n",
+                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
+                 This is the invite {id}; to end it earlier: c3po-coordinator invites revoke {id}\n",
                 said("expires_at")?,
                 said("line")?,
-                said("install")?
+                said("install")?,
+                id = said("id")?
             ),
+            Self::Invites(Invites::Revoke { .. }) => {
+                format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
+            }
         })
     }
 }
@@ -126,32 +153,117 @@ fn in_path(id: &str) -> String {
     id.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
-fn table(keys: &[Value]) -> String {
+fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
+    answer[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn every_key(keys: &[Value]) -> String {
     if keys.is_empty() {
         return "There are no keys. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
     }
-    let mut text = format!("{:<10} {:<9} {:<9} {:<20} {:<24} AGENTS\n", "ID", "STATE", "SCOPE", "NAME", "EXPIRES");
-    for key in keys {
-        let said = |name: &str| key[name].as_str().unwrap_or("-");
-        let agents: Vec<_> = key["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{:<10} {:<9} {:<9} {:<20} {:<24} {}",
-            said("id"),
-            said("state"),
-            said("scope"),
-            said("name"),
-            said("expires_at"),
-            agents.join(",")
-        );
+    let row = |key: &Value| {
+        let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
+        [said("id"), said("scope"), said("name"), moment(&key["created_at"]), state(key), agents(key)]
+    };
+    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "STATE (UTC)", "AGENTS"];
+    aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Returns whether a key admits anybody, and until when or since when.
+fn state(key: &Value) -> String {
+    let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
+    match state {
+        "valid" if expires.is_null() => "valid".to_owned(),
+        "valid" => format!("valid until {}", moment(expires)),
+        "revoked" => format!("revoked {}", moment(&key["revoked_at"])),
+        _ => format!("{state} {}", moment(expires)),
     }
-    text.trim_end().to_owned()
+}
+
+fn open_invites(invites: &[Value]) -> String {
+    if invites.is_empty() {
+        return "There are no open invites. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
+    }
+    let row = |invite: &Value| {
+        let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();
+        let uses = invite["uses"].as_u64().map_or_else(|| "-".to_owned(), |uses| uses.to_string());
+        [said("id"), said("scope"), uses, moment(&invite["expires_at"]), said("made_by"), agents(invite)]
+    };
+    let head = ["ID", "SCOPE", "USES LEFT", "UNTIL (UTC)", "MADE BY", "AGENTS"];
+    aligned(&head.map(str::to_owned), &invites.iter().map(row).collect::<Vec<_>>())
+}
+
+/// Returns the agents that a key or an invite covers.
+fn agents(of: &Value) -> String {
+    let agents: Vec<_> = of["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    agents.join(",")
+}
+
+/// Returns a time to the minute; `-` where none is said.
+fn moment(time: &Value) -> String {
+    time.as_str().and_then(|time| time.get(..16)).unwrap_or("-").replace('T', " ")
+}
+
+/// Returns a table whose columns are as wide as what stands in them.
+fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let rows = || [head].into_iter().chain(rows);
+    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let line = |row: &[String; COLUMNS]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_a_table_that_says_since_when_and_until_when() {
+        let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
+            json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
+                "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at})
+        };
+        let (soon, past) = (json!("2026-04-15T10:30:00.000Z"), json!("2026-02-01T00:00:00.000Z"));
+        let answer = json!({"keys": [
+            key("0a1b2c3d", "nas", "valid", Value::Null, Value::Null),
+            key("0000000e", "a laptop in the attic", "valid", soon.clone(), Value::Null),
+            key("0000000f", "guest", "expired", past.clone(), Value::Null),
+            key("00000010", "old", "revoked", soon, past),
+        ]});
+        let list = |json| Request::Keys(Keys::List { json });
+        assert_eq!(
+            list(false).show(&answer).expect("a list"),
+            "ID        SCOPE  NAME                   MADE (UTC)        STATE (UTC)                   AGENTS\n\
+             0a1b2c3d  agent  nas                    2026-01-15 10:30  valid                         *\n\
+             0000000e  agent  a laptop in the attic  2026-01-15 10:30  valid until 2026-04-15 10:30  *\n\
+             0000000f  agent  guest                  2026-01-15 10:30  expired 2026-02-01 00:00      *\n\
+             00000010  agent  old                    2026-01-15 10:30  revoked 2026-02-01 00:00      *"
+        );
+        assert_eq!(list(true).show(&answer).expect("a list").parse::<Value>().expect("JSON"), answer);
+    }
+
+    #[test]
+    fn open_invites_are_a_table_without_their_codes() {
+        let answer = json!({"invites": [
+            {"id": "0a1b2c3d", "scope": "agent", "agents": ["web-*", "api"], "uses": 3,
+                "expires_at": "2026-01-15T10:45:00.000Z", "made_by": "local"},
+            {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000,
+                "expires_at": "2026-01-22T08:00:59.999Z", "made_by": null},
+        ]});
+        let list = |json| Request::Invites(Invites::List { json });
+        assert_eq!(
+            list(false).show(&answer).expect("a list"),
+            "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
+             0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
+             0000000f  operator  1000       2026-01-22 08:00  -        *"
+        );
+        assert_eq!(list(true).show(&answer).expect("a list").parse::<Value>().expect("JSON"), answer);
+        let none = list(false).show(&json!({"invites": []})).expect("a list");
+        assert!(none.starts_with("There are no open invites."), "{none}");
+    }
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {

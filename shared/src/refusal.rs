@@ -21,6 +21,8 @@ words! {
         MessageNotFound = "MESSAGE_NOT_FOUND",
         /// There is no such key.
         KeyNotFound = "KEY_NOT_FOUND",
+        /// There is no such invite, or it is over.
+        InviteNotFound = "INVITE_NOT_FOUND",
         /// Another answer came first.
         AlreadyAnswered = "ALREADY_ANSWERED",
         /// Nothing came in time.
@@ -63,7 +65,7 @@ impl ErrorCode {
             Self::InvalidRequest | Self::PayloadTooLarge => -32602,
             Self::Unauthorized => -32001,
             Self::Forbidden | Self::ForbiddenByPolicy => -32003,
-            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound => -32004,
+            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => -32004,
             Self::Timeout => -32008,
             Self::Conflict | Self::AlreadyAnswered | Self::VersionMismatch => -32009,
             Self::RateLimited | Self::InboxFull => -32029,
@@ -79,7 +81,7 @@ impl ErrorCode {
             Self::InvalidRequest => 400,
             Self::Unauthorized => 401,
             Self::Forbidden | Self::ForbiddenByPolicy => 403,
-            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound => 404,
+            Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => 404,
             Self::Timeout => 408,
             Self::Conflict | Self::AlreadyAnswered | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
@@ -97,6 +99,7 @@ impl ErrorCode {
             Self::AgentNotFound => "Check the agent id's spelling; list_agents shows who there is.",
             Self::AgentUnavailable => "Ask another agent (list_agents), try later, or send it with priority urgent.",
             Self::KeyNotFound => "See `c3po-coordinator keys list`.",
+            Self::InviteNotFound => "See `c3po-coordinator invites list`.",
             Self::MessageNotFound => "Use the full id as send_message, get_messages or wait_for_message returned it.",
             Self::AlreadyAnswered => {
                 "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
@@ -299,6 +302,8 @@ mod tests {
         check(ErrorCode::ForbiddenByPolicy, -32003, 403);
         check(ErrorCode::AgentNotFound, -32004, 404);
         check(ErrorCode::MessageNotFound, -32004, 404);
+        check(ErrorCode::KeyNotFound, -32004, 404);
+        check(ErrorCode::InviteNotFound, -32004, 404);
         check(ErrorCode::Timeout, -32008, 408);
         check(ErrorCode::Conflict, -32009, 409);
         check(ErrorCode::AlreadyAnswered, -32009, 409);

@@ -19,6 +19,8 @@ async fn what_is_refused_is_told_in_sentences() -> Result<()> {
     let gate = Gate::start().await?;
     let refused = gate.ask(&["keys", "revoke", "00000000"]).await.expect_err("there is none");
     assert_eq!(refused.to_string(), "there is no key 00000000. See `c3po-coordinator keys list`.");
+    let refused = gate.ask(&["invites", "revoke", "00000000"]).await.expect_err("there is none");
+    assert_eq!(refused.to_string(), "there is no open invite 00000000. See `c3po-coordinator invites list`.");
     let refused = gate.ask(&["invite", "--uses", "0"]).await.expect_err("nobody may use it");
     assert_eq!(refused.to_string(), "uses is 0; it must be from 1 to 1000. Check parameter values and formats.");
     Ok(())

@@ -139,6 +139,34 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     Ok(())
 }
 
+#[tokio::test]
+async fn what_takes_the_place_of_the_file_and_is_none_is_told_and_the_rules_stay() -> Result<()> {
+    let (served, folder) = with_rules("policy.toml", &deny("a", "b", "message", "not now")).await?;
+    let file = folder.path().join("policy.toml");
+    let mut a = served.join("a").await?;
+    served.join("b").await?;
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
+    fs::remove_file(&file)?;
+    assert!(std::process::Command::new("mkfifo").arg(&file).status()?.success());
+    let heard = eventually("the pipe was noticed", RELOADED, async || {
+        changes(&mut person, 1).await.filter(|heard| heard.iter().any(|why| why.contains("is a pipe")))
+    });
+    let heard = heard.await?;
+    assert!(heard.last().is_some_and(|why| why.contains("stay in force")), "{heard:?}");
+    assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
+    fs::remove_file(&file)?;
+    fs::create_dir(&file)?;
+    let heard = eventually("the folder was noticed", RELOADED, async || {
+        changes(&mut person, 2).await.filter(|heard| heard.iter().any(|why| why.contains("is a folder")))
+    });
+    heard.await?;
+    fs::remove_dir(&file)?;
+    fs::write(&file, "")?;
+    settled(&mut person, "allow").await?;
+    a.call("send_message", hi("b")).await?;
+    Ok(())
+}
+
 /// What the audit says of the policy, once it has that many lines about it.
 async fn changes(person: &mut Link, count: usize) -> Option<Vec<String>> {
     let page = person.request("audit", json!({"limit": 1_000})).await.ok()?.ok()?;

@@ -91,6 +91,16 @@ impl From<NoRandomness> for Refusal {
 
 /// Makes a key. Returns it with its text, which is said this once.
 pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
+    let (key, text) = draft(store, new, by).await?;
+    match store.put_key(&key).await? {
+        true => Ok((key, text)),
+        // One in four billion.
+        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
+    }
+}
+
+/// Returns a key that is to be kept, with its text, and makes room for it.
+async fn draft(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let now = Timestamp::now();
@@ -110,11 +120,7 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(
         made_by: by.to_owned(),
         revision: 1,
     };
-    match store.put_key(&key).await? {
-        true => Ok((key, fresh.text)),
-        // One in four billion.
-        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
-    }
+    Ok((key, fresh.text))
 }
 
 /// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
@@ -167,10 +173,11 @@ async fn change(
     Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
 }
 
-/// Makes an invite, with the key of that id where it is made with one. Returns it with its code.
+/// Makes an invite in the name of `by`, with the key of that id where it is made with one. Returns it with its code.
 pub(crate) async fn invite(
     store: &dyn Store,
     new: NewInvite,
+    by: &str,
     key: Option<&str>,
     fingerprint: Option<Fingerprint>,
 ) -> Result<(Invite, JoinCode), Refusal> {
@@ -190,6 +197,7 @@ pub(crate) async fn invite(
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
         id: secret::id()?,
+        made_by: Some(by.to_owned()),
         key_hash,
         hash: secret::hash(&code.secret()),
         agents,
@@ -202,6 +210,35 @@ pub(crate) async fn invite(
     Ok((invite, code))
 }
 
+/// Returns every invite that lets somebody in, the one that ends first before the others.
+pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
+    let (mut invites, keys, now) = (store.invites().await?, store.keys().await?, Timestamp::now());
+    invites.retain(|invite| stands(invite, &keys, now));
+    invites.sort_by(|a, b| (a.expires_at, &a.id).cmp(&(b.expires_at, &b.id)));
+    Ok(invites)
+}
+
+/// Ends an invite: its code lets nobody in from then on. Returns it as it was.
+///
+/// Errors: `INVITE_NOT_FOUND` where none that lets somebody in has that id.
+pub(crate) async fn withdraw(store: &dyn Store, id: &str) -> Result<Invite, Refusal> {
+    let found = invites(store).await?.into_iter().find(|invite| invite.id == id);
+    let ended = match found {
+        Some(invite) => store.forget_invite(&invite.hash).await?,
+        None => None,
+    };
+    ended.ok_or_else(|| {
+        let error = format!("there is no open invite {}", id.chars().take(LABEL_MAX).collect::<String>());
+        Refusal::new(ErrorCode::InviteNotFound, error)
+    })
+}
+
+/// Returns whether the key lives that the invite was made with, where it was made with one.
+fn stands(invite: &Invite, keys: &[Key], now: Timestamp) -> bool {
+    let lives = |hash: &String| keys.iter().any(|key| key.hash == *hash && key.is_valid(now));
+    invite.key_hash.as_ref().is_none_or(lives)
+}
+
 /// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
 /// before a use is spent.
 ///
@@ -211,26 +248,27 @@ pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
     let (keys, now) = (store.keys().await?, Timestamp::now());
-    let lives = |hash: &String| keys.iter().any(|key| key.hash == *hash && key.is_valid(now));
-    if !invite.key_hash.as_ref().is_none_or(lives) {
+    if !stands(&invite, &keys, now) {
         return Ok(None);
     }
     in_the_way(&keys, now)?;
     Ok(Some(invite))
 }
 
-/// Lets the host of that name in, by an invite. Returns its key with what it is told; `None` where others were quicker.
+/// Lets the host of that name in, by an invite, of which a use is taken with the very step that keeps the key. Returns the
+/// key with what its host is told; `None` where others were quicker.
 pub(crate) async fn join(
     store: &dyn Store,
     host: String,
     invite: &Invite,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
-    if store.redeem(&invite.hash).await?.is_none() {
-        return Ok(None);
-    }
     let Invite { scope, key_seconds, .. } = *invite;
     let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
-    let (key, text) = create(store, new, &format!("invite {}", invite.id)).await?;
+    let (key, text) = draft(store, new, &format!("invite {}", invite.id)).await?;
+    // Also where another key has its id, one in four billion: the code is as good as before.
+    if !store.redeem(&invite.hash, &key).await? {
+        return Ok(None);
+    }
     let (key_id, agents) = (key.id.clone(), key.agents.clone());
     let expires_at = key.expires_at.map(|end| end.to_string());
     Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })))

@@ -147,6 +147,11 @@ impl Principal {
         self.ended.cancelled().await;
     }
 
+    /// Returns what some work comes to, unless the credential ends before that.
+    pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
+        self.ended.run_until_cancelled(work).await.ok_or_else(super::ended)
+    }
+
     /// Returns whether the credential has ended.
     #[cfg(test)]
     pub(super) fn has_ended(&self) -> bool {

@@ -1,12 +1,15 @@
 //! The file of rules: read at the start and whenever it changes. What cannot be read leaves the rules as they are.
 
-use std::fs::File;
+use std::fs::{FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use blake3::Hash;
 use c3po_shared::limits::POLICY_BYTES_MAX;
+use rustix::fs::OFlags;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -22,11 +25,14 @@ pub(crate) struct Policies {
     current: RwLock<Arc<Policy>>,
 }
 
-/// What tells one state of a file from the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    modified: Option<SystemTime>,
-    bytes: u64,
+/// What is known of the file. One state of it is told from the next by what stands in it: times do not tell what was written
+/// within one tick of the clock, or put in its place with the time of an older file.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// What was in it when its rules were read.
+    read: Option<Hash>,
+    /// What the look before this one found that was not read: somebody may have been writing it.
+    unread: Option<Hash>,
 }
 
 /// What a look at a file found.
@@ -34,8 +40,8 @@ enum Looked {
     Absent,
     AsBefore,
     /// Somebody may be writing it.
-    Changing(Stamp),
-    Read(Stamp, Policy),
+    Changing,
+    Read(Policy),
 }
 
 impl Policies {
@@ -44,7 +50,7 @@ impl Policies {
     /// Errors: it is wrong, or cannot be read. Nobody serves with other rules than those that were written.
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
-        let found = find(&path).and_then(|found| found.map(|(file, _)| read(&path, file)).transpose());
+        let found = read(&path).and_then(|found| found.map(|bytes| parse(&path, bytes)).transpose());
         let policy = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
             Some(policy) => policy,
             None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
@@ -78,24 +84,28 @@ impl Policies {
 pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: CancellationToken) {
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // What was read at the start may have changed since, so that the first look reads it again.
-    let mut seen: Option<Stamp> = None;
-    let mut last: Option<Stamp> = None;
+    // What was read at the start may have changed since, so that the first looks read it again.
+    let mut known = Known::default();
     let mut complaint: Option<String> = None;
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let path = policies.path.clone();
-        let looked = tokio::task::spawn_blocking(move || look(&path, seen, last)).await;
-        let looked = looked.unwrap_or_else(|error| Err(format!("looking at it ended: {error}")));
-        let wrong = match looked {
-            Ok(Looked::AsBefore) => continue,
-            Ok(Looked::Changing(stamp)) => {
-                last = Some(stamp);
-                continue;
+        let look = move || {
+            let mut known = known;
+            (look(&path, &mut known), known)
+        };
+        let looked = match tokio::task::spawn_blocking(look).await {
+            Ok((looked, after)) => {
+                known = after;
+                looked
             }
+            Err(error) => Err(format!("looking at it ended: {error}")),
+        };
+        let wrong = match looked {
+            Ok(Looked::AsBefore | Looked::Changing) => continue,
             Ok(Looked::Absent) if policies.current().is_empty() => continue,
             Ok(Looked::Absent) => format!("{} is gone", policies.path.display()),
-            Ok(Looked::Read(stamp, policy)) => {
-                (seen, complaint) = (Some(stamp), None);
+            Ok(Looked::Read(policy)) => {
+                complaint = None;
                 if let Some(said) = policies.take(policy) {
                     tracing::info!("the policy has changed: {said}");
                     tell(said);
@@ -104,7 +114,6 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
             }
             Err(wrong) => wrong,
         };
-        seen = None;
         if complaint.as_ref() != Some(&wrong) {
             tracing::warn!("the policy was not read again, and the rules before it stay in force: {wrong}");
             tell(format!("not read again, and the rules before it stay in force: {wrong}"));
@@ -113,35 +122,56 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
     }
 }
 
-/// Reads the file, unless it is as it was, or not yet as it was at the last look: whoever writes it may have emptied it
-/// only. Errors say what is wrong with it, and where.
-fn look(path: &Path, seen: Option<Stamp>, last: Option<Stamp>) -> Result<Looked, String> {
-    let Some((file, stamp)) = find(path)? else { return Ok(Looked::Absent) };
-    if seen == Some(stamp) {
+/// Reads the rules, unless the file is as it was, or not yet as it was at the last look: whoever writes it may have emptied
+/// it only. Errors say what is wrong with it, and where.
+fn look(path: &Path, known: &mut Known) -> Result<Looked, String> {
+    let before = std::mem::take(known);
+    let Some(bytes) = read(path)? else { return Ok(Looked::Absent) };
+    let found = blake3::hash(&bytes);
+    if before.read == Some(found) {
+        known.read = before.read;
         return Ok(Looked::AsBefore);
     }
-    if last != Some(stamp) {
-        return Ok(Looked::Changing(stamp));
+    if before.unread != Some(found) {
+        *known = Known { unread: Some(found), ..before };
+        return Ok(Looked::Changing);
     }
-    Ok(Looked::Read(stamp, read(path, file)?))
+    let policy = parse(path, bytes)?;
+    known.read = Some(found);
+    Ok(Looked::Read(policy))
 }
 
-/// Opens the file, if there is one. Its stamp is from before it is read: what is written meanwhile makes it another.
-fn find(path: &Path) -> Result<Option<(File, Stamp)>, String> {
+/// Returns what stands in the file, one byte more than is allowed at the most; `None` where there is none. Whatever lies
+/// there is opened without waiting for anybody, and looked at by the very handle that is read: a pipe or a device in that
+/// place would have us wait for ever.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let unreadable = |error: io::Error| format!("{}: {error}", path.display());
-    let file = match File::open(path) {
+    let careful = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let opened = OpenOptions::new().read(true).custom_flags(careful.cast_signed()).open(path);
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    let found = file.metadata().map_err(unreadable)?;
-    Ok(Some((file, Stamp { modified: found.modified().ok(), bytes: found.len() })))
+    let kind = file.metadata().map_err(unreadable)?.file_type();
+    if !kind.is_file() {
+        return Err(format!("{} is {}; it has to be a file with rules", path.display(), other_than_a_file(kind)));
+    }
+    let mut bytes = Vec::new();
+    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Ok(Some(bytes))
 }
 
-fn read(path: &Path, file: File) -> Result<Policy, String> {
+fn other_than_a_file(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a pipe",
+        _ => "a device",
+    }
+}
+
+fn parse(path: &Path, bytes: Vec<u8>) -> Result<Policy, String> {
     let place = path.display();
-    let mut bytes = Vec::new();
-    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| format!("{place}: {error}"))?;
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
     }
@@ -159,24 +189,53 @@ mod tests {
     fn a_file_that_is_being_written_is_not_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("policy.toml");
-        let (mut seen, mut last) = (None, None);
-        let mut rules = || match look(&path, seen, last).expect("it can be looked at") {
-            Looked::Read(stamp, policy) => {
-                seen = Some(stamp);
-                Some(policy.len())
-            }
-            Looked::Changing(stamp) => {
-                last = Some(stamp);
-                None
-            }
-            Looked::Absent | Looked::AsBefore => None,
+        let mut known = Known::default();
+        let mut rules = || match look(&path, &mut known).expect("it can be looked at") {
+            Looked::Read(policy) => Some(policy.len()),
+            Looked::Absent | Looked::AsBefore | Looked::Changing => None,
         };
         let rule = "[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n";
         fs::write(&path, rule).expect("written");
         assert_eq!([rules(), rules(), rules()], [None, Some(1), None]);
-        fs::write(&path, "").expect("emptied, as a writer does first");
+        for _ in 0..3 {
+            fs::write(&path, "").expect("emptied, as a writer does first");
+            assert_eq!(rules(), None);
+            fs::write(&path, rule).expect("written, as it was before");
+            assert_eq!(rules(), None);
+        }
+        fs::write(&path, "").expect("emptied");
         assert_eq!(rules(), None);
         fs::write(&path, [rule, rule].concat()).expect("written");
         assert_eq!([rules(), rules(), rules()], [None, Some(2), None]);
+
+        // Another file of the same length and time, in its place.
+        let times = fs::metadata(&path).and_then(|file| file.modified()).expect("its time");
+        let other = folder.path().join("other.toml");
+        fs::write(&other, [rule, &" ".repeat(rule.len())].concat()).expect("written");
+        fs::File::options().write(true).open(&other).and_then(|file| file.set_modified(times)).expect("set back");
+        fs::rename(&other, &path).expect("moved");
+        assert_eq!([rules(), rules(), rules()], [None, Some(1), None]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let refused = |path: &Path| {
+            let error = Policies::open(None, path).expect_err("there are no rules in it").to_string();
+            assert_eq!(
+                look(path, &mut Known::default()).err().map(|why| format!("the policy cannot be used: {why}")),
+                Some(error.clone())
+            );
+            error
+        };
+        let said = refused(folder.path());
+        assert!(said.ends_with(" is a folder; it has to be a file with rules"), "{said}");
+        let said = refused(Path::new("/dev/zero"));
+        assert_eq!(said, "the policy cannot be used: /dev/zero is a device; it has to be a file with rules");
+        let pipe = folder.path().join("policy.toml");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
+        assert!(made.success());
+        let said = refused(&pipe);
+        assert!(said.ends_with("policy.toml is a pipe; it has to be a file with rules"), "{said}");
     }
 }

@@ -24,6 +24,8 @@ use crate::store::Store;
 
 /// The largest request that is read of somebody who has no key, in bytes.
 const BODY_MAX: usize = 8 << 10;
+/// Who makes the invite of a coordinator that nobody has a key for.
+const START: &str = "start";
 /// In which time so many wrong codes are told to be wrong.
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -42,7 +44,7 @@ pub(super) struct Joins {
 /// An invite that was just made.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Invited {
-    /// What it is called in the audit.
+    /// What it is called in lists and in the audit.
     pub(super) id: String,
     /// What is to be said on a new host that has c3po.
     pub(super) line: String,
@@ -59,14 +61,15 @@ impl Joins {
         Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, wrong: Mutex::default() }
     }
 
-    /// Makes an invite, with the key of that id where it is made with one.
+    /// Makes an invite in the name of `by`, with the key of that id where it is made with one.
     pub(super) async fn invite(
         &self,
         store: &dyn Store,
         new: NewInvite,
+        by: &str,
         key: Option<&str>,
     ) -> Result<Invited, Refusal> {
-        let (invite, code) = issue::invite(store, new, key, self.transport.pinned()).await?;
+        let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
         let (url, code) = (&self.url, code.reveal());
         let line = format!("c3po join {url} {code}");
         let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
@@ -129,9 +132,9 @@ pub(super) async fn announce(server: &Server) {
     if !server.auth.demands_a_first_key() {
         return;
     }
-    match server.joins.invite(server.office.store.as_ref(), NewInvite::default(), None).await {
+    match server.joins.invite(server.office.store.as_ref(), NewInvite::default(), START, None).await {
         Ok(invite) => {
-            noted(server, "invited", Some(&invite.id), "its start");
+            noted(server, "invited", Some(&invite.id), START);
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\

@@ -1,4 +1,4 @@
-//! The keys over HTTP: listing, making, ending and renewing them, and inviting hosts.
+//! The keys over HTTP: listing, making, ending and renewing them.
 
 use axum::Json;
 use c3po_shared::audit::{Entry, Event};
@@ -10,15 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::endpoint::{Body, By, InPath};
-use super::join::Invited;
 use crate::auth;
-use crate::auth::issue::{self, NewInvite, NewKey};
+use crate::auth::issue::{self, NewKey};
 use crate::store::Key;
 
-/// The name of a key in a path.
+/// The name of a key or an invite in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub(super) struct KeyId(#[schemars(regex(pattern = "^[0-9a-f]{8}$"))] String);
+pub(super) struct Id(#[schemars(regex(pattern = "^[0-9a-f]{8}$"))] pub(super) String);
 
 /// A key as lists show it: without its hash.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -83,47 +82,45 @@ pub(super) async fn create(
     server: Server,
     (By(principal), Body(new)): (By, Body<NewKey>),
 ) -> Result<Json<MadeKey>, Refusal> {
-    let made = issue::create(server.office.store.as_ref(), new, principal.name()).await;
-    let (key, text) = made.inspect_err(|refusal| unsure(&server, "created", None, principal.name(), refusal))?;
-    changed(&server, "created", &key.id, principal.name()).await;
+    let by = principal.name();
+    let made = issue::create(server.office.store.as_ref(), new, by).await;
+    made_key(&server, "created", None, by, made).await
+}
+
+/// `POST /api/keys/{id}/rotate`
+pub(super) async fn rotate(
+    server: Server,
+    (By(principal), InPath(Id(id))): (By, InPath<Id>),
+) -> Result<Json<MadeKey>, Refusal> {
+    let rotated = issue::rotate(server.office.store.as_ref(), &id).await;
+    made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
+}
+
+/// Tells whoever asked for the text of a key what came of that, and everybody else that the key has changed.
+async fn made_key(
+    server: &Server,
+    verb: &str,
+    id: Option<&str>,
+    by: &str,
+    made: Result<(Key, String), Refusal>,
+) -> Result<Json<MadeKey>, Refusal> {
+    let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
+    changed(server, verb, &key.id, by).await;
     Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
 }
 
 /// `DELETE /api/keys/{id}`
 pub(super) async fn revoke(
     server: Server,
-    (By(principal), InPath(KeyId(id))): (By, InPath<KeyId>),
+    (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<Shown>, Refusal> {
+    let by = principal.name();
     let ended = issue::revoke(server.office.store.as_ref(), &id).await;
-    let (key, is_news) =
-        ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), principal.name(), refusal))?;
+    let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
-        changed(&server, "revoked", &key.id, principal.name()).await;
+        changed(&server, "revoked", &key.id, by).await;
     }
     Ok(Json(shown(key, Timestamp::now())))
-}
-
-/// `POST /api/keys/{id}/rotate`
-pub(super) async fn rotate(
-    server: Server,
-    (By(principal), InPath(KeyId(id))): (By, InPath<KeyId>),
-) -> Result<Json<MadeKey>, Refusal> {
-    let rotated = issue::rotate(server.office.store.as_ref(), &id).await;
-    let (key, text) =
-        rotated.inspect_err(|refusal| unsure(&server, "rotated", Some(&id), principal.name(), refusal))?;
-    changed(&server, "rotated", &key.id, principal.name()).await;
-    Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
-}
-
-/// `POST /api/invites`: returns the code, and the lines that a new host is given.
-pub(super) async fn invite(
-    server: Server,
-    (By(principal), Body(new)): (By, Body<NewInvite>),
-) -> Result<Json<Invited>, Refusal> {
-    let invite = server.joins.invite(server.office.store.as_ref(), new, principal.key_id()).await?;
-    tracing::info!("{} made the invite {}, which ends at {}", principal.name(), invite.id, invite.expires_at);
-    noted(&server, "invited", Some(&invite.id), principal.name());
-    Ok(Json(invite))
 }
 
 /// Says in log and audit what became of a key, and by whom, and lets it count here at once. The other coordinators, and

@@ -12,6 +12,7 @@ mod endpoint;
 mod evidence;
 mod health;
 mod http_session;
+mod invites;
 mod join;
 mod keys;
 mod mcp;
@@ -49,7 +50,7 @@ pub(crate) use self::health::ask as ask_health;
 use self::http_session::HttpSessions;
 use self::join::Joins;
 use self::tls::Transport;
-use crate::auth::{self, Auth, Principal};
+use crate::auth::{Auth, Principal};
 use crate::config::Config;
 use crate::request::Office;
 
@@ -145,18 +146,25 @@ fn routes(server: &Server, config: &Config, endpoints: &[Endpoint]) -> Router {
         .with_state(server.clone())
 }
 
-async fn guard_rest(State(server): State<Server>, request: Request, next: Next) -> Response {
-    guard(&server, request, next).await.unwrap_or_else(|refusal| refused(&refusal))
+/// What is asked for ends with the credential, but for what is done to its end: each endpoint says of itself which it is.
+async fn guard_rest(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    match guard(&server, &mut request) {
+        Ok(_) => next.run(request).await,
+        Err(refusal) => refused(&refusal),
+    }
 }
 
 /// Proxies and MCP clients know the newer name of a store that is away.
-async fn guard_sessions(State(server): State<Server>, request: Request, next: Next) -> Response {
+async fn guard_sessions(State(server): State<Server>, mut request: Request, next: Next) -> Response {
     let said = |refusal: Refusal| (endpoint::status_of(refusal.code), axum::Json(refusal)).into_response();
-    guard(&server, request, next).await.unwrap_or_else(said)
+    match guard(&server, &mut request) {
+        Ok(principal) => principal.unless_ended(next.run(request)).await.unwrap_or_else(said),
+        Err(refusal) => said(refusal),
+    }
 }
 
-/// Nothing of a request is read before it is admitted, and none goes on whose credential has ended.
-async fn guard(server: &Server, mut request: Request, next: Next) -> Result<Response, Refusal> {
+/// Admits a request: nothing of it is read before that.
+fn guard(server: &Server, request: &mut Request) -> Result<Arc<Principal>, Refusal> {
     let admitted = match request.extensions().get::<Arc<Principal>>() {
         // Whoever reaches the control socket.
         Some(local) => Ok(Arc::clone(local)),
@@ -173,11 +181,5 @@ async fn guard(server: &Server, mut request: Request, next: Next) -> Result<Resp
     let stay = Arc::new(Principal::enter(&principal)?);
     request.extensions_mut().insert(Arc::clone(&stay));
     request.extensions_mut().insert(Arc::clone(&principal));
-    // A key may end itself, or get another text, which is said to whoever asked for it: those paths look themselves
-    // whether the key has ended, until they have read what they are asked for.
-    let ends_early = !request.uri().path().starts_with(routes::KEYS);
-    tokio::select! {
-        response = next.run(request) => Ok(response),
-        () = principal.ended(), if ends_early => Err(auth::ended()),
-    }
+    Ok(principal)
 }

@@ -6,13 +6,14 @@ use c3po_shared::join;
 use c3po_shared::refusal::ErrorCode;
 
 use super::endpoint::Endpoint;
-use super::{Server, audit, description, download, join as joining, keys, policy, rest};
+use super::{Server, audit, description, download, invites, join as joining, keys, policy, rest};
 use crate::auth::Right;
 
-/// What the paths of keys begin with.
-pub(super) const KEYS: &str = "/api/keys";
+const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
 const ROTATE: &str = "/api/keys/{id}/rotate";
+const INVITES: &str = "/api/invites";
+const INVITE: &str = "/api/invites/{id}";
 
 /// Returns everything that REST can do.
 pub(super) fn endpoints() -> Vec<Endpoint> {
@@ -46,8 +47,8 @@ fn for_monitors() -> [Endpoint; 8] {
     ]
 }
 
-fn for_administrators() -> [Endpoint; 5] {
-    use ErrorCode::{Conflict, KeyNotFound};
+fn for_administrators() -> [Endpoint; 7] {
+    use ErrorCode::{Conflict, InviteNotFound, KeyNotFound};
     let post = |path, summary| (Method::POST, path, summary);
     [
         Endpoint::new((Method::GET, KEYS, "Every key, the newest first"), keys::list).needs(Right::Administer),
@@ -67,8 +68,16 @@ fn for_administrators() -> [Endpoint; 5] {
             .lasting()
             .refuses(&[KeyNotFound, Conflict])
             .leads_to(Method::DELETE, KEY, "id"),
-        Endpoint::new(post("/api/invites", "Make an invite: the lines that let a new host in"), keys::invite)
+        Endpoint::new((Method::GET, INVITES, "Every invite that lets somebody in; no code"), invites::list)
             .needs(Right::Administer),
+        Endpoint::new(post(INVITES, "Make an invite: the lines that let a new host in"), invites::create)
+            .needs(Right::Administer)
+            .lasting()
+            .leads_to(Method::DELETE, INVITE, "id"),
+        Endpoint::new((Method::DELETE, INVITE, "End an invite: its code lets nobody in any more"), invites::revoke)
+            .needs(Right::Administer)
+            .lasting()
+            .refuses(&[InviteNotFound]),
     ]
 }
 

@@ -54,12 +54,23 @@ pub(super) fn read_key(record: &str) -> Option<Key> {
         .ok()
 }
 
+/// Reads the record of an invite with so many uses left; `None`, and a line in the log, where that cannot be read.
+pub(super) fn read_invite((uses, record): &(u32, String)) -> Option<Invite> {
+    serde_json::from_str(record)
+        .inspect_err(|error| tracing::error!("the record of an invite cannot be read, and it is not listed: {error}"))
+        .map(|invite| Invite { uses: *uses, ..invite })
+        .ok()
+}
+
 /// A promise of a key to whoever presents its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invite {
-    /// What it is called in the audit: eight hexadecimal digits.
+    /// What it is called in lists and in the audit: eight hexadecimal digits.
     #[serde(default)]
     pub id: String,
+    /// Who made it: a key's id, or another word for a principal. `None` where an earlier build wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
     /// The hash of the key that it was made with, if it was made with one: it ends with that, and where that gets another text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hash: Option<String>,
@@ -100,7 +111,13 @@ pub trait KeyStore: Send + Sync {
     /// Returns the invite with that hash, and takes nothing of it; `None` where there is none, or it has ended.
     async fn invite(&self, hash: &str) -> Result<Option<Invite>>;
 
-    /// Takes one use of the invite with that hash, in one atomic step. Returns it as it was before; `None` where there is
-    /// none, or it has ended.
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>>;
+    /// Returns every invite that has uses left and has not ended, in no particular order.
+    async fn invites(&self) -> Result<Vec<Invite>>;
+
+    /// Forgets the invite with that hash. Returns it as it was; `None` where there is none, or it has ended.
+    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>>;
+
+    /// Takes one use of the invite with that hash and keeps a new key, in one atomic step: neither is done without the
+    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, or a key has that id.
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool>;
 }

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
-use self::keys::read_key;
 pub use self::keys::{Invite, Key, KeyStore};
+use self::keys::{read_invite, read_key};
 pub use self::open::open;
 pub use self::thread::{Excerpt, Mark, Stretch};
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use super::{ask, call, code};
 
 /// How long something may take that should happen soon, on a machine that builds meanwhile.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 /// In what time a key that ends has to end everything under it.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -334,15 +334,18 @@ async fn on_redis() -> Result<(Gate, Redis)> {
 #[tokio::test]
 async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
     let (gate, redis) = on_redis().await?;
-    let key = gate.key("read", "*", &["--expires", "2s"]).await?;
+    let key = gate.key("admin", "*", &["--expires", "2s"]).await?;
     let listed: Value = serde_json::from_str(&gate.ask(&["keys", "list", "--json"]).await?)?;
     let end: Timestamp = listed["keys"][0]["expires_at"].as_str().context("its end")?.parse()?;
     let near = end.millis() - 400;
     eventually("its end is near", SOON, async || (Timestamp::now().millis() > near).then_some(())).await?;
     redis.pause()?;
     // The store is waited for longer than the key lasts.
-    let cut = ask(&gate, "GET", "/api/agents", Some(&key), None, "").await?;
-    assert_eq!((cut.status, code(&cut).as_deref()), (401, Some("UNAUTHORIZED")));
+    let paths = ["/api/agents", "/api/keys", "/api/invites"];
+    let asked = paths.map(|path| ask(&gate, "GET", path, Some(&key), None, ""));
+    for cut in futures_util::future::try_join_all(asked).await? {
+        assert_eq!((cut.status, code(&cut).as_deref()), (401, Some("UNAUTHORIZED")));
+    }
     redis.resume()
 }
 

@@ -171,6 +171,8 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
     let gate = Gate::start().await?;
     let spare = gate.key("agent", "spare", &[]).await?;
     let spare = harness::gate::id(&spare)?;
+    let invited = ask(&gate, "POST", "/api/invites", Kind::Admin.key(&gate).await?.as_deref(), None, "{}").await?;
+    let invited: Value = serde_json::from_str(&invited.body)?;
     let paths = [
         ("GET", "/api/pending".to_owned(), ""),
         ("POST", "/api/unregister".to_owned(), ""),
@@ -179,6 +181,8 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
         ("GET", "/api/keys".to_owned(), ""),
         ("POST", "/api/keys".to_owned(), r#"{"name":"made"}"#),
         ("POST", "/api/invites".to_owned(), "{}"),
+        ("GET", "/api/invites".to_owned(), ""),
+        ("DELETE", format!("/api/invites/{}", invited["id"].as_str().context("its id")?), ""),
         ("POST", format!("/api/keys/{spare}/rotate"), ""),
         ("DELETE", format!("/api/keys/{spare}"), ""),
     ];

@@ -33,6 +33,7 @@ fn key(id: &str) -> Key {
 fn invite(uses: u32, life: Duration) -> Invite {
     Invite {
         id: "0a1b2c3d".into(),
+        made_by: Some("local".into()),
         key_hash: Some("00".repeat(32)),
         hash: "f".repeat(64),
         agents: vec!["*".into()],
@@ -95,29 +96,75 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
 pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
     let invite = invite(3, SOON);
     fixture.store.put_invite(&invite).await?;
-    assert_eq!(fixture.store.redeem(&"e".repeat(64)).await?, None);
+    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001")).await?, "there is none");
     assert_eq!(fixture.store.invite(&"e".repeat(64)).await?, None);
     assert_eq!(fixture.store.invite(&invite.hash).await?, Some(invite.clone()), "to look takes nothing");
-    let tries = (0..20).map(|_| {
+    let tries = (0..20).map(|number| {
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
-        async move { store.redeem(&hash).await }
+        async move { store.redeem(&hash, &key(&format!("{number:08x}"))).await }
     });
-    let mut taken: Vec<Invite> = try_join_all(tries).await?.into_iter().flatten().collect();
-    taken.sort_by_key(|taken| taken.uses);
-    assert_eq!(taken, [1, 2, 3].map(|uses| Invite { uses, ..invite.clone() }));
-    assert_eq!(fixture.store.redeem(&invite.hash).await?, None);
+    let done: Vec<bool> = try_join_all(tries).await?;
+    assert_eq!(done.iter().filter(|done| **done).count(), 3, "{done:?}");
+    assert_eq!(fixture.store.keys().await?.len(), 3, "one key for each use");
     assert_eq!(fixture.store.invite(&invite.hash).await?, None);
+    Ok(())
+}
+
+pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_use(fixture: Fixture) -> Result<()> {
+    let (store, invite) = (&fixture.store, invite(1, SOON));
+    store.put_invite(&invite).await?;
+    let (taken, free) = (key("00000001"), key("00000002"));
+    assert!(store.put_key(&taken).await?);
+    let before = store.key_changes().await?;
+    assert!(!store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }).await?, "its id is another's");
+    assert_eq!(store.invite(&invite.hash).await?, Some(invite.clone()), "the use is still there");
+    assert!(!store.redeem(&"e".repeat(64), &free).await?, "there is no such invite");
+    assert_eq!((store.keys().await?, store.key_changes().await?), (vec![taken.clone()], before));
+
+    assert!(store.redeem(&invite.hash, &free).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000003")).await?, "its use was taken");
+    assert!(store.key_changes().await? > before, "whoever follows the keys reads them again");
+    let mut kept = store.keys().await?;
+    kept.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(kept, [taken, free.clone()]);
+    assert!(store.put_key(&Key { revision: 2, ..free }).await?, "it is changed like any other");
+    Ok(())
+}
+
+pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_once(fixture: Fixture) -> Result<()> {
+    let store = &fixture.store;
+    assert_eq!(store.invites().await?, []);
+    let (one, brief) = (invite(2, SOON), Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) });
+    let used = Invite { hash: "c".repeat(64), ..invite(1, SOON) };
+    for invite in [&one, &brief, &used] {
+        store.put_invite(invite).await?;
+    }
+    let listed = async || -> Result<Vec<Invite>> {
+        let mut listed = store.invites().await?;
+        listed.sort_by(|a, b| a.hash.cmp(&b.hash));
+        Ok(listed)
+    };
+    assert_eq!(listed().await?, [brief.clone(), used.clone(), one.clone()]);
+    assert!(store.redeem(&one.hash, &key("00000001")).await? && store.redeem(&used.hash, &key("00000002")).await?);
+    let rest = Invite { uses: 1, ..one.clone() };
+    eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;
+    assert_eq!(store.forget_invite(&brief.hash).await?, None, "it has ended");
+    assert_eq!(store.forget_invite(&used.hash).await?, None, "it was used");
+    let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
+    let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
+    assert_eq!(forgotten, [rest]);
+    assert_eq!((store.invites().await?, store.redeem(&one.hash, &key("00000003")).await?), (vec![], false));
     Ok(())
 }
 
 pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     let brief = invite(1_000, Duration::from_millis(500));
     fixture.store.put_invite(&brief).await?;
-    eventually("it has ended", SOON, async || fixture.store.redeem(&brief.hash).await.ok()?.is_none().then_some(()))
-        .await?;
+    let over = async || fixture.store.invite(&brief.hash).await.ok()?.is_none().then_some(());
+    eventually("it has ended", SOON, over).await?;
     fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
-    assert_eq!(fixture.store.redeem(&brief.hash).await?, None);
-    assert!(fixture.store.redeem(&"a".repeat(64)).await?.is_some());
+    assert!(!fixture.store.redeem(&brief.hash, &key("00000001")).await?);
+    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001")).await?);
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub(super) use self::answers::{Answer, Answers, Media, Plain};
 pub(super) use self::document::document;
 pub(super) use self::inputs::{Body, By, InPath, Input, Inputs, Query, Speaker};
 use super::Server;
-use crate::auth::{self, Principal, Right};
+use crate::auth::{Principal, Right};
 use crate::request::check_right;
 
 /// What whoever asks for anything may hear instead.
@@ -43,7 +43,7 @@ pub(super) struct Endpoint {
     answers: Answers,
     /// What it may refuse with.
     refusals: Vec<ErrorCode>,
-    /// Whether it is done to its end where whoever asked has gone.
+    /// Whether it is done to its end where whoever asked has gone, or the credential ends.
     lasts: bool,
     /// Where its answer leads: which other one takes a member of it, and as what.
     links: Vec<Link>,
@@ -84,12 +84,8 @@ impl Endpoint {
             let perform = perform.clone();
             Box::pin(async move {
                 let principal = request.extensions().get::<Arc<Principal>>().cloned();
-                // Not one byte is read on a credential that has ended; what is done then is done to its end.
-                let input = tokio::select! {
-                    biased;
-                    () = ended(principal.as_deref()) => return Err(auth::ended()),
-                    input = I::read(&server, &mut request) => input?,
-                };
+                // Not one byte is read on a credential that has ended, also of what is then done to its end.
+                let input = while_admitted(principal.as_deref(), I::read(&server, &mut request)).await??;
                 Ok(perform(server, input).await?.respond())
             })
         });
@@ -108,7 +104,8 @@ impl Endpoint {
         self
     }
 
-    /// Has it done in a task of its own, so that nothing is left half-way where whoever asked has gone.
+    /// Has it done to its end once it was read, in a task of its own, so that nothing is left half-way where whoever asked has
+    /// gone, or ends the very credential that is used: a key that gets another text is told it.
     pub(super) fn lasting(mut self) -> Self {
         self.lasts = true;
         self
@@ -133,7 +130,7 @@ impl Endpoint {
         let handler = move |State(server): State<Server>, request: Request| {
             let outcome = match right.map_or(Ok(()), |right| may(&server, &request, right)) {
                 Ok(()) if lasts => to_the_end(&server.tasks.clone(), perform(server, request)),
-                Ok(()) => perform(server, request),
+                Ok(()) => until_ended(admitted(&request).ok().cloned(), perform(server, request)),
                 Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
             };
             let (refusals, shown) = (refusals.clone(), shown.clone());
@@ -152,11 +149,16 @@ fn may(server: &Server, request: &Request, right: Right) -> Result<(), Refusal> 
     check_right(&server.office, admitted(request)?, right)
 }
 
-async fn ended(principal: Option<&Principal>) {
+/// Returns what some work comes to, unless the credential ends before that.
+async fn while_admitted<T>(principal: Option<&Principal>, work: impl Future<Output = T>) -> Result<T, Refusal> {
     match principal {
-        Some(principal) => principal.ended().await,
-        None => std::future::pending().await,
+        Some(principal) => principal.unless_ended(work).await,
+        None => Ok(work.await),
     }
+}
+
+fn until_ended(principal: Option<Arc<Principal>>, outcome: Outcome) -> Outcome {
+    Box::pin(async move { while_admitted(principal.as_deref(), outcome).await? })
 }
 
 fn to_the_end(tasks: &TaskTracker, outcome: Outcome) -> Outcome {

@@ -1,11 +1,12 @@
 //! Keys and invites in Redis: one list of each, which every coordinator reads.
 
 use async_trait::async_trait;
+use redis::Script;
 
 use super::records::{self, corrupt};
 use super::scripts::Call;
 use super::{RedisStore, keys, scripts};
-use crate::store::{Invite, Key, KeyStore, Result, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, read_invite, read_key};
 
 #[async_trait]
 impl KeyStore for RedisStore {
@@ -42,19 +43,31 @@ impl KeyStore for RedisStore {
     }
 
     async fn invite(&self, hash: &str) -> Result<Option<Invite>> {
-        self.take(hash, 0).await
+        self.one(&scripts::INVITE_LOOK, hash).await
     }
 
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
-        self.take(hash, 1).await
+    async fn invites(&self) -> Result<Vec<Invite>> {
+        let script = Call::new(&scripts::INVITES, keys::INVITES);
+        let kept: Vec<(u32, String)> = self.within(self.connection.invoke(&script)).await?;
+        Ok(kept.iter().filter_map(read_invite).collect())
+    }
+
+    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
+        self.one(&scripts::INVITE_FORGET, hash).await
+    }
+
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
+        let mut script = Call::about(&scripts::INVITE_REDEEM, keys::KEYS.to_owned(), &[keys::INVITES.to_owned()]);
+        script.arg(hash).arg(&key.id).arg(key.revision).arg(records::write(key)?);
+        self.within(self.connection.invoke(&script)).await
     }
 }
 
 impl RedisStore {
-    /// Takes that many uses of an invite. Returns it as it was before.
-    async fn take(&self, hash: &str, uses: u32) -> Result<Option<Invite>> {
-        let mut script = Call::new(&scripts::INVITE_REDEEM, keys::INVITES);
-        script.arg(hash).arg(uses);
+    /// Has a script look at the invite with that hash, and do what it does. Returns it as it was before.
+    async fn one(&self, script: &'static Script, hash: &str) -> Result<Option<Invite>> {
+        let mut script = Call::new(script, keys::INVITES);
+        script.arg(hash);
         let found: Option<(u32, String)> = self.within(self.connection.invoke(&script)).await?;
         let Some((uses, record)) = found else { return Ok(None) };
         Ok(Some(Invite { uses, ..serde_json::from_str(&record).map_err(corrupt)? }))

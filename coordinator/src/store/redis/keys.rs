@@ -16,8 +16,8 @@ pub(super) const AUDIT: &str = "c3po:audit";
 pub(super) const KEYS: &str = "c3po:keys";
 /// The field of [`KEYS`] that counts changes; no id of a key reads like that.
 pub(super) const CHANGES: &str = "changes";
-/// Every invite, by its hash.
-pub(super) const INVITES: &str = "c3po:invites";
+/// Every invite, by its hash. In the slot of [`KEYS`], which is its hash tag: one script makes a key of one.
+pub(super) const INVITES: &str = "c3po:{c3po:keys}:invites";
 /// The channel on which coordinators wake each other's listeners.
 pub(super) const WAKE_CHANNEL: &str = "c3po:wake";
 

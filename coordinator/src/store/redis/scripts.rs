@@ -38,11 +38,15 @@ macro_rules! about_an_agent {
     };
 }
 
-/// Names scripts about a list of agents.
+/// Names scripts about a list, of agents or of keys; each begins with the file that is named first, if one is.
 macro_rules! about_a_list {
     ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
         $(pub(super) static $name: LazyLock<Script> =
             LazyLock::new(|| Script::new(concat!($size!(), include_str!($file))));)+
+    };
+    ($size:ident $shared:literal: $($name:ident = $file:literal),+ $(,)?) => {
+        $(pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(concat!($size!(), include_str!($shared), include_str!($file))));)+
     };
 }
 
@@ -83,7 +87,14 @@ about_a_list! {
     OUTBOXES_FORGET = "scripts/outboxes_forget.lua",
     KEY_PUT = "scripts/key_put.lua",
     KEY_FORGET = "scripts/key_forget.lua",
+}
+
+about_a_list! {
+    small "scripts/invite.lua":
+    INVITES = "scripts/invites.lua",
     INVITE_PUT = "scripts/invite_put.lua",
+    INVITE_LOOK = "scripts/invite_look.lua",
+    INVITE_FORGET = "scripts/invite_forget.lua",
     INVITE_REDEEM = "scripts/invite_redeem.lua",
 }
 
@@ -106,7 +117,8 @@ impl Call {
         Self::about(script, key.to_owned(), &[])
     }
 
-    fn about(script: &'static Script, key: String, further: &[String]) -> Self {
+    /// Begins the call of a script about that key and others of its slot.
+    pub(super) fn about(script: &'static Script, key: String, further: &[String]) -> Self {
         let mut command = redis::cmd("EVALSHA");
         command.arg(script.get_hash()).arg(1 + further.len()).arg(&key).arg(further);
         Self { script, key, command }

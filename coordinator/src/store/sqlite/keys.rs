@@ -6,7 +6,7 @@ use rusqlite::OptionalExtension;
 use super::SqliteStore;
 use super::rows::{count, json, stamp};
 use super::worker::Work;
-use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_invite, read_key};
 
 /// Which invite is meant: that of a hash, where it is good still.
 const OPEN: &str = "hash = ? AND uses > 0 AND expires_at > ?";
@@ -45,9 +45,18 @@ impl KeyStore for SqliteStore {
         self.reader.run(move |work| look(work, &hash)).await
     }
 
-    async fn redeem(&self, hash: &str) -> Result<Option<Invite>> {
+    async fn invites(&self) -> Result<Vec<Invite>> {
+        self.reader.run(open).await
+    }
+
+    async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
         let hash = hash.to_owned();
-        self.writer.run(move |work| redeem(work, &hash)).await
+        self.writer.run(move |work| withdraw(work, &hash)).await
+    }
+
+    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
+        let (hash, key) = (hash.to_owned(), key.clone());
+        self.writer.run(move |work| redeem(work, &hash, &key)).await
     }
 }
 
@@ -94,8 +103,25 @@ fn look(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
     one(work, hash, &format!("SELECT uses, record FROM invites WHERE {OPEN}"))
 }
 
-fn redeem(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
-    one(work, hash, &format!("UPDATE invites SET uses = uses - 1 WHERE {OPEN} RETURNING uses + 1, record"))
+fn open(work: &mut Work<'_>) -> Result<Vec<Invite>> {
+    let sql = "SELECT uses, record FROM invites WHERE uses > 0 AND expires_at > ?";
+    let mut statement = work.connection.prepare_cached(sql)?;
+    let rows = statement.query_map([stamp(work.now)], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let kept: Vec<(u32, String)> = rows.collect::<Result<_, _>>()?;
+    Ok(kept.iter().filter_map(read_invite).collect())
+}
+
+fn withdraw(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
+    one(work, hash, &format!("DELETE FROM invites WHERE {OPEN} RETURNING uses, record"))
+}
+
+fn redeem(work: &mut Work<'_>, hash: &str, key: &Key) -> Result<bool> {
+    // What is found out first changes nothing; what fails after that takes the whole operation back.
+    if look(work, hash)?.is_none() || !put(work, key)? {
+        return Ok(false);
+    }
+    work.connection.prepare_cached("UPDATE invites SET uses = uses - 1 WHERE hash = ?")?.execute([hash])?;
+    Ok(true)
 }
 
 fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {

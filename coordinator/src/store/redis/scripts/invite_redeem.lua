@@ -1,13 +1,10 @@
--- Looks at an invite, and takes uses of it: {uses before, record}, or nothing. KEYS[1] is c3po:invites.
--- ARGV: hash, how many uses are taken
-local clock = redis.call('TIME')
-local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-local uses, expires, record = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^(%d+) (%d+) (.*)$')
-if not uses or uses == '0' or tonumber(expires) <= now then
-  return false
+-- Takes one use of an open invite and keeps a new key: 1, or 0 where it is over or a key has that id.
+-- KEYS[1] is c3po:keys, KEYS[2] are the invites. ARGV: hash, id of the key, its revision, its record
+local uses, expires, record = open(redis.call('HGET', KEYS[2], ARGV[1]))
+if not uses or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+  return 0
 end
-if ARGV[2] == '0' then
-  return { uses, record }
-end
-redis.call('HSET', KEYS[1], ARGV[1], (tonumber(uses) - tonumber(ARGV[2])) .. ' ' .. expires .. ' ' .. record)
-return { uses, record }
+redis.call('HSET', KEYS[2], ARGV[1], (tonumber(uses) - 1) .. ' ' .. expires .. ' ' .. record)
+redis.call('HSET', KEYS[1], ARGV[2], ARGV[3] .. ' ' .. ARGV[4])
+redis.call('HINCRBY', KEYS[1], 'changes', 1)
+return 1

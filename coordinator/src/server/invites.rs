@@ -1,0 +1,76 @@
+//! The invites over HTTP: making, listing and ending them. No answer but that of making one has a code.
+
+use axum::Json;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::Server;
+use super::endpoint::{Body, By, InPath};
+use super::join::Invited;
+use super::keys::{Id, noted, unsure};
+use crate::auth::issue::{self, NewInvite};
+use crate::store::Invite;
+
+/// An invite as lists show it: without its hash, and nobody knows its code.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Invite")]
+pub(super) struct Shown {
+    /// What it is called.
+    id: String,
+    /// What the keys are for that are made with it.
+    scope: Scope,
+    /// Which agents they cover, as globs.
+    agents: Vec<String>,
+    /// How many hosts it still lets in.
+    uses: u32,
+    /// Until when.
+    expires_at: Timestamp,
+    /// Who made it: a key's id, `local`, `token` or `start`. Null where that is not known.
+    made_by: Option<String>,
+}
+
+/// Invites that let somebody in.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Invites {
+    /// All of them, the one that ends first before the others.
+    invites: Vec<Shown>,
+}
+
+/// `GET /api/invites`
+pub(super) async fn list(server: Server, (): ()) -> Result<Json<Invites>, Refusal> {
+    let invites = issue::invites(server.office.store.as_ref()).await?;
+    Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
+}
+
+/// `POST /api/invites`: returns the lines that a new host is given.
+pub(super) async fn create(
+    server: Server,
+    (By(principal), Body(new)): (By, Body<NewInvite>),
+) -> Result<Json<Invited>, Refusal> {
+    let by = principal.name();
+    let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.key_id()).await;
+    let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
+    tracing::info!("{by} made the invite {}, which ends at {}", invite.id, invite.expires_at);
+    noted(&server, "invited", Some(&invite.id), by);
+    Ok(Json(invite))
+}
+
+/// `DELETE /api/invites/{id}`
+pub(super) async fn revoke(
+    server: Server,
+    (By(principal), InPath(Id(id))): (By, InPath<Id>),
+) -> Result<Json<Shown>, Refusal> {
+    let by = principal.name();
+    let ended = issue::withdraw(server.office.store.as_ref(), &id).await;
+    let invite = ended.inspect_err(|refusal| unsure(&server, "withdrawn", Some(&id), by, refusal))?;
+    tracing::info!("{by} ended the invite {id}");
+    noted(&server, "withdrawn", Some(&id), by);
+    Ok(Json(shown(invite)))
+}
+
+fn shown(Invite { id, scope, agents, uses, expires_at, made_by, .. }: Invite) -> Shown {
+    Shown { id, scope, agents, uses, expires_at, made_by }
+}

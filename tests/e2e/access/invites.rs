@@ -1,0 +1,96 @@
+//! Open invites: who sees them, that no answer has a code, and that one which was ended lets nobody in.
+
+use anyhow::{Context, Result};
+use harness::gate::{Gate, id};
+use serde_json::{Value, json};
+
+use super::{ask, code};
+
+/// Makes an invite over HTTP. Returns what was answered, and what a host presents.
+async fn invite(gate: &Gate, key: &str, body: &Value) -> Result<(Value, String)> {
+    let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
+    let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
+    let code = invite["line"].as_str().and_then(|line| line.split_whitespace().last()).context("the code")?.to_owned();
+    Ok((invite, code))
+}
+
+async fn join(gate: &Gate, code: &str) -> Result<u16> {
+    let body = json!({"code": code, "host": "laptop"}).to_string();
+    Ok(ask(gate, "POST", "/api/join", None, None, &body).await?.status)
+}
+
+/// The open invites, but for the one that the coordinator made at its start.
+async fn listed(gate: &Gate, key: &str) -> Result<Vec<Value>> {
+    let answer = ask(gate, "GET", "/api/invites", Some(key), None, "").await?;
+    let list: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
+    let all = list["invites"].as_array().context("a list")?.iter();
+    Ok(all.filter(|invite| invite["made_by"] != "start").cloned().collect())
+}
+
+#[tokio::test]
+async fn an_open_invite_is_listed_without_its_code_and_lets_nobody_in_once_it_is_revoked() -> Result<()> {
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let wish = json!({"uses": 3, "scope": "read", "agents": ["web-*"]});
+    let (made, code_of) = invite(&gate, &admin, &wish).await?;
+    assert_eq!(join(&gate, &code_of).await?, 200);
+    let shown = json!({"id": made["id"], "scope": "read", "agents": ["web-*"], "uses": 2,
+        "expires_at": made["expires_at"], "made_by": id(&admin)?});
+    assert_eq!(listed(&gate, &admin).await?, std::slice::from_ref(&shown));
+
+    let path = format!("/api/invites/{}", made["id"].as_str().context("its id")?);
+    let revoked = ask(&gate, "DELETE", &path, Some(&admin), None, "").await?;
+    assert_eq!((revoked.status, serde_json::from_str::<Value>(&revoked.body)?), (200, shown));
+    assert_eq!(listed(&gate, &admin).await?, [Value::Null; 0]);
+    assert_eq!(join(&gate, &code_of).await?, 401);
+    let again = ask(&gate, "DELETE", &path, Some(&admin), None, "").await?;
+    assert_eq!((again.status, code(&again).as_deref()), (404, Some("INVITE_NOT_FOUND")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_lets_nobody_in_is_not_listed() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (admin, other) = (gate.key("admin", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    let (_, used) = invite(&gate, &admin, &json!({})).await?;
+    assert_eq!(join(&gate, &used).await?, 200);
+    let (ended, _) = invite(&gate, &other, &json!({"uses": 5})).await?;
+    assert_eq!(listed(&gate, &admin).await?.len(), 1);
+    gate.revoke(&other).await?;
+    assert_eq!(listed(&gate, &admin).await?, [Value::Null; 0]);
+    let path = format!("/api/invites/{}", ended["id"].as_str().context("its id")?);
+    assert_eq!(ask(&gate, "DELETE", &path, Some(&admin), None, "").await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_tells() -> Result<()> {
+    let gate = Gate::start().await?;
+    let said = gate.ask(&["invite", "--agents", "web-*"]).await?;
+    let (_, end) = said.split_once("c3po-coordinator invites revoke ").with_context(|| said.clone())?;
+    let end = end.trim();
+    assert!(said.contains(&format!("This is the invite {end};")), "{said}");
+    let list = gate.ask(&["invites", "list"]).await?;
+    let line = list.lines().find(|line| line.starts_with(end)).with_context(|| list.clone())?;
+    assert!(line.contains("local") && line.ends_with("web-*"), "{list}");
+
+    assert_eq!(
+        gate.ask(&["invites", "revoke", end]).await?,
+        format!("The invite {end} has ended: its line lets nobody in any more.")
+    );
+    assert!(!gate.ask(&["invites", "list", "--json"]).await?.contains(end));
+    let refused = gate.ask(&["invites", "revoke", end]).await.expect_err("it is over");
+    assert!(refused.to_string().starts_with(&format!("there is no open invite {end}. ")), "{refused}");
+    let reader = gate.key("operator", "*", &[]).await?;
+    let audit = harness::eventually::eventually("the audit says so", super::keys::SOON, async || {
+        let page = ask(&gate, "GET", "/api/audit?limit=1000", Some(&reader), None, "").await.ok()?;
+        page.body.contains("withdrawn").then_some(page.body)
+    })
+    .await?;
+    let audit: Value = serde_json::from_str(&audit)?;
+    let entries: Vec<_> =
+        audit["entries"].as_array().into_iter().flatten().filter(|entry| entry["key"] == end).collect();
+    let told: Vec<_> = entries.iter().map(|entry| (&entry["verb"], &entry["why"])).collect();
+    assert_eq!(told, [(&json!("invited"), &json!("by local")), (&json!("withdrawn"), &json!("by local"))]);
+    Ok(())
+}
