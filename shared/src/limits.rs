@@ -52,6 +52,8 @@ pub const INVITE_LIFE: Duration = Duration::from_secs(15 * 60);
 pub const INVITE_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How many hosts one invite may let in.
 pub const INVITE_USES_MAX: u32 = 1_000;
+/// How many invites may be open at once.
+pub const INVITES_MAX: usize = 1_000;
 /// How many keys there may be. A new one takes the place of the one that ended first.
 pub const KEYS_MAX: usize = 10_000;
 /// How long a key may last that ends by itself.

@@ -179,6 +179,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("INVITE_LIFE", seconds(limits::INVITE_LIFE)),
         ("INVITE_LIFE_MAX", seconds(limits::INVITE_LIFE_MAX)),
         ("INVITE_USES_MAX", limits::INVITE_USES_MAX.to_string()),
+        ("INVITES_MAX", limits::INVITES_MAX.to_string()),
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
         ("GLOBS_MAX", limits::GLOBS_MAX.to_string()),

@@ -160,6 +160,7 @@ async fn what_takes_the_place_of_the_file_and_is_none_is_told_and_the_rules_stay
         changes(&mut person, 2).await.filter(|heard| heard.iter().any(|why| why.contains("is a folder")))
     });
     heard.await?;
+    assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
     fs::remove_dir(&file)?;
     fs::write(&file, "")?;
     settled(&mut person, "allow").await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use c3po_shared::join::{Fingerprint, JoinCode, JoinReply, JoinRequest, NAME_PATTERN, check_name};
 use c3po_shared::limits::{
-    GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX,
+    GLOBS_MAX, INVITE_LIFE, INVITE_LIFE_MAX, INVITE_USES_MAX, INVITES_MAX, KEY_LIFE_MAX, KEYS_MAX, LABEL_MAX,
 };
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -104,8 +104,8 @@ async fn draft(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String)
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let now = Timestamp::now();
-    if let Some(oldest) = in_the_way(&store.keys().await?, now)? {
-        store.forget_key(oldest).await?;
+    if let Some(oldest) = in_the_way(&store.keys().await.map_err(unchanged)?, now)? {
+        store.forget_key(oldest).await.map_err(unchanged)?;
     }
     let fresh = Fresh::make()?;
     let key = Key {
@@ -157,7 +157,7 @@ async fn change(
     change: impl Fn(&mut Key) -> Result<bool, Refusal>,
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let found = store.keys().await?.into_iter().find(|key| key.id == id);
+        let found = store.keys().await.map_err(unchanged)?.into_iter().find(|key| key.id == id);
         let Some(mut key) = found else {
             let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
             return Err(Refusal::new(ErrorCode::KeyNotFound, error));
@@ -190,10 +190,15 @@ pub(crate) async fn invite(
     let key_hash = match key {
         None => None,
         Some(id) => {
-            let key = store.keys().await?.into_iter().find(|key| key.id == id);
+            let key = store.keys().await.map_err(unchanged)?.into_iter().find(|key| key.id == id);
             Some(key.ok_or_else(super::ended)?.hash)
         }
     };
+    if store.invites().await.map_err(unchanged)?.len() >= INVITES_MAX {
+        let error = format!("there are {INVITES_MAX} open invites, which is as many as there may be");
+        return Err(Refusal::new(ErrorCode::Conflict, error)
+            .suggest("End those that nobody needs: `c3po-coordinator invites list`, then `invites revoke ID`."));
+    }
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
         id: secret::id()?,
@@ -221,8 +226,8 @@ pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
 /// Ends an invite: its code lets nobody in from then on. Returns it as it was.
 ///
 /// Errors: `INVITE_NOT_FOUND` where none that lets somebody in has that id.
-pub(crate) async fn withdraw(store: &dyn Store, id: &str) -> Result<Invite, Refusal> {
-    let found = invites(store).await?.into_iter().find(|invite| invite.id == id);
+pub(crate) async fn revoke_invite(store: &dyn Store, id: &str) -> Result<Invite, Refusal> {
+    let found = invites(store).await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
     let ended = match found {
         Some(invite) => store.forget_invite(&invite.hash).await?,
         None => None,
@@ -231,6 +236,11 @@ pub(crate) async fn withdraw(store: &dyn Store, id: &str) -> Result<Invite, Refu
         let error = format!("there is no open invite {}", id.chars().take(LABEL_MAX).collect::<String>());
         Refusal::new(ErrorCode::InviteNotFound, error)
     })
+}
+
+/// Says of what failed before anything was changed that nothing was.
+fn unchanged(error: impl Into<Refusal>) -> Refusal {
+    error.into().detail("applied", "no")
 }
 
 /// Returns whether the key lives that the invite was made with, where it was made with one.

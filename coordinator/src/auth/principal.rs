@@ -25,7 +25,7 @@ pub(crate) enum Right {
     Look,
     /// Look into the audit and the policy.
     Operate,
-    /// Make and revoke keys.
+    /// See and change keys and invites.
     Administer,
 }
 
@@ -50,7 +50,7 @@ impl Right {
             Self::Speak => "speak as an agent",
             Self::Look => "see who is there",
             Self::Operate => "look into audit and policy",
-            Self::Administer => "make, list or revoke keys",
+            Self::Administer => "see or change keys and invites",
         }
     }
 }
@@ -149,7 +149,12 @@ impl Principal {
 
     /// Returns what some work comes to, unless the credential ends before that.
     pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
-        self.ended.run_until_cancelled(work).await.ok_or_else(super::ended)
+        // The end is looked at first, at every turn: work that is done in the same turn came too late.
+        tokio::select! {
+            biased;
+            () = self.ended.cancelled() => Err(super::ended()),
+            done = work => Ok(done),
+        }
     }
 
     /// Returns whether the credential has ended.
@@ -265,6 +270,18 @@ mod tests {
         check(&Principal::anybody(), [true, true, true, false]);
         check(&Principal::token(), [true, true, true, true]);
         check(&Principal::local(), [false, true, true, true]);
+    }
+
+    #[tokio::test]
+    async fn work_that_is_done_at_the_end_of_the_credential_came_too_late() {
+        let principal = key(Scope::Admin, "*");
+        assert_eq!(principal.unless_ended(async { 7 }).await, Ok(7));
+        let (done, work) = tokio::sync::oneshot::channel::<()>();
+        let mut outcome = std::pin::pin!(principal.unless_ended(work));
+        assert!(futures_util::poll!(&mut outcome).is_pending());
+        done.send(()).expect("it is waited for");
+        principal.end();
+        assert_eq!(outcome.await.map_err(|refusal| refusal.code), Err(ErrorCode::Unauthorized));
     }
 
     #[test]

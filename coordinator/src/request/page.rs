@@ -6,8 +6,9 @@ use c3po_shared::limits::PAGE_CHARS;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::Refusal;
 
-/// What a page's own members take besides its messages.
-const PAGE_FRAME: usize = 120;
+/// What a page's own members take besides its messages. The longest is the cursor of a thread: a time and an id with the
+/// names of two agents.
+const PAGE_FRAME: usize = 200;
 
 /// A page in the making.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Page {
     /// Adds a message, and returns whether it fitted. A single longer one comes alone and whole.
     pub(super) fn add(&mut self, message: Message) -> bool {
         let length = serde_json::to_string(&message).map_or(0, |text| text.chars().count()) + 1;
-        let fits = self.places() > 0 && (self.messages.is_empty() || length <= self.room());
+        let fits = self.free() > 0 && (self.messages.is_empty() || length <= self.room());
         if fits {
             self.size += length;
             self.messages.push(message);
@@ -35,7 +36,7 @@ impl Page {
     }
 
     /// Returns how many further messages it may have.
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn free(&self) -> usize {
         self.limit - self.messages.len()
     }
 
@@ -50,7 +51,7 @@ impl Page {
     }
 }
 
-/// Returns the place behind which the page begins that a `next_cursor` names; nothing where there is none.
+/// Returns the position or mark behind which the page begins that a `next_cursor` names; nothing where there is none.
 pub(super) fn behind<P: FromStr>(cursor: Option<&str>) -> Result<Option<P>, Refusal> {
     let read = |cursor: &str| {
         cursor.parse().map_err(|_| {
@@ -75,6 +76,7 @@ pub(super) fn of(placed: impl IntoIterator<Item = (u64, Message)>, limit: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c3po_shared::catalogue::Thread;
     use c3po_shared::ids::{AgentId, MessageId};
     use c3po_shared::time::Timestamp;
     use c3po_shared::vocabulary::Kind;
@@ -118,5 +120,19 @@ mod tests {
         check(&[10, 10], 2, 2, None);
         check(&[14_000, 14_000, 14_000], 50, 2, Some("2"));
         check(&[50_000, 10], 50, 1, Some("1"));
+    }
+
+    #[test]
+    fn a_page_that_is_full_to_the_brim_is_short_enough_with_the_longest_cursor() {
+        let (one, other) = ("a".repeat(64), "b".repeat(64));
+        let longest = format!("{}.{one}::{other}::0000abcd", u64::from(u32::MAX) * 1_000);
+        for size in 0..1_000 {
+            let mut page = Page::new(1_000);
+            assert!(page.add(placed(1, 25_000 + size).1));
+            while page.add(placed(2, 0).1) {}
+            let reply = Thread { messages: page.into_messages(), next_cursor: Some(longest.clone()) };
+            let length = serde_json::to_string(&reply).expect("JSON").chars().count();
+            assert!(length <= PAGE_CHARS, "{length} characters");
+        }
     }
 }

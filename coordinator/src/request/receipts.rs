@@ -11,6 +11,9 @@ use super::page::{self, Page};
 use super::{Caller, Office, target};
 use crate::store::{Kept, Mark, Stretch};
 
+/// How many stretches of a thread one page may take. Where most of it is others', the page ends there with what was found.
+const STRETCHES_MAX: usize = 20;
+
 /// Notes in the audit that the caller's messages got further.
 pub(crate) fn note_receipts(office: &Office, caller: &Caller, messages: &[MessageId], stage: Stage, via: Via) {
     for id in messages {
@@ -58,8 +61,8 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     let (mut page, mut last) = (Page::new(PAGE_MAX), None);
     // A stretch is as long as the page if each character is one byte; more is read only where they are longer, or
     // where most of the thread is not the caller's.
-    loop {
-        let (limit, bytes) = (page.places() + 1, page.room());
+    for _ in 0..STRETCHES_MAX {
+        let (limit, bytes) = (page.free() + 1, page.room());
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
         let excerpt = office.store.thread(&thread, &recipients, stretch).await?;
         for message in excerpt.messages {
@@ -69,15 +72,16 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
             }
             last = Some(mark);
         }
-        if excerpt.next.is_none() {
-            return Ok(shown(page, None));
-        }
         after = excerpt.next;
+        if after.is_none() {
+            break;
+        }
     }
+    Ok(shown(page, after))
 }
 
-/// Returns a page of a thread that goes on behind its last message, if it does.
-fn shown(page: Page, last: Option<Mark>) -> Reply {
-    let next_cursor = last.map(|mark| mark.to_string());
+/// Returns a page of a thread that goes on behind that mark, or ends.
+fn shown(page: Page, behind: Option<Mark>) -> Reply {
+    let next_cursor = behind.map(|mark| mark.to_string());
     Reply::Thread(Thread { messages: page.into_messages(), next_cursor })
 }

@@ -53,7 +53,7 @@ pub(super) async fn create(
     let by = principal.name();
     let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.key_id()).await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
-    tracing::info!("{by} made the invite {}, which ends at {}", invite.id, invite.expires_at);
+    tracing::info!("the invite {} was made by {by} and ends at {}", invite.id, invite.expires_at);
     noted(&server, "invited", Some(&invite.id), by);
     Ok(Json(invite))
 }
@@ -64,10 +64,10 @@ pub(super) async fn revoke(
     (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<Shown>, Refusal> {
     let by = principal.name();
-    let ended = issue::withdraw(server.office.store.as_ref(), &id).await;
-    let invite = ended.inspect_err(|refusal| unsure(&server, "withdrawn", Some(&id), by, refusal))?;
-    tracing::info!("{by} ended the invite {id}");
-    noted(&server, "withdrawn", Some(&id), by);
+    let ended = issue::revoke_invite(server.office.store.as_ref(), &id).await;
+    let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
+    tracing::info!("the invite {id} was revoked by {by}");
+    noted(&server, "revoked", Some(&id), by);
     Ok(Json(shown(invite)))
 }
 

@@ -73,6 +73,7 @@ fn for_administrators() -> [Endpoint; 7] {
         Endpoint::new(post(INVITES, "Make an invite: the lines that let a new host in"), invites::create)
             .needs(Right::Administer)
             .lasting()
+            .refuses(&[Conflict])
             .leads_to(Method::DELETE, INVITE, "id"),
         Endpoint::new((Method::DELETE, INVITE, "End an invite: its code lets nobody in any more"), invites::revoke)
             .needs(Right::Administer)

@@ -5,7 +5,7 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use serde::{Deserialize, Serialize};
 
-use super::Result;
+use super::{Result, StoreError};
 
 /// A key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,12 +54,17 @@ pub(super) fn read_key(record: &str) -> Option<Key> {
         .ok()
 }
 
-/// Reads the record of an invite with so many uses left; `None`, and a line in the log, where that cannot be read.
-pub(super) fn read_invite((uses, record): &(u32, String)) -> Option<Invite> {
-    serde_json::from_str(record)
-        .inspect_err(|error| tracing::error!("the record of an invite cannot be read, and it is not listed: {error}"))
-        .map(|invite| Invite { uses: *uses, ..invite })
-        .ok()
+/// Reads the records of invites, each with how many uses are left; without those, and with a line in the log, that cannot be
+/// read.
+pub(super) fn read_invites(kept: &[(u32, String)]) -> Vec<Invite> {
+    let read = |(uses, record): &(u32, String)| {
+        Invite::kept(*uses, record)
+            .inspect_err(|error| {
+                tracing::error!("the record of an invite cannot be read, and it is not listed: {error}")
+            })
+            .ok()
+    };
+    kept.iter().filter_map(read).collect()
 }
 
 /// A promise of a key to whoever presents its secret.
@@ -68,7 +73,7 @@ pub struct Invite {
     /// What it is called in lists and in the audit: eight hexadecimal digits.
     #[serde(default)]
     pub id: String,
-    /// Who made it: a key's id, or another word for a principal. `None` where an earlier build wrote it.
+    /// Who made it: a key's id, `local`, `token` or `start`. `None` where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
     /// The hash of the key that it was made with, if it was made with one: it ends with that, and where that gets another text.
@@ -87,6 +92,14 @@ pub struct Invite {
     /// How long the keys last, in seconds; for ever where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_seconds: Option<u64>,
+}
+
+impl Invite {
+    /// Reads the record of one that has so many uses left.
+    pub(super) fn kept(uses: u32, record: &str) -> Result<Self> {
+        let invite = serde_json::from_str(record).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        Ok(Self { uses, ..invite })
+    }
 }
 
 /// What any store must keep of keys.

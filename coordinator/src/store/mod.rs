@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 pub use self::audit::AuditStore;
 pub use self::keys::{Invite, Key, KeyStore};
-use self::keys::{read_invite, read_key};
+use self::keys::{read_invites, read_key};
 pub use self::open::open;
 pub use self::thread::{Excerpt, Mark, Stretch};
 
@@ -448,7 +448,7 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;
 
-    /// Returns a stretch of what is kept of the thread with any of these recipients, by time and id.
+    /// Returns an excerpt of what is kept of the thread with any of these recipients, by time and id.
     ///
     /// It costs what it returns, one look at each recipient, and a bounded look at what the reader may not see,
     /// however long the thread is and wherever the stretch begins.

@@ -1,6 +1,9 @@
 //! Open invites: who sees them, that no answer has a code, and that one which was ended lets nobody in.
 
 use anyhow::{Context, Result};
+use c3po_coordinator::store::Invite;
+use c3po_shared::limits::INVITES_MAX;
+use harness::eventually::eventually;
 use harness::gate::{Gate, id};
 use serde_json::{Value, json};
 
@@ -82,15 +85,34 @@ async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_te
     let refused = gate.ask(&["invites", "revoke", end]).await.expect_err("it is over");
     assert!(refused.to_string().starts_with(&format!("there is no open invite {end}. ")), "{refused}");
     let reader = gate.key("operator", "*", &[]).await?;
-    let audit = harness::eventually::eventually("the audit says so", super::keys::SOON, async || {
+    let told = [("invited", "by local"), ("revoked", "by local")];
+    eventually("the audit says so", super::keys::SOON, async || {
         let page = ask(&gate, "GET", "/api/audit?limit=1000", Some(&reader), None, "").await.ok()?;
-        page.body.contains("withdrawn").then_some(page.body)
+        let audit: Value = serde_json::from_str(&page.body).ok()?;
+        let entries = audit["entries"].as_array()?.iter().filter(|entry| entry["key"] == end);
+        entries
+            .map(|entry| (entry["verb"].as_str(), entry["why"].as_str()))
+            .eq(told.map(|(verb, why)| (Some(verb), Some(why))))
+            .then_some(())
     })
-    .await?;
-    let audit: Value = serde_json::from_str(&audit)?;
-    let entries: Vec<_> =
-        audit["entries"].as_array().into_iter().flatten().filter(|entry| entry["key"] == end).collect();
-    let told: Vec<_> = entries.iter().map(|entry| (&entry["verb"], &entry["why"])).collect();
-    assert_eq!(told, [(&json!("invited"), &json!("by local")), (&json!("withdrawn"), &json!("by local"))]);
+    .await
+}
+
+#[tokio::test]
+async fn so_many_invites_may_be_open_and_no_more() -> Result<()> {
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let store = &gate.served.store;
+    gate.ask(&["invite"]).await?;
+    let open = store.invites().await?;
+    let ours = open.first().context("an open one")?;
+    for number in open.len()..INVITES_MAX {
+        let number = format!("{number:08x}");
+        store.put_invite(&Invite { id: number.clone(), hash: number.repeat(8), ..ours.clone() }).await?;
+    }
+    let more = ask(&gate, "POST", "/api/invites", Some(&admin), None, "{}").await?;
+    assert_eq!((more.status, code(&more).as_deref()), (409, Some("CONFLICT")));
+    gate.ask(&["invites", "revoke", &ours.id]).await?;
+    assert_eq!(ask(&gate, "POST", "/api/invites", Some(&admin), None, "{}").await?.status, 200);
     Ok(())
 }

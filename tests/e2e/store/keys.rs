@@ -134,9 +134,8 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
 pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_once(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
     assert_eq!(store.invites().await?, []);
-    let (one, brief) = (invite(2, SOON), Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) });
-    let used = Invite { hash: "c".repeat(64), ..invite(1, SOON) };
-    for invite in [&one, &brief, &used] {
+    let (one, used) = (invite(2, SOON), Invite { hash: "c".repeat(64), ..invite(1, SOON) });
+    for invite in [&one, &used] {
         store.put_invite(invite).await?;
     }
     let listed = async || -> Result<Vec<Invite>> {
@@ -144,7 +143,9 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
         listed.sort_by(|a, b| a.hash.cmp(&b.hash));
         Ok(listed)
     };
-    assert_eq!(listed().await?, [brief.clone(), used.clone(), one.clone()]);
+    assert_eq!(listed().await?, [used.clone(), one.clone()]);
+    let brief = Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) };
+    store.put_invite(&brief).await?;
     assert!(store.redeem(&one.hash, &key("00000001")).await? && store.redeem(&used.hash, &key("00000002")).await?);
     let rest = Invite { uses: 1, ..one.clone() };
     eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;

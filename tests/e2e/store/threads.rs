@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{Excerpt, Mark, Stretch};
 use c3po_shared::ids::MessageId;
-use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::limits::{ARCHIVE_LIFE, PAGE_MAX};
 use c3po_shared::message::Message;
 use harness::eventually::eventually;
 
@@ -85,10 +85,10 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
     for millis in 1..=3 {
         old.push(fixture.post(further(&first, "a", "b", "old", millis)).await?);
     }
-    let in_a_week = 8 * 24 * 3_600 * 1_000;
+    let behind_archive = u64::try_from((ARCHIVE_LIFE + Duration::from_secs(24 * 3_600)).as_millis())?;
     let young = [
-        fixture.post(further(&first, "b", "a", "young", in_a_week)).await?,
-        fixture.post(further(&first, "a", "b", "younger", in_a_week + 1)).await?,
+        fixture.post(further(&first, "b", "a", "young", behind_archive)).await?,
+        fixture.post(further(&first, "a", "b", "younger", behind_archive + 1)).await?,
     ];
     let reader = id("a");
     let begin = Stretch { reader: &reader, after: None, limit: 3, bytes: usize::MAX };
@@ -106,7 +106,7 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
         (fixture.thread(&first.id, "a", &["a", "b"]).await.ok()? == left).then_some(())
     };
     eventually("what is older than the archive is gone", SOON, gone).await?;
-    let last = fixture.post(further(&first, "a", "b", "last", in_a_week + 2)).await?;
+    let last = fixture.post(further(&first, "a", "b", "last", behind_archive + 2)).await?;
     let rest = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
     let rest = stretch(&fixture, &first.id, rest).await?;
     assert_eq!(rest, Excerpt { messages: [young.as_slice(), &[last]].concat(), next: None });

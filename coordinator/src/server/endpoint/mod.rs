@@ -84,7 +84,7 @@ impl Endpoint {
             let perform = perform.clone();
             Box::pin(async move {
                 let principal = request.extensions().get::<Arc<Principal>>().cloned();
-                // Not one byte is read on a credential that has ended, also of what is then done to its end.
+                // Also of what is done to its end once it was read: not one byte is read on a credential that has ended.
                 let input = while_admitted(principal.as_deref(), I::read(&server, &mut request)).await??;
                 Ok(perform(server, input).await?.respond())
             })

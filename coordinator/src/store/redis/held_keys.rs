@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use redis::Script;
 
-use super::records::{self, corrupt};
+use super::records;
 use super::scripts::Call;
 use super::{RedisStore, keys, scripts};
-use crate::store::{Invite, Key, KeyStore, Result, read_invite, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, read_invites, read_key};
 
 #[async_trait]
 impl KeyStore for RedisStore {
@@ -49,7 +49,7 @@ impl KeyStore for RedisStore {
     async fn invites(&self) -> Result<Vec<Invite>> {
         let script = Call::new(&scripts::INVITES, keys::INVITES);
         let kept: Vec<(u32, String)> = self.within(self.connection.invoke(&script)).await?;
-        Ok(kept.iter().filter_map(read_invite).collect())
+        Ok(read_invites(&kept))
     }
 
     async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
@@ -69,8 +69,7 @@ impl RedisStore {
         let mut script = Call::new(script, keys::INVITES);
         script.arg(hash);
         let found: Option<(u32, String)> = self.within(self.connection.invoke(&script)).await?;
-        let Some((uses, record)) = found else { return Ok(None) };
-        Ok(Some(Invite { uses, ..serde_json::from_str(&record).map_err(corrupt)? }))
+        found.map(|(uses, record)| Invite::kept(uses, &record)).transpose()
     }
 }
 

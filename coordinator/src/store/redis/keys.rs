@@ -2,7 +2,8 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 
-/// Which layout of keys this is; raised when an older c3po could not read a newer one's.
+/// Which layout of agents and messages this is; raised when an older c3po could not read a newer one's. Invites do not
+/// raise it: at the worst a code is worth nothing.
 pub(super) const SCHEMA: u64 = 3;
 /// Where the layout is noted.
 pub(super) const SCHEMA_KEY: &str = "c3po:schema";

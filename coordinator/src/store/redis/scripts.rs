@@ -38,7 +38,7 @@ macro_rules! about_an_agent {
     };
 }
 
-/// Names scripts about a list, of agents or of keys; each begins with the file that is named first, if one is.
+/// Names scripts about a list that is no agent's; each begins with the file that is named first, if one is.
 macro_rules! about_a_list {
     ($size:ident: $($name:ident = $file:literal),+ $(,)?) => {
         $(pub(super) static $name: LazyLock<Script> =
@@ -103,7 +103,7 @@ about_a_list! {
     AUDIT = "scripts/audit.lua",
 }
 
-/// The call of a script: a command with one key, which names the node. No script has the keys of two agents.
+/// The call of a script: a command whose first key names the node. No script has the keys of two agents.
 #[derive(Debug)]
 pub(super) struct Call {
     script: &'static Script,

@@ -1,4 +1,4 @@
-//! Reading a thread: what each recipient has of it is merged by its places, and only what is shown is read.
+//! Reading a thread: what each recipient has of it is merged by its marks, and only the envelopes of a page are read.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -29,7 +29,7 @@ struct Found {
     bytes: usize,
 }
 
-/// Reads a stretch of what is kept of a thread with these recipients.
+/// Reads an excerpt of what is kept of a thread with these recipients.
 pub(super) async fn read(
     store: &RedisStore,
     thread: &MessageId,

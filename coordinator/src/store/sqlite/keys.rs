@@ -6,10 +6,10 @@ use rusqlite::OptionalExtension;
 use super::SqliteStore;
 use super::rows::{count, json, stamp};
 use super::worker::Work;
-use crate::store::{Invite, Key, KeyStore, Result, StoreError, read_invite, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, read_invites, read_key};
 
-/// Which invite is meant: that of a hash, where it is good still.
-const OPEN: &str = "hash = ? AND uses > 0 AND expires_at > ?";
+/// Which invites let somebody in.
+const OPEN: &str = "uses > 0 AND expires_at > ?";
 
 #[async_trait]
 impl KeyStore for SqliteStore {
@@ -51,17 +51,13 @@ impl KeyStore for SqliteStore {
 
     async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>> {
         let hash = hash.to_owned();
-        self.writer.run(move |work| withdraw(work, &hash)).await
+        self.writer.run(move |work| forget_invite(work, &hash)).await
     }
 
     async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
         let (hash, key) = (hash.to_owned(), key.clone());
         self.writer.run(move |work| redeem(work, &hash, &key)).await
     }
-}
-
-fn read<T: serde::de::DeserializeOwned>(record: &str) -> Result<T> {
-    serde_json::from_str(record).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
 fn all(work: &mut Work<'_>) -> Result<Vec<Key>> {
@@ -100,19 +96,19 @@ fn invite_somebody(work: &mut Work<'_>, invite: &Invite) -> Result<()> {
 }
 
 fn look(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
-    one(work, hash, &format!("SELECT uses, record FROM invites WHERE {OPEN}"))
+    one(work, hash, &format!("SELECT uses, record FROM invites WHERE hash = ? AND {OPEN}"))
 }
 
 fn open(work: &mut Work<'_>) -> Result<Vec<Invite>> {
-    let sql = "SELECT uses, record FROM invites WHERE uses > 0 AND expires_at > ?";
-    let mut statement = work.connection.prepare_cached(sql)?;
+    let sql = format!("SELECT uses, record FROM invites WHERE {OPEN}");
+    let mut statement = work.connection.prepare_cached(&sql)?;
     let rows = statement.query_map([stamp(work.now)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let kept: Vec<(u32, String)> = rows.collect::<Result<_, _>>()?;
-    Ok(kept.iter().filter_map(read_invite).collect())
+    Ok(read_invites(&kept))
 }
 
-fn withdraw(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
-    one(work, hash, &format!("DELETE FROM invites WHERE {OPEN} RETURNING uses, record"))
+fn forget_invite(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
+    one(work, hash, &format!("DELETE FROM invites WHERE hash = ? AND {OPEN} RETURNING uses, record"))
 }
 
 fn redeem(work: &mut Work<'_>, hash: &str, key: &Key) -> Result<bool> {
@@ -130,8 +126,7 @@ fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
         .prepare_cached(sql)?
         .query_row((hash, stamp(work.now)), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    let Some((uses, record)) = found else { return Ok(None) };
-    Ok(Some(Invite { uses, ..read(&record)? }))
+    found.map(|(uses, record)| Invite::kept(uses, &record)).transpose()
 }
 
 #[cfg(test)]

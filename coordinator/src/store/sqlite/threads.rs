@@ -1,4 +1,4 @@
-//! Reading a thread: its index has it in order, and only the envelopes that are shown are read.
+//! Reading a thread: its index has it in order, and only the envelopes of a page are read.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::store::{Excerpt, Mark, Result, Stretch};
 /// How many messages one step looks at, so that no reader holds up the others.
 const STEP: usize = 1_000;
 
-/// What stands behind a place of a thread, in order. The first message of a thread has its id and is not in the index.
+/// What stands behind a mark of a thread, in order. The first message of a thread has its id and is not in the index.
 const BEHIND: &str = "
     SELECT position, id, from_agent, to_agent, timestamp FROM messages
         WHERE id = :thread AND thread_id = :thread AND (timestamp, id) > (:at, :after)
@@ -22,7 +22,7 @@ const BEHIND: &str = "
         WHERE thread_id = :thread AND thread_id <> id AND (timestamp, id) > (:at, :after)
     ORDER BY timestamp, id";
 
-/// Returns a stretch of what is kept of a thread with these recipients.
+/// Returns an excerpt of what is kept of a thread with these recipients.
 pub(super) fn read(
     work: &Work<'_>,
     thread: &MessageId,
@@ -68,7 +68,7 @@ mod tests {
     use crate::store::sqlite::open::open;
 
     #[test]
-    fn what_stands_behind_a_place_is_read_from_there_on_and_not_sorted() {
+    fn what_stands_behind_a_mark_is_read_from_there_on_and_not_sorted() {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = open(&folder.path().join("c3po.db")).expect("a database");
         let mut plan = opened.reader.prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}")).expect("a plan");

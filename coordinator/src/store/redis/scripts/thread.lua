@@ -1,7 +1,7 @@
--- Finds what of a thread this agent was sent and is kept, behind a place in it: {when the last one that was looked at was
+-- Finds what of a thread this agent was sent and is kept, behind a mark in it: {when the last one that was looked at was
 -- accepted, its id, or two times '' where the thread ends, when accepted, id, bytes of the envelope, ...}. It reads no
 -- envelope, so that the caller reads only those that it shows.
--- ARGV: thread, when the message at the place was accepted, its id, or two times '' for all, 'sender::' or '' for
+-- ARGV: thread, the time and id of the mark, or two times '' for all, 'sender::' or '' for
 -- everybody's, how many to look at, how many to find, after how many bytes to stop
 local index = slot .. 't:' .. ARGV[1]
 local after_at, after_id, wanted = ARGV[2], ARGV[3], ARGV[4]
@@ -18,7 +18,7 @@ local function sorts_behind(id, other)
   return false
 end
 
--- The rank of the first one behind the place. Of those of the same millisecond it is searched for by halves.
+-- The rank of the first one behind the mark. Of those of the same millisecond it is searched for by halves.
 local function rank_behind()
   if after_id == '' then
     return 0
