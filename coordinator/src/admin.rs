@@ -150,7 +150,11 @@ impl Request {
 
 /// An id that is none leads nowhere, whatever it is made of.
 fn in_path(id: &str) -> String {
-    id.chars().filter(char::is_ascii_alphanumeric).collect()
+    let encoded = |byte: u8| match char::from(byte) {
+        plain if plain.is_ascii_alphanumeric() => plain.to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    id.bytes().map(encoded).collect()
 }
 
 fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
@@ -268,6 +272,6 @@ mod tests {
     #[test]
     fn an_id_cannot_lead_elsewhere() {
         let request = Request::Keys(Keys::Revoke { id: "../agents?x=1".into() });
-        assert_eq!(request.http().1, "/api/keys/agentsx1");
+        assert_eq!(request.http().1, "/api/keys/%2E%2E%2Fagents%3Fx%3D1");
     }
 }

@@ -12,6 +12,7 @@ use c3po_shared::vocabulary::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Principal;
 use super::globs::{self, AgentGlobs};
 use super::secret::{self, Fresh, NoRandomness};
 use super::whole;
@@ -90,8 +91,9 @@ impl From<NoRandomness> for Refusal {
 }
 
 /// Makes a key. Returns it with its text, which is said this once.
-pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
-    let (key, text) = draft(store, new, by).await?;
+pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Result<(Key, String), Refusal> {
+    vouching(&store.keys().await.map_err(unchanged)?, by.presented())?;
+    let (key, text) = draft(store, new, by.name()).await?;
     match store.put_key(&key).await? {
         true => Ok((key, text)),
         // One in four billion.
@@ -124,9 +126,9 @@ async fn draft(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String)
 }
 
 /// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
-pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Key, bool), Refusal> {
+pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
-    change(store, id, |key| {
+    change(store, id, by, |key| {
         let ends = key.is_valid(now);
         if ends {
             key.revoked_at = Some(now);
@@ -137,9 +139,9 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str) -> Result<(Key, bool), R
 }
 
 /// Gives a key another text; the one before is worth nothing from then on. Returns it with the text.
-pub(crate) async fn rotate(store: &dyn Store, id: &str) -> Result<(Key, String), Refusal> {
+pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(id.to_owned())?;
-    let (key, _) = change(store, id, |key| {
+    let (key, _) = change(store, id, by, |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} has ended; make a new one")));
         }
@@ -154,11 +156,13 @@ pub(crate) async fn rotate(store: &dyn Store, id: &str) -> Result<(Key, String),
 async fn change(
     store: &dyn Store,
     id: &str,
+    by: &Principal,
     change: impl Fn(&mut Key) -> Result<bool, Refusal>,
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let found = store.keys().await.map_err(unchanged)?.into_iter().find(|key| key.id == id);
-        let Some(mut key) = found else {
+        let keys = store.keys().await.map_err(unchanged)?;
+        vouching(&keys, by.presented())?;
+        let Some(mut key) = keys.into_iter().find(|key| key.id == id) else {
             let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
             return Err(Refusal::new(ErrorCode::KeyNotFound, error));
         };
@@ -173,12 +177,26 @@ async fn change(
     Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
 }
 
-/// Makes an invite in the name of `by`, with the key of that id where it is made with one. Returns it with its code.
+/// Returns the key of that id if it is what it was at that revision, `None` where none was presented.
+///
+/// Whoever changes keys was let in by what this coordinator knows, which may be a second old. What would last longer than
+/// that second is asked of the store.
+///
+/// Errors: `UNAUTHORIZED` where it has ended or got another text since.
+fn vouching<'a>(keys: &'a [Key], presented: Option<(&str, u64)>) -> Result<Option<&'a Key>, Refusal> {
+    let Some((id, revision)) = presented else { return Ok(None) };
+    let now = Timestamp::now();
+    let key = keys.iter().find(|key| key.id == id && key.revision == revision && key.is_valid(now));
+    key.map(Some).ok_or_else(super::ended)
+}
+
+/// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one. Returns it with
+/// its code.
 pub(crate) async fn invite(
     store: &dyn Store,
     new: NewInvite,
     by: &str,
-    key: Option<&str>,
+    key: Option<(&str, u64)>,
     fingerprint: Option<Fingerprint>,
 ) -> Result<(Invite, JoinCode), Refusal> {
     let agents = checked("invite", &new.agents)?;
@@ -187,13 +205,8 @@ pub(crate) async fn invite(
     }
     let lasts = life("expires_in", new.expires_in, INVITE_LIFE_MAX)?.unwrap_or(INVITE_LIFE);
     life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
-    let key_hash = match key {
-        None => None,
-        Some(id) => {
-            let key = store.keys().await.map_err(unchanged)?.into_iter().find(|key| key.id == id);
-            Some(key.ok_or_else(super::ended)?.hash)
-        }
-    };
+    let keys = store.keys().await.map_err(unchanged)?;
+    let key_hash = vouching(&keys, key)?.map(|key| key.hash.clone());
     if store.invites().await.map_err(unchanged)?.len() >= INVITES_MAX {
         let error = format!("there are {INVITES_MAX} open invites, which is as many as there may be");
         return Err(Refusal::new(ErrorCode::Conflict, error)
@@ -217,8 +230,9 @@ pub(crate) async fn invite(
 
 /// Returns every invite that lets somebody in, the one that ends first before the others.
 pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
-    let (mut invites, keys, now) = (store.invites().await?, store.keys().await?, Timestamp::now());
-    invites.retain(|invite| stands(invite, &keys, now));
+    let (invites, keys, now) = (store.invites().await?, store.keys().await?, Timestamp::now());
+    let standing = invites.into_iter().filter_map(|invite| standing(invite, &keys, now));
+    let mut invites: Vec<Invite> = standing.map(|standing| standing.invite).collect();
     invites.sort_by(|a, b| (a.expires_at, &a.id).cmp(&(b.expires_at, &b.id)));
     Ok(invites)
 }
@@ -226,7 +240,8 @@ pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
 /// Ends an invite: its code lets nobody in from then on. Returns it as it was.
 ///
 /// Errors: `INVITE_NOT_FOUND` where none that lets somebody in has that id.
-pub(crate) async fn revoke_invite(store: &dyn Store, id: &str) -> Result<Invite, Refusal> {
+pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -> Result<Invite, Refusal> {
+    vouching(&store.keys().await.map_err(unchanged)?, by.presented())?;
     let found = invites(store).await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
     let ended = match found {
         Some(invite) => store.forget_invite(&invite.hash).await?,
@@ -243,10 +258,20 @@ fn unchanged(error: impl Into<Refusal>) -> Refusal {
     error.into().detail("applied", "no")
 }
 
-/// Returns whether the key lives that the invite was made with, where it was made with one.
-fn stands(invite: &Invite, keys: &[Key], now: Timestamp) -> bool {
-    let lives = |hash: &String| keys.iter().any(|key| key.hash == *hash && key.is_valid(now));
-    invite.key_hash.as_ref().is_none_or(lives)
+/// An invite that lets somebody in.
+pub(crate) struct Standing {
+    pub(crate) invite: Invite,
+    /// The key that it was made with, if it was made with one.
+    made_with: Option<Key>,
+}
+
+/// Returns the invite as one that lets somebody in; `None` where the key has ended that it was made with.
+fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<Standing> {
+    let made_with = match &invite.key_hash {
+        None => None,
+        Some(hash) => Some(keys.iter().find(|key| key.hash == *hash && key.is_valid(now))?.clone()),
+    };
+    Some(Standing { invite, made_with })
 }
 
 /// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
@@ -254,29 +279,27 @@ fn stands(invite: &Invite, keys: &[Key], now: Timestamp) -> bool {
 ///
 /// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
 /// or got another text since.
-pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Invite>, Refusal> {
+pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Standing>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
     let (keys, now) = (store.keys().await?, Timestamp::now());
-    if !stands(&invite, &keys, now) {
-        return Ok(None);
-    }
+    let Some(standing) = standing(invite, &keys, now) else { return Ok(None) };
     in_the_way(&keys, now)?;
-    Ok(Some(invite))
+    Ok(Some(standing))
 }
 
 /// Lets the host of that name in, by an invite, of which a use is taken with the very step that keeps the key. Returns the
-/// key with what its host is told; `None` where others were quicker.
+/// key with what its host is told; `None` where others were quicker, be it to revoke.
 pub(crate) async fn join(
     store: &dyn Store,
     host: String,
-    invite: &Invite,
+    Standing { invite, made_with }: &Standing,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     let Invite { scope, key_seconds, .. } = *invite;
     let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
     let (key, text) = draft(store, new, &format!("invite {}", invite.id)).await?;
     // Also where another key has its id, one in four billion: the code is as good as before.
-    if !store.redeem(&invite.hash, &key).await? {
+    if !store.redeem(&invite.hash, &key, made_with.as_ref()).await? {
         return Ok(None);
     }
     let (key_id, agents) = (key.id.clone(), key.agents.clone());

@@ -124,7 +124,7 @@ fn hold(key: Key) -> Option<Held> {
     let agents = AgentGlobs::new(key.agents.clone());
     match (blake3::Hash::from_hex(&key.hash), agents) {
         (Ok(hash), Ok(agents)) => {
-            let principal = Arc::new(Principal::key(key.id.clone(), key.scope, agents));
+            let principal = Arc::new(Principal::key(key.id.clone(), key.revision, key.scope, agents));
             Some(Held { key, hash, principal })
         }
         _ => {

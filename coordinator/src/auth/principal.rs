@@ -91,7 +91,7 @@ enum Who {
     /// Somebody on the coordinator's own machine, under its own user.
     Local,
     /// A key.
-    Key { id: String, scope: Scope, agents: AgentGlobs },
+    Key { id: String, revision: u64, scope: Scope, agents: AgentGlobs },
 }
 
 impl Principal {
@@ -110,8 +110,9 @@ impl Principal {
         Self::of(Who::Local)
     }
 
-    pub(super) fn key(id: String, scope: Scope, agents: AgentGlobs) -> Self {
-        Self::of(Who::Key { id, scope, agents })
+    /// A key, as it is at that revision.
+    pub(super) fn key(id: String, revision: u64, scope: Scope, agents: AgentGlobs) -> Self {
+        Self::of(Who::Key { id, revision, scope, agents })
     }
 
     fn of(who: Who) -> Self {
@@ -161,6 +162,14 @@ impl Principal {
     #[cfg(test)]
     pub(super) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
+    }
+
+    /// Returns the id and the revision of its key; `None` where it has none.
+    pub(crate) fn presented(&self) -> Option<(&str, u64)> {
+        match &self.who {
+            Who::Key { id, revision, .. } => Some((id, *revision)),
+            Who::Anybody | Who::Token | Who::Local => None,
+        }
     }
 
     /// Returns the id of its key, or what it is without one.
@@ -253,7 +262,7 @@ mod tests {
     use super::*;
 
     fn key(scope: Scope, glob: &str) -> Principal {
-        Principal::key("0a1b2c3d".into(), scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"))
+        Principal::key("0a1b2c3d".into(), 1, scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"))
     }
 
     #[test]
@@ -310,7 +319,8 @@ mod tests {
     fn processes_of_different_keys_are_different() {
         let instance = Uuid::from_u128(7);
         let one = key(Scope::Agent, "*").process(instance);
-        let other = Principal::key("ffffffff".into(), Scope::Agent, AgentGlobs::new(vec!["*".into()]).expect("a glob"));
+        let other =
+            Principal::key("ffffffff".into(), 1, Scope::Agent, AgentGlobs::new(vec!["*".into()]).expect("a glob"));
         assert!(one != other.process(instance) && one != instance);
         assert_eq!(one, key(Scope::Admin, "web").process(instance));
         assert_eq!(Principal::token().process(instance), instance);

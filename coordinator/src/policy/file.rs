@@ -2,7 +2,7 @@
 
 use std::fs::{FileType, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use blake3::Hash;
 use c3po_shared::limits::POLICY_BYTES_MAX;
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -25,14 +26,23 @@ pub(crate) struct Policies {
     current: RwLock<Arc<Policy>>,
 }
 
-/// What is known of the file. One state of it is told from the next by what stands in it: times do not tell what was written
-/// within one tick of the clock, or put in its place with the time of an older file.
+/// What is known of the file. One state of it is told from the next by what stands in it: times alone do not tell what was
+/// written within one tick of the clock, or put in its place with the time of an older file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     /// What was in it when its rules were read.
     read: Option<Hash>,
     /// What the look before this one found that was not read: somebody may have been writing it.
-    unread: Option<Hash>,
+    unread: Option<State>,
+}
+
+/// What stands in the file, and since when: one that was emptied twice is empty twice, and still being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    hash: Hash,
+    /// Which file it is, and when it was last changed, as the system counts that.
+    inode: u64,
+    changed: [(i64, i64); 2],
 }
 
 /// What a look at a file found.
@@ -50,7 +60,7 @@ impl Policies {
     /// Errors: it is wrong, or cannot be read. Nobody serves with other rules than those that were written.
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
-        let found = read(&path).and_then(|found| found.map(|bytes| parse(&path, bytes)).transpose());
+        let found = read(&path).and_then(|found| found.map(|(bytes, _)| parse(&path, bytes)).transpose());
         let policy = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
             Some(policy) => policy,
             None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
@@ -126,9 +136,8 @@ pub(crate) async fn keep(policies: Arc<Policies>, tell: impl Fn(String), stop: C
 /// it only. Errors say what is wrong with it, and where.
 fn look(path: &Path, known: &mut Known) -> Result<Looked, String> {
     let before = std::mem::take(known);
-    let Some(bytes) = read(path)? else { return Ok(Looked::Absent) };
-    let found = blake3::hash(&bytes);
-    if before.read == Some(found) {
+    let Some((bytes, found)) = read(path)? else { return Ok(Looked::Absent) };
+    if before.read == Some(found.hash) {
         known.read = before.read;
         return Ok(Looked::AsBefore);
     }
@@ -137,29 +146,39 @@ fn look(path: &Path, known: &mut Known) -> Result<Looked, String> {
         return Ok(Looked::Changing);
     }
     let policy = parse(path, bytes)?;
-    known.read = Some(found);
+    known.read = Some(found.hash);
     Ok(Looked::Read(policy))
 }
 
 /// Returns what stands in the file, one byte more than is allowed at the most; `None` where there is none. Whatever lies
 /// there is opened without waiting for anybody, and looked at by the very handle that is read: a pipe or a device in that
 /// place would have us wait for ever.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
+fn read(path: &Path) -> Result<Option<(Vec<u8>, State)>, String> {
     let unreadable = |error: io::Error| format!("{}: {error}", path.display());
     let careful = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     let opened = OpenOptions::new().read(true).custom_flags(careful.cast_signed()).open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // No device answers behind it: that is what the system says of opening a socket.
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            return Err(no_file(path, "a socket"));
+        }
         Err(error) => return Err(unreadable(error)),
     };
-    let kind = file.metadata().map_err(unreadable)?.file_type();
-    if !kind.is_file() {
-        return Err(format!("{} is {}; it has to be a file with rules", path.display(), other_than_a_file(kind)));
+    let facts = file.metadata().map_err(unreadable)?;
+    if !facts.is_file() {
+        return Err(no_file(path, other_than_a_file(facts.file_type())));
     }
     let mut bytes = Vec::new();
     file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(Some(bytes))
+    let changed = [(facts.mtime(), facts.mtime_nsec()), (facts.ctime(), facts.ctime_nsec())];
+    let state = State { hash: blake3::hash(&bytes), inode: facts.ino(), changed };
+    Ok(Some((bytes, state)))
+}
+
+fn no_file(path: &Path, what: &str) -> String {
+    format!("{} is {what}; it has to be a file with rules", path.display())
 }
 
 fn other_than_a_file(kind: FileType) -> &'static str {
@@ -203,6 +222,11 @@ mod tests {
             fs::write(&path, rule).expect("written, as it was before");
             assert_eq!(rules(), None);
         }
+        for _ in 0..3 {
+            fs::write(&path, "").expect("emptied");
+            assert_eq!(rules(), None, "whoever empties it again and again is at it still");
+            fs::write(&path, rule).expect("written while nobody looked");
+        }
         fs::write(&path, "").expect("emptied");
         assert_eq!(rules(), None);
         fs::write(&path, [rule, rule].concat()).expect("written");
@@ -230,6 +254,9 @@ mod tests {
         };
         let said = refused(folder.path());
         assert!(said.ends_with(" is a folder; it has to be a file with rules"), "{said}");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        assert!(refused(&socket).ends_with("socket is a socket; it has to be a file with rules"));
         let said = refused(Path::new("/dev/zero"));
         assert_eq!(said, "the policy cannot be used: /dev/zero is a device; it has to be a file with rules");
         let pipe = folder.path().join("policy.toml");

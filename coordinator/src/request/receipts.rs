@@ -49,14 +49,18 @@ pub(super) fn tracked(kept: Kept) -> Tracked {
 /// `get_thread`
 pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
     let id = call.message_id;
-    // The id of a broadcast itself is that of a thread; its copies are with all recipients.
-    let (thread, recipients) = if id.to() == AgentId::all() && id.from() == caller.agent {
-        let everyone = target::everyone(office).await?;
-        (id, everyone.into_iter().map(|agent| agent.id).collect())
+    let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
+    // The id of a broadcast itself is that of a thread.
+    let (thread, mut recipients) = if is_own_broadcast(&id) {
+        (id, Vec::new())
     } else {
         let message = own_message(office, caller, &id).await?.message;
         (message.thread_id, vec![message.from_agent, message.to_agent])
     };
+    if is_own_broadcast(&thread) {
+        // Its copies are with all recipients.
+        recipients.extend(target::everyone(office).await?.into_iter().map(|agent| agent.id));
+    }
     let mut after = page::behind::<Mark>(call.cursor.as_deref())?;
     let (mut page, mut last) = (Page::new(PAGE_MAX), None);
     // A stretch is as long as the page if each character is one byte; more is read only where they are longer, or

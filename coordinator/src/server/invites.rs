@@ -51,7 +51,7 @@ pub(super) async fn create(
     (By(principal), Body(new)): (By, Body<NewInvite>),
 ) -> Result<Json<Invited>, Refusal> {
     let by = principal.name();
-    let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.key_id()).await;
+    let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.presented()).await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
     tracing::info!("the invite {} was made by {by} and ends at {}", invite.id, invite.expires_at);
     noted(&server, "invited", Some(&invite.id), by);
@@ -64,7 +64,7 @@ pub(super) async fn revoke(
     (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<Shown>, Refusal> {
     let by = principal.name();
-    let ended = issue::revoke_invite(server.office.store.as_ref(), &id).await;
+    let ended = issue::revoke_invite(server.office.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     tracing::info!("the invite {id} was revoked by {by}");
     noted(&server, "revoked", Some(&id), by);

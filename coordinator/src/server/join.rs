@@ -61,13 +61,13 @@ impl Joins {
         Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, wrong: Mutex::default() }
     }
 
-    /// Makes an invite in the name of `by`, with the key of that id where it is made with one.
+    /// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one.
     pub(super) async fn invite(
         &self,
         store: &dyn Store,
         new: NewInvite,
         by: &str,
-        key: Option<&str>,
+        key: Option<(&str, u64)>,
     ) -> Result<Invited, Refusal> {
         let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
         let (url, code) = (&self.url, code.reveal());
@@ -118,9 +118,9 @@ pub(super) async fn join(
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> Result<Json<JoinReply>, Refusal> {
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
-    let invite = issue::invited(store, &request).await?.ok_or_else(wrong)?;
-    let joined = issue::join(store, request.host, &invite).await;
-    let by = format!("invite {}", invite.id);
+    let standing = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+    let joined = issue::join(store, request.host, &standing).await;
+    let by = format!("invite {}", standing.invite.id);
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;

@@ -83,7 +83,7 @@ pub(super) async fn create(
     (By(principal), Body(new)): (By, Body<NewKey>),
 ) -> Result<Json<MadeKey>, Refusal> {
     let by = principal.name();
-    let made = issue::create(server.office.store.as_ref(), new, by).await;
+    let made = issue::create(server.office.store.as_ref(), new, &principal).await;
     made_key(&server, "created", None, by, made).await
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn rotate(
     server: Server,
     (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<MadeKey>, Refusal> {
-    let rotated = issue::rotate(server.office.store.as_ref(), &id).await;
+    let rotated = issue::rotate(server.office.store.as_ref(), &id, &principal).await;
     made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn revoke(
     (By(principal), InPath(Id(id))): (By, InPath<Id>),
 ) -> Result<Json<Shown>, Refusal> {
     let by = principal.name();
-    let ended = issue::revoke(server.office.store.as_ref(), &id).await;
+    let ended = issue::revoke(server.office.store.as_ref(), &id, &principal).await;
     let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;

@@ -131,6 +131,7 @@ pub trait KeyStore: Send + Sync {
     async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>>;
 
     /// Takes one use of the invite with that hash and keeps a new key, in one atomic step: neither is done without the
-    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, or a key has that id.
-    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool>;
+    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, a key has that id, or the key
+    /// that the invite was made with, if it is said, was changed since.
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool>;
 }

@@ -74,12 +74,14 @@ fn ended_in_time(run: Run, began: Instant) -> ExitCode {
         let _ = sender.send(work(run, &of_worker));
     };
     let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
-    let code = match run.name {
-        Name::Wait => code.recv().ok(),
-        _ => match code.recv_timeout(DEADLINE.saturating_sub(began.elapsed())) {
-            Err(RecvTimeoutError::Timeout) if !first.take() => code.recv_timeout(PRINT_MAX).ok(),
-            outcome => outcome.ok(),
-        },
+    let waits = run.name == Name::Wait;
+    let code = loop {
+        let pause = if waits { LOOK } else { DEADLINE.saturating_sub(began.elapsed()) };
+        match code.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) if waits && run.has_client() => {}
+            Err(RecvTimeoutError::Timeout) if !first.take() => break code.recv_timeout(PRINT_MAX).ok(),
+            outcome => break outcome.ok(),
+        }
     };
     ExitCode::from(code.flatten().unwrap_or(0))
 }
@@ -111,30 +113,26 @@ fn work(run: Run, first: &First) -> Option<u8> {
     event.messaging_socket = environment.messaging_socket;
     event.messaging_token = environment.messaging_token.map(|token| token.expose().to_owned());
     match socket {
-        Some(socket) => converse(run, &socket, &event, first),
-        None => in_time(run, || converse(run, &find()?, &event, first)),
+        Some(socket) => converse(&socket, &event, first),
+        None => in_time(|| converse(&find()?, &event, first)),
     }
 }
 
-/// Tries again and again to reach a proxy that may be starting, as long as the client is there.
-fn in_time(run: Run, converse: impl Fn() -> Option<u8>) -> Option<u8> {
+/// Tries again and again to reach a proxy that may be starting.
+fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
     let began = Instant::now();
     loop {
         let code = converse();
-        if code.is_some() || began.elapsed() >= START_MAX || !run.has_client() {
+        if code.is_some() || began.elapsed() >= START_MAX {
             return code;
         }
         thread::sleep(START_LOOK);
     }
 }
 
-fn converse(run: Run, socket: &Path, event: &Event, first: &First) -> Option<u8> {
+fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
     let mut conversation = Conversation::begin(socket, event).ok()?;
-    let answer = if run.name == Name::Wait {
-        conversation.answer_while(LOOK, || run.has_client()).ok()?
-    } else {
-        conversation.answer().ok()?
-    };
+    let answer = conversation.answer().ok()?;
     if !first.take() {
         return None;
     }

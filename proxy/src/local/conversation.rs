@@ -40,23 +40,6 @@ impl Conversation {
         Ok(serde_json::from_slice(&self.line)?)
     }
 
-    /// Waits for the answer, and asks in between whether that is still of use.
-    ///
-    /// Errors: as [`Self::answer`], and `TimedOut` when it is of no use any more.
-    pub fn answer_while(&mut self, pause: Duration, mut of_use: impl FnMut() -> bool) -> io::Result<Answer> {
-        self.stream.get_ref().set_read_timeout(Some(pause))?;
-        loop {
-            // What was read before a pause stays in `line`.
-            match self.answer() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock || error.kind() == ErrorKind::TimedOut => {}
-                outcome => return outcome,
-            }
-            if !of_use() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-    }
-
     /// Says that the answer was printed.
     ///
     /// Errors: the proxy is gone.

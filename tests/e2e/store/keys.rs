@@ -96,12 +96,12 @@ pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Res
 pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
     let invite = invite(3, SOON);
     fixture.store.put_invite(&invite).await?;
-    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001")).await?, "there is none");
+    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001"), None).await?, "there is none");
     assert_eq!(fixture.store.invite(&"e".repeat(64)).await?, None);
     assert_eq!(fixture.store.invite(&invite.hash).await?, Some(invite.clone()), "to look takes nothing");
     let tries = (0..20).map(|number| {
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
-        async move { store.redeem(&hash, &key(&format!("{number:08x}"))).await }
+        async move { store.redeem(&hash, &key(&format!("{number:08x}")), None).await }
     });
     let done: Vec<bool> = try_join_all(tries).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 3, "{done:?}");
@@ -116,18 +116,36 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     let (taken, free) = (key("00000001"), key("00000002"));
     assert!(store.put_key(&taken).await?);
     let before = store.key_changes().await?;
-    assert!(!store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }).await?, "its id is another's");
+    assert!(
+        !store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }, None).await?,
+        "its id is another's"
+    );
     assert_eq!(store.invite(&invite.hash).await?, Some(invite.clone()), "the use is still there");
-    assert!(!store.redeem(&"e".repeat(64), &free).await?, "there is no such invite");
+    assert!(!store.redeem(&"e".repeat(64), &free, None).await?, "there is no such invite");
     assert_eq!((store.keys().await?, store.key_changes().await?), (vec![taken.clone()], before));
 
-    assert!(store.redeem(&invite.hash, &free).await?);
-    assert!(!store.redeem(&invite.hash, &key("00000003")).await?, "its use was taken");
+    assert!(store.redeem(&invite.hash, &free, None).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000003"), None).await?, "its use was taken");
     assert!(store.key_changes().await? > before, "whoever follows the keys reads them again");
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
     assert_eq!(kept, [taken, free.clone()]);
     assert!(store.put_key(&Key { revision: 2, ..free }).await?, "it is changed like any other");
+    Ok(())
+}
+
+pub(crate) async fn nobody_joins_with_what_a_key_promised_that_was_changed_since(fixture: Fixture) -> Result<()> {
+    let (store, invite, inviter) = (&fixture.store, invite(3, SOON), key("00000001"));
+    store.put_invite(&invite).await?;
+    assert!(!store.redeem(&invite.hash, &key("00000002"), Some(&inviter)).await?, "there is no such key");
+    assert!(store.put_key(&inviter).await?);
+    assert!(store.redeem(&invite.hash, &key("00000002"), Some(&inviter)).await?);
+    let changed = Key { revision: 2, ..inviter.clone() };
+    assert!(store.put_key(&changed).await?);
+    let before = (store.keys().await?.len(), store.invite(&invite.hash).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000003"), Some(&inviter)).await?);
+    assert_eq!((store.keys().await?.len(), store.invite(&invite.hash).await?), before);
+    assert!(store.redeem(&invite.hash, &key("00000003"), Some(&changed)).await?);
     Ok(())
 }
 
@@ -146,7 +164,10 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
     assert_eq!(listed().await?, [used.clone(), one.clone()]);
     let brief = Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) };
     store.put_invite(&brief).await?;
-    assert!(store.redeem(&one.hash, &key("00000001")).await? && store.redeem(&used.hash, &key("00000002")).await?);
+    assert!(
+        store.redeem(&one.hash, &key("00000001"), None).await?
+            && store.redeem(&used.hash, &key("00000002"), None).await?
+    );
     let rest = Invite { uses: 1, ..one.clone() };
     eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;
     assert_eq!(store.forget_invite(&brief.hash).await?, None, "it has ended");
@@ -154,7 +175,7 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
     let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
     let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
     assert_eq!(forgotten, [rest]);
-    assert_eq!((store.invites().await?, store.redeem(&one.hash, &key("00000003")).await?), (vec![], false));
+    assert_eq!((store.invites().await?, store.redeem(&one.hash, &key("00000003"), None).await?), (vec![], false));
     Ok(())
 }
 
@@ -164,8 +185,8 @@ pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     let over = async || fixture.store.invite(&brief.hash).await.ok()?.is_none().then_some(());
     eventually("it has ended", SOON, over).await?;
     fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
-    assert!(!fixture.store.redeem(&brief.hash, &key("00000001")).await?);
-    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001")).await?);
+    assert!(!fixture.store.redeem(&brief.hash, &key("00000001"), None).await?);
+    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001"), None).await?);
     Ok(())
 }
 

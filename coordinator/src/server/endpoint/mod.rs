@@ -47,7 +47,8 @@ pub(super) struct Endpoint {
     lasts: bool,
     /// Where its answer leads: which other one takes a member of it, and as what.
     links: Vec<Link>,
-    perform: Arc<dyn Fn(Server, Request) -> Outcome + Send + Sync>,
+    /// Reads a request and does what it asks for, if so to its end.
+    perform: Arc<dyn Fn(Server, Request, bool) -> Outcome + Send + Sync>,
 }
 
 /// A member of an answer that another endpoint takes in its path.
@@ -71,7 +72,7 @@ impl Endpoint {
         perform: impl Fn(Server, I) -> F + Clone + Send + Sync + 'static,
     ) -> Self
     where
-        I: Input,
+        I: Input + 'static,
         A: Answer,
         F: Future<Output = Result<A, Refusal>> + Send,
     {
@@ -80,13 +81,16 @@ impl Endpoint {
         let mut answers = Answers::default();
         A::describe(&mut answers);
         let refusals = [&ALWAYS[..], inputs.refusals()].concat();
-        let perform = Arc::new(move |server: Server, mut request: Request| -> Outcome {
+        let perform = Arc::new(move |server: Server, mut request: Request, lasts: bool| -> Outcome {
             let perform = perform.clone();
             Box::pin(async move {
-                let principal = request.extensions().get::<Arc<Principal>>().cloned();
-                // Also of what is done to its end once it was read: not one byte is read on a credential that has ended.
-                let input = while_admitted(principal.as_deref(), I::read(&server, &mut request)).await??;
-                Ok(perform(server, input).await?.respond())
+                let (principal, tasks) = (request.extensions().get::<Arc<Principal>>().cloned(), server.tasks.clone());
+                // Not one byte is read on a credential that has ended, also of what is then done to its end.
+                let read = while_admitted(principal.as_deref(), I::read(&server, &mut request));
+                // What is there is read; what never comes holds up no stop.
+                let input = server.stop.run_until_cancelled(read).await.ok_or_else(stopping)???;
+                let done = async move { Ok(perform(server, input).await?.respond()) };
+                if lasts { to_the_end(&tasks, done).await } else { while_admitted(principal.as_deref(), done).await? }
             })
         });
         Self { method, path, summary, right: None, inputs, answers, refusals, lasts: false, links: Vec::new(), perform }
@@ -129,8 +133,7 @@ impl Endpoint {
         let (lasts, shown) = (self.lasts, format!("{self:?}"));
         let handler = move |State(server): State<Server>, request: Request| {
             let outcome = match right.map_or(Ok(()), |right| may(&server, &request, right)) {
-                Ok(()) if lasts => to_the_end(&server.tasks.clone(), perform(server, request)),
-                Ok(()) => until_ended(admitted(&request).ok().cloned(), perform(server, request)),
+                Ok(()) => perform(server, request, lasts),
                 Err(refusal) => Box::pin(std::future::ready(Err(refusal))),
             };
             let (refusals, shown) = (refusals.clone(), shown.clone());
@@ -157,14 +160,18 @@ async fn while_admitted<T>(principal: Option<&Principal>, work: impl Future<Outp
     }
 }
 
-fn until_ended(principal: Option<Arc<Principal>>, outcome: Outcome) -> Outcome {
-    Box::pin(async move { while_admitted(principal.as_deref(), outcome).await? })
+fn stopping() -> Refusal {
+    Refusal::new(ErrorCode::CoordDown, "the coordinator is stopping, and had not heard all of this; nothing was done")
+        .detail("applied", "no")
 }
 
-fn to_the_end(tasks: &TaskTracker, outcome: Outcome) -> Outcome {
-    let done = tasks.spawn(outcome);
+/// Has something done in a task of its own, which goes on where nobody waits for it any more.
+async fn to_the_end(
+    tasks: &TaskTracker,
+    work: impl Future<Output = Result<Response, Refusal>> + Send + 'static,
+) -> Result<Response, Refusal> {
     let ended_early = |error| Err(Refusal::new(ErrorCode::Internal, format!("it ended early: {error}")));
-    Box::pin(async move { done.await.unwrap_or_else(ended_early) })
+    tasks.spawn(work).await.unwrap_or_else(ended_early)
 }
 
 fn admitted(request: &Request) -> Result<&Arc<Principal>, Refusal> {

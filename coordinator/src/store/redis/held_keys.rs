@@ -56,9 +56,13 @@ impl KeyStore for RedisStore {
         self.one(&scripts::INVITE_FORGET, hash).await
     }
 
-    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
         let mut script = Call::about(&scripts::INVITE_REDEEM, keys::KEYS.to_owned(), &[keys::INVITES.to_owned()]);
         script.arg(hash).arg(&key.id).arg(key.revision).arg(records::write(key)?);
+        match made_with {
+            Some(made_with) => script.arg(&made_with.id).arg(made_with.revision),
+            None => script.arg("").arg(""),
+        };
         self.within(self.connection.invoke(&script)).await
     }
 }

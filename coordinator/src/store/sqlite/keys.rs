@@ -54,9 +54,9 @@ impl KeyStore for SqliteStore {
         self.writer.run(move |work| forget_invite(work, &hash)).await
     }
 
-    async fn redeem(&self, hash: &str, key: &Key) -> Result<bool> {
-        let (hash, key) = (hash.to_owned(), key.clone());
-        self.writer.run(move |work| redeem(work, &hash, &key)).await
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
+        let (hash, key, made_with) = (hash.to_owned(), key.clone(), made_with.cloned());
+        self.writer.run(move |work| redeem(work, &hash, &key, made_with.as_ref())).await
     }
 }
 
@@ -111,13 +111,19 @@ fn forget_invite(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
     one(work, hash, &format!("DELETE FROM invites WHERE hash = ? AND {OPEN} RETURNING uses, record"))
 }
 
-fn redeem(work: &mut Work<'_>, hash: &str, key: &Key) -> Result<bool> {
+fn redeem(work: &mut Work<'_>, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
     // What is found out first changes nothing; what fails after that takes the whole operation back.
-    if look(work, hash)?.is_none() || !put(work, key)? {
+    let is_as_before = made_with.map_or(Ok(true), |key| is_as_before(work, key))?;
+    if !is_as_before || look(work, hash)?.is_none() || !put(work, key)? {
         return Ok(false);
     }
     work.connection.prepare_cached("UPDATE invites SET uses = uses - 1 WHERE hash = ?")?.execute([hash])?;
     Ok(true)
+}
+
+fn is_as_before(work: &mut Work<'_>, key: &Key) -> Result<bool> {
+    let sql = "SELECT 1 FROM keys WHERE id = ? AND revision = ?";
+    Ok(work.connection.prepare_cached(sql)?.exists((&key.id, revision(key)))?)
 }
 
 fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
