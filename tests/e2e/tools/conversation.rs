@@ -144,6 +144,10 @@ async fn a_broadcast_reaches_everybody_else_also_those_who_are_offline() -> Resu
     assert_eq!(some["recipients"], json!(["media"]));
     let thread = homeassistant.call("get_thread", json!({"message_id": id(&all)})).await?;
     assert_eq!(each(&thread["messages"], "message"), ["backup at ten", "backup at ten"]);
+    let by_copy = homeassistant.call("get_thread", json!({"message_id": received["id"]})).await?;
+    assert_eq!(by_copy, thread, "a copy leads its sender to all of them");
+    let to_one = media.call("get_thread", json!({"message_id": received["id"]})).await?;
+    assert_eq!(each(&to_one["messages"], "to_agent"), ["media"]);
     Ok(())
 }
 
