@@ -92,8 +92,7 @@ impl From<NoRandomness> for Refusal {
 
 /// Makes a key. Returns it with its text, which is said this once.
 pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Result<(Key, String), Refusal> {
-    vouching(&store.keys().await.map_err(unchanged)?, by.presented())?;
-    let (key, text) = draft(store, new, by.name()).await?;
+    let (key, text) = draft(store, new, by.name(), by.presented()).await?;
     match store.put_key(&key).await? {
         true => Ok((key, text)),
         // One in four billion.
@@ -101,12 +100,20 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
     }
 }
 
-/// Returns a key that is to be kept, with its text, and makes room for it.
-async fn draft(store: &dyn Store, new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
+/// Returns a key that is to be kept, with its text, and makes room for it. It is made with the key of that id and revision,
+/// where it is made with one.
+async fn draft(
+    store: &dyn Store,
+    new: NewKey,
+    by: &str,
+    presented: Option<(&str, u64)>,
+) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let now = Timestamp::now();
-    if let Some(oldest) = in_the_way(&store.keys().await.map_err(unchanged)?, now)? {
+    let keys = store.keys().await.map_err(unchanged)?;
+    vouching(&keys, presented)?;
+    if let Some(oldest) = in_the_way(&keys, now)? {
         store.forget_key(oldest).await.map_err(unchanged)?;
     }
     let fresh = Fresh::make()?;
@@ -297,7 +304,7 @@ pub(crate) async fn join(
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     let Invite { scope, key_seconds, .. } = *invite;
     let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
-    let (key, text) = draft(store, new, &format!("invite {}", invite.id)).await?;
+    let (key, text) = draft(store, new, &format!("invite {}", invite.id), None).await?;
     // Also where another key has its id, one in four billion: the code is as good as before.
     if !store.redeem(&invite.hash, &key, made_with.as_ref()).await? {
         return Ok(None);
