@@ -19,7 +19,7 @@ up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
 	@tests/setup/say 'building (a first build takes some minutes)'
 	cargo build --locked --profile quick --workspace --bins --examples
 	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
-	@exec $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
+	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
 
 install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	@tests/setup/say 'building (seconds after `make up`, else some minutes)'

@@ -1,4 +1,5 @@
-//! The README names every variable and every crate; ARCHITECTURE.md names only tests and files that exist.
+//! The README names every variable and every crate; ARCHITECTURE.md names only tests and files that exist;
+//! Dockerfile and Makefile start what the tests start.
 
 use std::path::Path;
 
@@ -102,6 +103,15 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
         for path in paths.filter(|path| !path.contains(' ')) {
             assert!(root()?.join(path).exists(), "{document} names {path}, which does not exist");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_measured_is_started_as_users_start_it() -> Result<()> {
+    let (name, value) = harness::coordinator::RETURNS_MEMORY;
+    for path in ["Dockerfile", "Makefile", "README.md"] {
+        assert!(file(path)?.contains(&format!("{name}={value}")), "{path} does not say {name}={value}");
     }
     Ok(())
 }

@@ -17,6 +17,9 @@ const READY: Duration = Duration::from_secs(20);
 /// From SIGTERM to its end; it promises to drain within 5 s.
 const DRAINED: Duration = Duration::from_secs(7);
 
+/// Lets glibc give large blocks back at once, as the Dockerfile does. Otherwise it keeps them once it was asked for some.
+pub const RETURNS_MEMORY: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
+
 /// A coordinator process. Its port and its store stay the same through every restart.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -133,7 +136,7 @@ impl Coordinator {
     /// Errors: it ends, or does not answer; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = self.command()?;
-        server.env("C3PO_LOG", "info,rmcp=error");
+        server.env("C3PO_LOG", "info,rmcp=error").env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
         if let Some(tls) = &self.tls {

@@ -32,8 +32,6 @@ const BUSY_LIMIT: Duration = Duration::from_secs(1);
 const CHECKED_MAX: u64 = 8 << 20;
 /// How many pages the log grows to before they are moved into the database: moving costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
-/// How much of the database the writer keeps in memory, in KiB.
-const CACHE_KIB: i32 = 8_192;
 /// How many statements each connection keeps prepared: more than there are.
 const STATEMENTS: usize = 64;
 
@@ -132,7 +130,6 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     writer.pragma_update(None, "journal_mode", "wal").map_err(unreadable)?;
     writer.pragma_update(None, "synchronous", "full").map_err(unreadable)?;
     writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(unreadable)?;
-    writer.pragma_update(None, "cache_size", -CACHE_KIB).map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
     let place = Place::of(path, lock).map_err(|source| OpenError::NotWritable { path: path.into(), source })?;
