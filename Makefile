@@ -69,6 +69,7 @@ chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARG
 	@exec $(QUICK)/examples/chaos $(ARGS)
 
 siege: ## a minute of everything that should not be sent, to every entry; ARGS='--help' lists what can be chosen
+	@tests/setup/install redis
 	@tests/setup/say 'building'
 	cargo build --locked --profile quick --workspace --bins --examples
 	@exec $(QUICK)/examples/siege $(ARGS)

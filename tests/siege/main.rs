@@ -27,6 +27,8 @@ const GROWTH_MAX: u64 = 4 << 20;
 /// How much longer a good client may wait at the 99th percentile than one of another coordinator of the machine at the
 /// same time, in the median slice: what the machine does, it does to both.
 const TIMES_MAX: f64 = 2.0;
+/// The part of the attacks that may find no room on the attackers' side: with more, it was no siege at that rate.
+const LEFT_OUT_MAX: f64 = 0.05;
 /// Into so many slices of time a siege is cut: one in which the machine stood still says nothing about the others.
 const SLICES: u32 = 10;
 /// A good client calls so often.
@@ -98,7 +100,8 @@ async fn measure(options: &Options, store: Kind) -> Result<Vec<&'static str>> {
     let (at_its_own, at_another, memory) =
         tokio::join!(pings(&besieged.good, span), pings(&beside.good, span), watch(process, span));
     let (at_its_own, at_another, memory) = (at_its_own?, at_another?, memory?);
-    println!("  attacks: {}", end(siege).await?);
+    let [begun, left_out] = end(siege).await?;
+    println!("  {begun} attacks; for {left_out} more the machine was too slow");
     let mut times = (0..SLICES).map(|slice| times(&at_its_own, &at_another, slice)).collect::<Result<Vec<_>>>()?;
     times.sort_by(f64::total_cmp);
     let (fewest, times, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
@@ -119,6 +122,7 @@ async fn measure(options: &Options, store: Kind) -> Result<Vec<&'static str>> {
     );
     let has_panicked = besieged.coordinator.process()?.log().contains("panicked");
     let complaints = [
+        (left_out > (begun + left_out) * LEFT_OUT_MAX, "the attackers fell behind: this machine takes a lower --rate"),
         (has_panicked, "the coordinator panicked"),
         (last >= second + GROWTH_MAX, "its memory grows"),
         (times > TIMES_MAX, "its good client waits too long"),
@@ -165,11 +169,11 @@ async fn begin(options: &Options, address: SocketAddr, key: &str) -> Result<Chil
     Ok(siege)
 }
 
-/// Waits for the end of a siege. Returns what was done.
-async fn end(siege: Child) -> Result<String> {
+/// Waits for the end of a siege. Returns how many attacks were begun and how many were left out.
+async fn end(siege: Child) -> Result<[f64; 2]> {
     let output = siege.wait_with_output().await?;
     ensure!(output.status.success(), "the siege failed: {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    serde_json::from_slice(&output.stdout).context("reading what was done")
 }
 
 async fn attack(options: &Options, address: SocketAddr) -> Result<()> {
@@ -178,7 +182,7 @@ async fn attack(options: &Options, address: SocketAddr) -> Result<()> {
     let span = Duration::from_secs(options.seconds);
     let siege = Siege { address, key: Some(key), rate: options.rate, span, seed: options.seed };
     let done = siege.run().await;
-    println!("{done:?}");
+    println!("{}", json!([&done.begun, &done.left_out]));
     Ok(())
 }
 
