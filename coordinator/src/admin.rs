@@ -118,8 +118,8 @@ impl Request {
         }
     }
 
-    /// Returns the answer as people read it.
-    pub(crate) fn show(&self, answer: &Value) -> anyhow::Result<String> {
+    /// Returns the answer as people read it. `place` leads a command to the coordinator that answered.
+    pub(crate) fn show(&self, answer: &Value, place: &str) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
             Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
@@ -135,7 +135,7 @@ impl Request {
             }
             Self::Invite(_) => format!(
                 "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
-                 This is the invite {id}; to end it earlier: c3po-coordinator invites revoke {id}\n",
+                 This is the invite {id}; to end it earlier:\n\n  c3po-coordinator invites revoke {id} {place}\n",
                 said("expires_at")?,
                 said("line")?,
                 said("install")?,
@@ -239,14 +239,14 @@ mod tests {
         ]});
         let list = |json| Request::Keys(Keys::List { json });
         assert_eq!(
-            list(false).show(&answer).expect("a list"),
+            list(false).show(&answer, "").expect("a list"),
             "ID        SCOPE  NAME                   MADE (UTC)        STATE (UTC)                   AGENTS\n\
              0a1b2c3d  agent  nas                    2026-01-15 10:30  valid                         *\n\
              0000000e  agent  a laptop in the attic  2026-01-15 10:30  valid until 2026-04-15 10:30  *\n\
              0000000f  agent  guest                  2026-01-15 10:30  expired 2026-02-01 00:00      *\n\
              00000010  agent  old                    2026-01-15 10:30  revoked 2026-02-01 00:00      *"
         );
-        assert_eq!(list(true).show(&answer).expect("a list").parse::<Value>().expect("JSON"), answer);
+        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
     }
 
     #[test]
@@ -259,13 +259,13 @@ mod tests {
         ]});
         let list = |json| Request::Invites(Invites::List { json });
         assert_eq!(
-            list(false).show(&answer).expect("a list"),
+            list(false).show(&answer, "").expect("a list"),
             "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
              0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
              0000000f  operator  1000       2026-01-22 08:00  -        *"
         );
-        assert_eq!(list(true).show(&answer).expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"invites": []})).expect("a list");
+        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
+        let none = list(false).show(&json!({"invites": []}), "").expect("a list");
         assert!(none.starts_with("There are no open invites."), "{none}");
     }
 

@@ -92,7 +92,12 @@ pub(crate) fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> any
         let said = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         bail!("{}. {}", said("error"), said("suggestion"));
     }
-    request.show(&body)
+    request.show(&body, &options(data_dir, listen))
+}
+
+/// Returns the options that lead the coordinator's own commands to the one that listens there.
+pub(super) fn options(data_dir: &Path, listen: SocketAddr) -> String {
+    format!("--data-dir {} --listen {listen}", data_dir.display())
 }
 
 /// Asks the coordinator of this machine that listens there how it is.

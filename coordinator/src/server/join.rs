@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::endpoint::Body;
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
-use super::{Server, download};
+use super::{Server, control, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::store::Store;
@@ -57,7 +57,7 @@ pub(super) struct Invited {
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
         let own = || format!("{}://{}", transport.scheme(), reachable(address));
-        let place = format!("--data-dir {} --listen {address}", config.data_dir.display());
+        let place = control::options(&config.data_dir, address);
         Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, wrong: Mutex::default() }
     }
 

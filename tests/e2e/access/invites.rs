@@ -78,8 +78,10 @@ async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_te
     let gate = Gate::start().await?;
     let said = gate.ask(&["invite", "--agents", "web-*"]).await?;
     let (_, end) = said.split_once("c3po-coordinator invites revoke ").with_context(|| said.clone())?;
-    let end = end.trim();
+    let (end, place) = end.trim().split_once(' ').with_context(|| said.clone())?;
     assert!(said.contains(&format!("This is the invite {end};")), "{said}");
+    // Pasted as it stands it reaches this coordinator, and not the one of the defaults.
+    assert_eq!(place, format!("--data-dir {} --listen {}", gate.served.folder().display(), gate.address()?));
     let list = gate.ask(&["invites", "list"]).await?;
     let line = list.lines().find(|line| line.starts_with(end)).with_context(|| list.clone())?;
     assert!(line.contains("local") && line.ends_with("web-*"), "{list}");
