@@ -118,8 +118,8 @@ impl Request {
         }
     }
 
-    /// Returns the answer as people read it. `place` leads a command to the coordinator that answered.
-    pub(crate) fn show(&self, answer: &Value, place: &str) -> anyhow::Result<String> {
+    /// Returns the answer as people read it. `options` lead a command to the coordinator that answered.
+    pub(crate) fn show(&self, answer: &Value, options: &str) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
             Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
@@ -135,7 +135,7 @@ impl Request {
             }
             Self::Invite(_) => format!(
                 "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
-                 This is the invite {id}; to end it earlier:\n\n  c3po-coordinator invites revoke {id} {place}\n",
+                 This is the invite {id}; to end it earlier:\n\n  c3po-coordinator invites revoke {id} {options}\n",
                 said("expires_at")?,
                 said("line")?,
                 said("install")?,

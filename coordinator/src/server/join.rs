@@ -36,7 +36,7 @@ pub(super) struct Joins {
     url: String,
     transport: Transport,
     /// By which words of a command line this coordinator is found on its machine.
-    place: String,
+    options: String,
     /// When wrong codes were tried last.
     wrong: Mutex<VecDeque<Instant>>,
 }
@@ -57,8 +57,8 @@ pub(super) struct Invited {
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
         let own = || format!("{}://{}", transport.scheme(), reachable(address));
-        let place = control::options(&config.data_dir, address);
-        Self { url: config.public_url.clone().unwrap_or_else(own), transport, place, wrong: Mutex::default() }
+        let options = control::options(&config.data_dir, address);
+        Self { url: config.public_url.clone().unwrap_or_else(own), transport, options, wrong: Mutex::default() }
     }
 
     /// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one.
@@ -139,7 +139,7 @@ pub(super) async fn announce(server: &Server) {
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
                  For more: c3po-coordinator invite {}\n",
-                invite.expires_at, invite.line, invite.install, server.joins.place
+                invite.expires_at, invite.line, invite.install, server.joins.options
             );
         }
         Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),
@@ -176,8 +176,12 @@ mod tests {
 
     #[test]
     fn whoever_guesses_codes_is_told_so_often_that_they_are_wrong() {
-        let joins =
-            Joins { url: String::new(), transport: Transport::plain(), place: String::new(), wrong: Mutex::default() };
+        let joins = Joins {
+            url: String::new(),
+            transport: Transport::plain(),
+            options: String::new(),
+            wrong: Mutex::default(),
+        };
         let (now, code) = (Instant::now(), |at| joins.refuse(at).code);
         assert!((0..WRONG_CODES_PER_MINUTE).all(|_| code(now) == ErrorCode::Unauthorized));
         assert_eq!(code(now + Duration::from_secs(59)), ErrorCode::RateLimited);
