@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # The coordinator, and the program that it ships to hosts: no shell, no package manager, not root.
 
 FROM rust:1.95-slim-bookworm AS build

@@ -1,11 +1,13 @@
 //! The map is held: what may know what, what may be said where, how long a file may be. The rules of ARCHITECTURE.md.
 
 mod code;
+mod image;
 mod modules;
 mod packages;
 mod text;
 mod tree;
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -62,6 +64,15 @@ fn the_project_stands_on_its_own() -> Result<()> {
 #[test]
 fn nothing_is_left_for_later() -> Result<()> {
     check(text::left_for_later)
+}
+
+#[test]
+fn the_build_context_of_the_image_holds_every_file_that_the_build_reads() -> Result<()> {
+    let context = image::context(root()?)?;
+    let manifest = fs::read_to_string(root()?.join("Cargo.toml")).context("reading Cargo.toml")?;
+    let members = image::members_outside_context(&manifest, &context)?;
+    assert!(members.is_empty(), "\n{}\n", members.join("\n"));
+    check(|file| image::outside_context(file, &context))
 }
 
 #[test]
