@@ -80,8 +80,8 @@ fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code'
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
 	@tests/setup/install tmux claude claude-older
 	cargo build --locked --workspace --bins --examples
-	@tests/setup/with-claude VERSION cargo test --locked --workspace --test e2e -- claude:: last_hop::
-	@tests/setup/with-claude OLDER cargo test --locked --workspace --test e2e -- claude:: last_hop::
+	@tests/setup/with-claude VERSION cargo test --locked --workspace --test outside -- claude:: last_hop::
+	@tests/setup/with-claude OLDER cargo test --locked --workspace --test outside -- claude:: last_hop::
 
 peers: python inspector conformance ## other MCP clients against the real proxy and coordinator
 

@@ -1,7 +1,7 @@
 //! Frames of the link.
 #![no_main]
 
-use harness::entries;
+use inside::entries;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| entries::acp_frame(text));

@@ -1,7 +1,7 @@
 //! What a client writes to a hook: the event in the first line, the input behind it.
 #![no_main]
 
-use harness::entries;
+use inside::entries;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! The file of rules.
 #![no_main]
 
-use harness::entries;
+use inside::entries;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| entries::policy_file(text));

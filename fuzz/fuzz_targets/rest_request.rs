@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use harness::entries::Rest;
+use inside::entries::Rest;
 use libfuzzer_sys::fuzz_target;
 
 static REST: LazyLock<Rest> = LazyLock::new(|| Rest::start().expect("it starts"));

@@ -1,7 +1,7 @@
 //! Arguments of tools: the name of the tool in the first line, the arguments behind it.
 #![no_main]
 
-use harness::entries;
+use inside::entries;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

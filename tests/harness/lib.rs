@@ -4,9 +4,9 @@
 //! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
 //! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
 //!   [`terminal`]: where people type to one
-//! - [`served`]: a coordinator in the test's own process; [`link`]: the other end of its links, spoken by hand;
-//!   [`crowd`]: thousands of such ends; [`vitals`]: what a process uses and holds;
-//!   [`loaded`]: a coordinator and its store, measured by that
+//! - [`link`]: the other end of a coordinator's links, spoken by hand; [`crowd`]: thousands of such ends;
+//!   [`vitals`]: what a process uses and holds; [`loaded`]: a coordinator and its store, measured by that
+//! - [`message`]: messages without a sender; [`project`]: where the project's files are
 //! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys;
 //!   [`watched`]: some that sentinels watch; [`certificates`]: what TLS between them needs
 //! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
@@ -23,19 +23,18 @@ pub mod cluster;
 pub mod coordinator;
 pub mod crowd;
 pub mod dice;
-pub mod entries;
 pub mod eventually;
 pub mod fake_api;
-pub mod gate;
 pub mod http;
 pub mod link;
 pub mod loaded;
 pub mod mcp;
+pub mod message;
 pub mod opencode;
 pub mod process;
+pub mod project;
 pub mod proxy;
 pub mod redis;
-pub mod served;
 pub mod siege;
 pub mod skip;
 pub mod small_disk;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// Where skipped tests are written down, beside the build's other results.
-const SKIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/skipped-tests.txt");
+const SKIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/skipped-tests.txt");
 
 /// Says that `test` was skipped because of `reason`, where nobody overlooks it.
 ///

@@ -13,7 +13,7 @@ use harness::http;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
 use harness::redis::Redis;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
-use harness::gate::Gate;
 use harness::process::{command, program};
 use harness::redis::Redis;
+use inside::gate::Gate;
 use tempfile::TempDir;
 
 /// Until a store that has ended is missed, on a machine that builds at the same time.

@@ -1,15 +1,16 @@
 //! The description of REST is what the port does, and what docs/API.md says: no path and no method more or less.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use harness::gate::Gate;
 use harness::http::{self, Answer};
 use harness::process::command;
-use harness::served::Served;
+use harness::project::root;
 use harness::skip::skipped;
+use inside::gate::Gate;
+use inside::served::Served;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -23,10 +24,6 @@ const RUN: Duration = Duration::from_secs(240);
 
 /// A method of a path.
 type Operation = (String, String);
-
-fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
-}
 
 async fn described(served: &Served) -> Result<Value> {
     let answer = http::get(served.address.parse()?, "/api/openapi.json").await?;
@@ -79,7 +76,7 @@ async fn every_described_method_is_served_and_every_other_is_refused_with_those_
 
 #[tokio::test]
 async fn the_reference_names_what_is_described_and_nothing_else() -> Result<()> {
-    let text = std::fs::read_to_string(root()?.join("docs/API.md"))?;
+    let text = std::fs::read_to_string(root().join("docs/API.md"))?;
     let rest = text.split("\n## ").find(|part| part.starts_with("REST")).context("the section REST is missing")?;
     let mut written = BTreeSet::new();
     for cell in rest.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1)) {
@@ -168,9 +165,9 @@ async fn bodies_are_bounded_objects_whose_whole_numbers_may_be_written_as_others
 
 /// Returns the program that `tests/setup/schemathesis install` installs.
 fn schemathesis() -> Result<PathBuf> {
-    let script = std::fs::read_to_string(root()?.join("tests/setup/schemathesis"))?;
+    let script = std::fs::read_to_string(root().join("tests/setup/schemathesis"))?;
     let version = script.lines().find_map(|line| line.strip_prefix("version=")).context("no version")?;
-    Ok(root()?.join(format!("target/schemathesis-{version}/bin/schemathesis")))
+    Ok(root().join(format!("target/schemathesis-{version}/bin/schemathesis")))
 }
 
 /// Everything that follows from the description without dice; `make schemathesis` throws them for minutes.
@@ -182,7 +179,7 @@ async fn schemathesis_finds_nothing() -> Result<()> {
     }
     let (gate, home) = (Gate::start().await?, TempDir::new()?);
     let key = gate.key("admin", "*", &[]).await?;
-    let setup = root()?.join("tests/setup");
+    let setup = root().join("tests/setup");
     let mut run = command(program, home.path());
     run.current_dir(home.path()).env("PYTHONPATH", &setup).env("SCHEMATHESIS_HOOKS", "schemathesis_hooks");
     run.env("C3PO_KEY", &key).env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);

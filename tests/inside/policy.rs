@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 /// How soon a change of the file holds, and what a machine that builds meanwhile needs.

@@ -1,12 +1,12 @@
 //! Whatever comes in is taken or refused, and panics nothing: generated texts, and good ones that were damaged.
 
 use std::fs::DirEntry;
-use std::path::Path;
 
 use anyhow::Result;
-use harness::entries::{self, Rest};
 use harness::http;
-use harness::served::Served;
+use harness::project::root;
+use inside::entries::{self, Rest};
+use inside::served::Served;
 use proptest::prelude::{Strategy, any, prop};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
@@ -55,7 +55,7 @@ fn check_cases<T: std::fmt::Debug>(cases: u32, strategy: &impl Strategy<Value = 
 
 /// Returns the texts that a fuzz target begins with: what is good, and what once was an entry's mistake.
 fn seeds(target: &str) -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    let folder = root().join("fuzz/seeds").join(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let read = |entry: std::io::Result<DirEntry>| std::fs::read_to_string(entry.expect("an entry").path());
     let mut seeds: Vec<_> = entries.map(read).collect::<Result<_, _>>().expect("a seed is text");

@@ -9,12 +9,12 @@ use c3po_coordinator::store::{
     Advance, AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
 };
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE, PAGE_MAX};
+use c3po_shared::limits::{INBOX_MAX, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus};
+use c3po_shared::vocabulary::{Kind, ReplyStatus};
 use futures_util::future::BoxFuture;
+pub(crate) use harness::message::message;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -165,33 +165,6 @@ pub(crate) fn claim(name: &str) -> Claim {
         suffixed: false,
         succeeds: Vec::new(),
         lease: LEASE,
-    }
-}
-
-/// Returns a new message that begins a thread and wants an answer.
-pub(crate) fn message(from: &str, to: &str, text: &str) -> Message {
-    let (from_agent, to_agent) = (id(from), id(to));
-    let number = MessageId::random(&from_agent, &to_agent);
-    let timestamp = Timestamp::now();
-    Message {
-        id: number.clone(),
-        thread_id: number,
-        kind: Kind::Message,
-        from_agent,
-        from_host: Some("nas2".into()),
-        to_agent,
-        title: None,
-        message: Some(text.into()),
-        context: None,
-        priority: Priority::Normal,
-        requires_response: true,
-        reply_to: None,
-        message_id: None,
-        response: None,
-        status: None,
-        timestamp,
-        expires_at: timestamp + MESSAGE_LIFE,
-        repeated: false,
     }
 }
 

@@ -119,7 +119,7 @@ macro_rules! test_each {
         $($(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() -> anyhow::Result<()> {
-                $crate::store::$module::$promise($start().await?).await
+                $crate::$module::$promise($start().await?).await
             }
         )+)+
     };

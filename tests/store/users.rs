@@ -11,7 +11,7 @@ use super::Fixture;
 use super::fixture::woken;
 use super::redis::{fixture_on, open};
 
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../README.md");
 /// What begins the words that the README needs only with sentinels, and only in a cluster.
 const WITH_SENTINELS: &str = "+role";
 const IN_CLUSTERS: &str = "+cluster|slots";

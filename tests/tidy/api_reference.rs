@@ -7,14 +7,14 @@ use c3po_shared::catalogue::{Tool, listing};
 use c3po_shared::limits;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::ErrorCode;
+use harness::project::root;
 use serde_json::{Map, Value};
 
 /// A row of a table: its cells, without the spaces around them.
 type Row = Vec<String>;
 
 fn file(path: &str) -> Result<String> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")?;
-    std::fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
+    std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
 /// The part of a text below a heading, up to the next heading of the same rank or a higher one.

@@ -4,13 +4,10 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-
-fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
-}
+use harness::project::root;
 
 fn file(path: &str) -> Result<String> {
-    std::fs::read_to_string(root()?.join(path)).with_context(|| path.to_owned())
+    std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
 /// Returns the texts in quotation marks that name a variable of c3po.
@@ -82,7 +79,7 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
     let invariants = invariants.context("ARCHITECTURE.md has no section Invariants")?;
     let mut sources = String::new();
     for folder in ["shared", "proxy", "coordinator", "tests"] {
-        add_sources(&root()?.join(folder), &mut sources)?;
+        add_sources(&root().join(folder), &mut sources)?;
     }
     let is_test = |name: &&str| name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric());
     let names: Vec<_> = quoted(invariants).filter_map(|text| text.rsplit("::").next()).filter(is_test).collect();
@@ -101,7 +98,7 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
         // A path may stand in bold as well as in backticks; whole commands hold spaces.
         let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
         for path in paths.filter(|path| !path.contains(' ')) {
-            assert!(root()?.join(path).exists(), "{document} names {path}, which does not exist");
+            assert!(root().join(path).exists(), "{document} names {path}, which does not exist");
         }
     }
     Ok(())

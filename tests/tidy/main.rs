@@ -1,6 +1,8 @@
 //! The map is held: what may know what, what may be said where, how long a file may be. The rules of ARCHITECTURE.md.
 
+mod api_reference;
 mod code;
+mod documents;
 mod image;
 mod modules;
 mod packages;
@@ -8,20 +10,16 @@ mod text;
 mod tree;
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use tree::{File, files};
+use harness::project::root;
 
-/// The folder of the whole project.
-fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")
-}
+use tree::{File, files};
 
 /// Applies a rule for single files to each of them, and shows every breach at once.
 fn check(rule: impl Fn(&File) -> Vec<String>) -> Result<()> {
-    let breaches: Vec<_> = files(root()?)?.iter().flat_map(rule).collect();
+    let breaches: Vec<_> = files(root())?.iter().flat_map(rule).collect();
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
     Ok(())
 }
@@ -68,8 +66,8 @@ fn nothing_is_left_for_later() -> Result<()> {
 
 #[test]
 fn the_build_context_of_the_image_holds_every_file_that_the_build_reads() -> Result<()> {
-    let context = image::context(root()?)?;
-    let manifest = fs::read_to_string(root()?.join("Cargo.toml")).context("reading Cargo.toml")?;
+    let context = image::context(root())?;
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).context("reading Cargo.toml")?;
     let members = image::members_outside_context(&manifest, &context)?;
     assert!(members.is_empty(), "\n{}\n", members.join("\n"));
     check(|file| image::outside_context(file, &context))
@@ -82,7 +80,7 @@ fn modules_know_only_what_is_below_them() -> Result<()> {
 
 #[test]
 fn modules_do_not_go_in_circles() -> Result<()> {
-    let circles = modules::circles(&files(root()?)?);
+    let circles = modules::circles(&files(root())?);
     assert!(circles.is_empty(), "\n{}\n", circles.join("\n"));
     Ok(())
 }
@@ -104,7 +102,7 @@ fn versions_stand_only_at_the_root() -> Result<()> {
 
 #[test]
 fn the_lock_file_holds_nothing_banned_and_no_unexplained_duplicate() -> Result<()> {
-    let breaches = packages::locked(&root()?.join("Cargo.lock"), &root()?.join("deny.toml"))?;
+    let breaches = packages::locked(&root().join("Cargo.lock"), &root().join("deny.toml"))?;
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
     Ok(())
 }

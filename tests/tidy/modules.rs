@@ -97,7 +97,7 @@ pub(super) fn upward_arrows(file: &File) -> Vec<String> {
     let Some(map) = Map::of(file) else { return Vec::new() };
     let own = map.module(file);
     let Some(layer) = map.layer(own) else {
-        return vec![format!("{}: the map in tests/e2e/tidy/modules.rs has no module {own}", file.path)];
+        return vec![format!("{}: the map in tests/tidy/modules.rs has no module {own}", file.path)];
     };
     let upward = map.named(file).into_iter().filter(|(_, name)| map.layer(name).is_some_and(|other| other < layer));
     upward.map(|(line, name)| format!("{}:{line}: {own} is below {name} and must not know it", file.path)).collect()

@@ -100,15 +100,15 @@ mod tests {
         check(database_outside_store, 1, "coordinator/src/lib.rs", "fn f(c: &rusqlite::Connection)");
         check(database_outside_store, 0, "coordinator/src/lib.rs", "use crate::store::redis::Redis;");
         check(database_outside_store, 0, "coordinator/src/store/redis/mod.rs", "use redis::Client;");
-        check(database_outside_store, 0, "tests/e2e/store.rs", "use redis::Client;");
+        check(database_outside_store, 0, "tests/store/redis.rs", "use redis::Client;");
     }
 
     #[test]
     fn tasks_without_owner_and_ignored_tests_are_caught() {
         check(unowned_task, 1, "proxy/src/mcp.rs", "tokio::spawn(x);");
-        check(unowned_task, 1, "tests/e2e/store.rs", "task::spawn(x);");
+        check(unowned_task, 1, "tests/store/redis.rs", "task::spawn(x);");
         check(unowned_task, 0, "proxy/src/mcp.rs", "tracker.spawn(x); spawn_blocking(y);");
-        check(ignored_test, 1, "tests/e2e/store.rs", "#[test]\n#[ignore = \"slow\"]");
+        check(ignored_test, 1, "tests/store/redis.rs", "#[test]\n#[ignore = \"slow\"]");
     }
 
     #[test]

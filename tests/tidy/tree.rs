@@ -68,8 +68,8 @@ fn collect(folder: &Path, prefix: &str, found: &mut Vec<File>) -> Result<()> {
 
 #[test]
 fn the_files_of_the_project_are_found() -> Result<()> {
-    let files = files(super::root()?)?;
-    for path in ["Cargo.lock", "shared/src/lib.rs", "tests/e2e/tidy/tree.rs"] {
+    let files = files(harness::project::root())?;
+    for path in ["Cargo.lock", "shared/src/lib.rs", "tests/tidy/tree.rs"] {
         assert!(files.iter().any(|file| file.path == path), "{path} is missing");
     }
     assert!(!files.iter().any(|file| file.path.starts_with("target/")));

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::process::program;
 
 /// The plugin as users get it, but for the program in it.
-const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plugin");
+const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugin");
 
 /// Copies the plugin to `work/plugin`, with the program as built in its `bin/c3po`, and returns that folder.
 ///

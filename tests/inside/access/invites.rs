@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{Invite, Key};
 use c3po_shared::limits::INVITES_MAX;
 use harness::eventually::eventually;
-use harness::gate::{Gate, id};
+use inside::gate::{Gate, id};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;

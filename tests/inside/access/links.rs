@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use c3po_shared::catalogue::listing;
 use c3po_shared::ids::CallId;
 use c3po_shared::wire::CLOSE_REVOKED;
-use harness::gate::Gate;
 use harness::link::{Link, Who};
+use inside::gate::Gate;
 use serde_json::{Value, json};
 
 use super::matrix::Kind;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use c3po_shared::catalogue::listing;
 use harness::eventually::eventually;
-use harness::gate::Gate;
 use harness::link::{Link, Who};
+use inside::gate::Gate;
 use serde_json::{Value, json};
 
 use super::{ask, call, code};
@@ -170,7 +170,7 @@ async fn only_the_right_key_calls_tools_over_mcp() -> Result<()> {
 async fn only_the_right_key_passes_on_every_path() -> Result<()> {
     let gate = Gate::start().await?;
     let spare = gate.key("agent", "spare", &[]).await?;
-    let spare = harness::gate::id(&spare)?;
+    let spare = inside::gate::id(&spare)?;
     let invited = ask(&gate, "POST", "/api/invites", Kind::Admin.key(&gate).await?.as_deref(), None, "{}").await?;
     let invited: Value = serde_json::from_str(&invited.body)?;
     let paths = [

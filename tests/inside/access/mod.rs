@@ -9,8 +9,8 @@ mod pages;
 mod people;
 
 use anyhow::{Context, Result};
-use harness::gate::Gate;
 use harness::http::{self, Answer};
+use inside::gate::Gate;
 use serde_json::{Value, json};
 
 /// Asks for a path, with what is presented and as whom.

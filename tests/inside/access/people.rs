@@ -4,9 +4,9 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use harness::gate::Gate;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
+use inside::gate::Gate;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
 use harness::http::{self, Answer};
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 /// One client, by its headers.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use c3po_shared::limits::{MESSAGE_LIFE, SENDS_PER_MINUTE, TEXT_MAX};
 use c3po_shared::time::Timestamp;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 use super::{Client, two_clients};

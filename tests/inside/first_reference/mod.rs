@@ -12,7 +12,7 @@ mod waiting;
 use anyhow::Result;
 use c3po_shared::ids::MessageId;
 use c3po_shared::time::Timestamp;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::Value;
 
 use client::Client;

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use c3po_coordinator::config::{Action, CommandLine};
 use clap::Parser as _;
 
-use crate::eventually::eventually;
-use crate::http;
 use crate::served::Served;
+use harness::eventually::eventually;
+use harness::http;
 
 /// From its start to its first answer, on a machine that builds at the same time.
 const READY: Duration = Duration::from_secs(20);

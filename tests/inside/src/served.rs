@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::link::Link;
+use harness::link::Link;
 
 /// A coordinator that serves until it is dropped.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use harness::link::{Link, Who};
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 use super::{ask, two_agents};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use c3po_shared::ids::CallId;
 use harness::link::{Link, Who};
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::json;
 
 use super::two_agents;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
 use harness::http;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 use super::{ask, each, two_agents};

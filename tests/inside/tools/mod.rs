@@ -13,7 +13,7 @@ mod waiting;
 
 use anyhow::Result;
 use harness::link::Link;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 
 /// Two agents, `homeassistant` and `meshtastic`, and the coordinator between them.

@@ -4,16 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::Send;
 use c3po_shared::ids::{CallId, MessageId};
+use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::message::Message;
 use harness::link::Link;
+use harness::message::message;
 use harness::redis::Redis;
-use harness::served::Served;
+use inside::served::Served;
 use serde_json::{Value, json};
 use tokio::try_join;
 
 use super::each;
-use crate::store::fixture::{message, send};
 
 /// How many messages the thread has, of as many characters each.
 const MESSAGES: usize = 600;
@@ -29,6 +31,10 @@ const SLOWER: u32 = 3;
 const CALLS: usize = 60;
 /// More messages than one page passes over.
 const OTHERS: usize = 4_200;
+
+fn send(message: Message) -> Send {
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false }
+}
 
 /// A coordinator on a Redis of its own, and two agents with a long thread. Returns its messages too.
 async fn start() -> Result<(Redis, Served, [Link; 2], Vec<MessageId>)> {

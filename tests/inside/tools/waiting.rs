@@ -6,7 +6,8 @@ use anyhow::Result;
 use c3po_shared::ids::CallId;
 use harness::eventually::eventually;
 use harness::http;
-use harness::served::Served;
+use harness::link::Link;
+use inside::served::Served;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -201,4 +202,14 @@ async fn a_client_without_a_proxy_that_goes_ends_its_wait() -> Result<()> {
     eventually("it waits", SOON, async || listeners("1").await).await?;
     drop(waiting);
     eventually("nobody waits any more", SOON, async || listeners("0").await).await
+}
+
+#[tokio::test]
+async fn a_link_that_says_nothing_does_not_hold_up_the_end() -> Result<()> {
+    let served = Served::start().await?;
+    let _silent = Link::open(&served.address).await?;
+    let began = Instant::now();
+    served.stop().await?;
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    Ok(())
 }

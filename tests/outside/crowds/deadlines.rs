@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::raise_descriptor_limit;
 use futures_util::future::try_join_all;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::http;
 use harness::proxy::session;
+use harness::vitals::raise_descriptor_limit;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -142,7 +142,7 @@ fn ensure_limits(metrics: &str) {
 
 #[tokio::test]
 async fn thousands_who_say_nothing_are_in_nobodys_way() -> Result<()> {
-    raise_descriptor_limit();
+    raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let good = session(work.path(), "good", &coordinator.url()).await?;

@@ -28,7 +28,7 @@ fn put(folder: &Path) -> Result<PathBuf> {
 }
 
 fn launch(variables: &[(&str, &str)], arguments: &[&str], cwd: &Path) -> Result<Output> {
-    let mut launcher = Command::new(project("plugin/bin/c3po")?);
+    let mut launcher = Command::new(project("plugin/bin/c3po"));
     launcher.args(arguments).env_clear().envs(variables.iter().copied()).current_dir(cwd).stdin(Stdio::null());
     launcher.output().context("running the launcher")
 }
@@ -39,7 +39,7 @@ fn the_first_binary_takes_the_launchers_place() -> Result<()> {
     let home = folder.path().join("my home");
     let home_text = home.display().to_string();
     let path = folder.path().join("on path");
-    let path_text = format!(":relative:{}:{}", project("plugin/bin")?.display(), path.display());
+    let path_text = format!(":relative:{}:{}", project("plugin/bin").display(), path.display());
     let named = put(&folder.path().join("named"))?.display().to_string();
     put(&folder.path().join("relative"))?;
     let variables = [("HOME", home_text.as_str()), ("PATH", &path_text)];
@@ -60,7 +60,7 @@ fn the_first_binary_takes_the_launchers_place() -> Result<()> {
 #[test]
 fn without_a_binary_hooks_are_silent_and_the_rest_says_what_to_do() -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let path = project("plugin/bin")?.display().to_string();
+    let path = project("plugin/bin").display().to_string();
     // Another plugin's copy of the launcher is none either.
     let copy = folder.path().join("copy/bin");
     fs::create_dir_all(folder.path().join("copy/.claude-plugin"))?;
@@ -102,7 +102,7 @@ async fn a_session_without_a_binary_goes_on_and_is_not_nagged() -> Result<()> {
     let coordinator = Coordinator::start(work.path()).await?;
     let model = FakeApi::start(Script::new().then([Block::text("Hello.")])).await?;
     let options = Options::new(work.path(), "web", &model, &coordinator.url())
-        .plugin(&project("plugin")?)
+        .plugin(&project("plugin"))
         .environment("PATH", "/usr/bin:/bin")
         .arguments(["--output-format", "stream-json", "--verbose", "--include-hook-events"]);
     // Longer than a pipe holds: who reads nothing of it must not be a broken hook either.

@@ -8,16 +8,16 @@ mod settings;
 mod skills;
 mod uninstall;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use harness::project::root;
 
 /// A folder or a file of the project.
-fn project(path: &str) -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the tests have no parent folder")?;
-    Ok(root.join(path))
+fn project(path: &str) -> PathBuf {
+    root().join(path)
 }
 
 fn text(path: &str) -> Result<String> {
-    std::fs::read_to_string(project(path)?).with_context(|| path.to_owned())
+    std::fs::read_to_string(project(path)).with_context(|| path.to_owned())
 }

@@ -1,0 +1,39 @@
+//! Messages as stores keep them, for tests that put some in without a sender.
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::limits::MESSAGE_LIFE;
+use c3po_shared::message::Message;
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority};
+
+/// Returns a new message that begins a thread and wants an answer.
+///
+/// # Panics
+///
+/// Where a name is not one of an agent.
+pub fn message(from: &str, to: &str, text: &str) -> Message {
+    let id = |name: &str| name.parse::<AgentId>().expect("the tests name agents properly");
+    let (from_agent, to_agent) = (id(from), id(to));
+    let number = MessageId::random(&from_agent, &to_agent);
+    let timestamp = Timestamp::now();
+    Message {
+        id: number.clone(),
+        thread_id: number,
+        kind: Kind::Message,
+        from_agent,
+        from_host: Some("nas2".into()),
+        to_agent,
+        title: None,
+        message: Some(text.into()),
+        context: None,
+        priority: Priority::Normal,
+        requires_response: true,
+        reply_to: None,
+        message_id: None,
+        response: None,
+        status: None,
+        timestamp,
+        expires_at: timestamp + MESSAGE_LIFE,
+        repeated: false,
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests with a coordinator in their own process: they look behind it and change its settings.
+
+mod access;
+mod audit;
+mod control;
+mod description;
+mod first_reference;
+mod policy;
+mod properties;
+mod tools;
