@@ -7,8 +7,8 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Status;
 
-use super::{Caller, Done, Newcomer, Office, settle_name, target};
-use crate::store::{Agent, Amendment};
+use super::{Caller, Done, Office, settle_name, target};
+use crate::store::{Agent, Amendment, Claim};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -115,7 +115,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
             .suggest("Say the name where you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = office.store.agent(&caller.agent).await?;
-    let newcomer = Newcomer {
+    let wish = Claim {
         name,
         instance: tenure.instance,
         host: caller.host.clone(),
@@ -124,9 +124,10 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         state: before.as_ref().map(|agent| agent.state),
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
         succeeds: Vec::new(),
+        suffixed: false,
         lease: SILENCE_MAX,
     };
-    let taken = settle_name(office, &caller.principal, &newcomer).await?;
+    let taken = settle_name(office, &caller.principal, wish).await?;
     if taken.agent == caller.agent {
         return Ok(None);
     }

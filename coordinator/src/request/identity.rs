@@ -1,14 +1,9 @@
 //! Which name a session gets: the wished one, or the next free with a number.
 
-use std::time::Duration;
-
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::ids::AgentId;
-use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::State;
-use uuid::Uuid;
 
 use super::{Caller, Office};
 use crate::auth::{Principal, Right};
@@ -16,29 +11,6 @@ use crate::store::{Agent, Claim, StoreError, Tenure};
 
 /// How many numbered names are tried.
 const SUFFIX_MAX: u32 = 1_000;
-
-/// A session that wants to be an agent.
-#[derive(Debug, Clone)]
-pub(crate) struct Newcomer {
-    /// The name it wishes.
-    pub(crate) name: AgentId,
-    /// Its process, as its principal vouches for it.
-    pub(crate) instance: Uuid,
-    /// Its machine.
-    pub(crate) host: Option<String>,
-    /// The client's session.
-    pub(crate) session_id: Option<String>,
-    /// The ways by which messages get into it.
-    pub(crate) reach: Vec<Via>,
-    /// Which context of the session it is.
-    pub(crate) context: u64,
-    /// What the session does, where its host knows.
-    pub(crate) state: Option<State>,
-    /// The processes that its host knows to be dead, as its principal vouches for them.
-    pub(crate) succeeds: Vec<Uuid>,
-    /// How long its hold lasts unless renewed.
-    pub(crate) lease: Duration,
-}
 
 /// Refuses whoever may not do that, and notes it.
 pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) -> Result<(), Refusal> {
@@ -56,39 +28,25 @@ pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId)
     })
 }
 
-/// Makes the newcomer an agent: of the wished name where no other session holds it, else `name-2`, `name-3`, ….
+/// Makes a session an agent: of the wished name where no other session holds it, else `name-2`, `name-3`, ….
 ///
 /// A reserved name, and one that its key does not cover, count as held. Errors: `FORBIDDEN` where the wished name is not
 /// covered, `CONFLICT` where a thousand names are held, `STORE_UNAVAILABLE`.
-pub(crate) async fn settle_name(
-    office: &Office,
-    principal: &Principal,
-    newcomer: &Newcomer,
-) -> Result<Tenure, Refusal> {
-    check_name(office, principal, &newcomer.name)?;
+pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
+    check_name(office, principal, &wish.name)?;
+    let base = wish.name.clone();
+    let mut claim = wish;
     for number in 1..=SUFFIX_MAX {
-        let suffixed = number > 1;
-        let name = if suffixed { newcomer.name.suffixed(number) } else { newcomer.name.clone() };
-        if name.is_reserved() || !principal.covers(&name) {
+        claim.suffixed = number > 1;
+        claim.name = if claim.suffixed { base.suffixed(number) } else { base.clone() };
+        if claim.name.is_reserved() || !principal.covers(&claim.name) {
             continue;
         }
-        let claim = Claim {
-            name,
-            suffixed,
-            instance: newcomer.instance,
-            host: newcomer.host.clone(),
-            session_id: newcomer.session_id.clone(),
-            reach: newcomer.reach.clone(),
-            context: newcomer.context,
-            state: newcomer.state,
-            succeeds: newcomer.succeeds.clone(),
-            lease: newcomer.lease,
-        };
         if let Some(tenure) = office.store.claim(&claim).await? {
             return Ok(tenure);
         }
     }
-    let error = format!("{} and {SUFFIX_MAX} names after it are taken or not covered by the key", newcomer.name);
+    let error = format!("{base} and {SUFFIX_MAX} names after it are taken or not covered by the key");
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 

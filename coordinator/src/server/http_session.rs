@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::request::{self, Caller, Memory, Newcomer, Office, settle_name};
-use crate::store::{Advance, Amendment};
+use crate::request::{self, Caller, Memory, Office, settle_name};
+use crate::store::{Advance, Amendment, Claim};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -91,18 +91,20 @@ impl HttpSessions {
         let session_id = label(headers, SESSION_HEADER)?;
         let instance = principal
             .process(Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes()));
-        let newcomer = Newcomer {
+        let host = label(headers, HOST_HEADER)?.map(str::to_owned);
+        let wish = Claim {
             name,
             instance,
-            host: label(headers, HOST_HEADER)?.map(str::to_owned),
+            host: host.clone(),
             session_id: session_id.map(str::to_owned),
             reach: vec![Via::WaitForMessage, Via::GetMessages],
             context: 0,
             state: None,
             succeeds: Vec::new(),
+            suffixed: false,
             lease: HTTP_PRESENCE,
         };
-        let tenure = settle_name(office, principal, &newcomer).await?;
+        let tenure = settle_name(office, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
         if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
             let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
@@ -111,7 +113,7 @@ impl HttpSessions {
         let caller = Caller {
             agent: tenure.agent.clone(),
             principal: Arc::clone(principal),
-            host: newcomer.host,
+            host,
             memory,
             tenure: Some(tenure),
             dead: Arc::default(),

@@ -17,8 +17,8 @@ use uuid::Uuid;
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::Present;
-use crate::request::{Caller, Memory, Newcomer, Office, check_name, check_speaker, settle_name};
-use crate::store::StoreError;
+use crate::request::{Caller, Memory, Office, check_name, check_speaker, settle_name};
+use crate::store::{Claim, StoreError};
 
 /// How long a link may take to say who it is.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ async fn admit_session(
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
-    let newcomer = Newcomer {
+    let wish = Claim {
         name: hello.name,
         instance: principal.process(hello.instance),
         host: Some(hello.host.clone()),
@@ -118,14 +118,16 @@ async fn admit_session(
         context: hello.context,
         state: hello.state,
         succeeds: dead(principal, &hello.succeeds),
+        suffixed: false,
         lease: SILENCE_MAX,
     };
-    let tenure = settle_name(office, principal, &newcomer).await?;
+    let (name, state, context) = (wish.name.clone(), wish.state, wish.context);
+    let tenure = settle_name(office, principal, wish).await?;
     let present = office.presence.enter(&tenure.agent);
     let store = &office.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
     // A host that says what its session does is believed.
-    let is_new = newcomer.state.is_none() && agent.is_some_and(|agent| agent.state == State::Starting);
+    let is_new = state.is_none() && agent.is_some_and(|agent| agent.state == State::Starting);
     let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count);
     let caller = Caller {
         agent: tenure.agent.clone(),
@@ -138,9 +140,8 @@ async fn admit_session(
     };
     // Under another name than the wished one nothing was delivered yet; in a later context than the first, what was
     // delivered before it may have to be put to the session again.
-    let goes_on = caller.agent == newcomer.name && newcomer.context == 0;
+    let goes_on = caller.agent == name && context == 0;
     let delivered = hello.last_delivered.filter(|_| goes_on).unwrap_or_default();
-    let context = newcomer.context;
     Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new, context }, welcome))
 }
 
