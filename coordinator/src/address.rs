@@ -35,6 +35,8 @@ pub struct RedisAddress {
     pub authority: Option<PathBuf>,
     /// Our own certificate, for a Redis that asks for one.
     pub identity: Option<Identity>,
+    /// Whether what an earlier build stored there is deleted, but for the keys of hosts and the invites.
+    pub discard_old: bool,
 }
 
 /// The files of a certificate and its key.
@@ -144,7 +146,17 @@ impl FromStr for RedisAddress {
         let (user, password) = login.map_or(Ok((None, None)), read_login)?;
         let (topology, database) = read_path(scheme, path)?;
         let servers = read_servers(scheme, servers)?;
-        Ok(Self { topology, servers, tls, user, password, database, authority: None, identity: None })
+        Ok(Self {
+            topology,
+            servers,
+            tls,
+            user,
+            password,
+            database,
+            authority: None,
+            identity: None,
+            discard_old: false,
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
 pub use crate::admin::Request;
+pub use crate::fleet::{Fleet, FleetError};
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
@@ -51,6 +52,12 @@ pub struct Settings {
     /// redis+cluster://HOST:PORT,HOST:PORT; rediss for TLS [default: sqlite in the user's data folder]
     #[arg(long, env = "C3PO_STORE", hide_env_values = true)]
     pub store: Option<Secret>,
+    /// The fleet that this coordinator serves: a namespace of agents, messages and keys in the store
+    #[arg(long, env = "C3PO_FLEET", default_value_t)]
+    pub fleet: Fleet,
+    /// Delete what an earlier build stored in this Redis, but for the keys of hosts and the invites
+    #[arg(long, env = "C3PO_DISCARD_OLD", value_parser = BoolishValueParser::new())]
+    pub discard_old: bool,
     /// An older name for --store redis://…
     #[arg(long, env = "REDIS_URL", hide = true, hide_env_values = true)]
     pub redis_url: Option<Secret>,
@@ -109,6 +116,8 @@ pub struct Settings {
 pub struct Config {
     /// Where messages are kept.
     pub store: StoreAddress,
+    /// Which fleet is served.
+    pub fleet: Fleet,
     /// Where what is the coordinator's own is kept: its database, unless the store is elsewhere.
     pub data_dir: PathBuf,
     /// Whether clients speak TLS, and with whose certificate.
@@ -173,9 +182,13 @@ impl Settings {
             None => StoreAddress::Sqlite(data_dir.join(DATABASE)),
         };
         let identity = self.redis_cert.zip(self.redis_key).map(|(certificate, key)| Identity { certificate, key });
-        let store = with_certificates(store, self.redis_ca, identity)?;
+        let mut store = with_certificates(store, self.redis_ca, identity)?;
+        if let StoreAddress::Redis(address) = &mut store {
+            address.discard_old = self.discard_old;
+        }
         Ok(Config {
             store,
+            fleet: self.fleet,
             data_dir,
             tls: tls(self.tls, self.listen.ip(), self.open),
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),

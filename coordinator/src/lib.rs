@@ -1,13 +1,14 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, auth, metrics} -> config -> {address, admin}`
+//! {store, presence, policy, limit, auth, metrics} -> config -> {address, admin, fleet}`
 
 mod address;
 mod admin;
 mod audit;
 mod auth;
 pub mod config;
+mod fleet;
 mod limit;
 mod metrics;
 pub mod policy;

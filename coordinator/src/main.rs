@@ -46,13 +46,14 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         let stop = CancellationToken::new();
         let listener = listen_on(listen).with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr().context("reading the address")?;
-        let store = store::open(&config.store).await.with_context(|| format!("opening {}", config.store))?;
+        let store = store::open(&config.store, &config.fleet).await;
+        let store = store.with_context(|| format!("opening {}", config.store))?;
         let admission = match (config.is_open, listen.ip().is_loopback()) {
             (false, _) => "clients need a key",
             (true, true) => "open to this machine",
             (true, false) => "OPEN to the network: everybody on it may be anybody",
         };
-        tracing::info!("serving on {address} with {}; {admission}", config.store);
+        tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
         tokio::select! {
             outcome = run(listener, config, store, stop.clone()) => outcome?,
             outcome = stop_on_signals(&stop) => outcome?,

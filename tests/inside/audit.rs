@@ -189,7 +189,7 @@ async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the
     assert_eq!(a.refusal("send_message", json!({"target": "b", "message": SECRET})).await?, "RATE_LIMITED");
     let folder = served.stop().await?;
     let address = c3po_coordinator::config::StoreAddress::Sqlite(folder.path().join("c3po.db"));
-    let store = c3po_coordinator::store::open(&address).await?;
+    let store = c3po_coordinator::store::open(&address, &c3po_coordinator::config::Fleet::default()).await?;
     let entries: Vec<_> = store.audit(0, 100).await?.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let of_a: Vec<_> = entries.iter().filter(|entry| entry["agent"] == "a").map(short).collect();
     assert_eq!(of_a.len(), 5, "{of_a:?}");
@@ -305,14 +305,14 @@ async fn what_the_store_refused_for_good_leaves_a_gap() -> Result<()> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
     let served = Served::start_with(|config| config.store = address).await?;
-    redis.tell(&["SET", "c3po:audit", "no list of entries"]).await?;
+    redis.tell(&["SET", "{c3po}:audit", "no list of entries"]).await?;
     served.join("a").await?.notify("goodbye", json!({})).await?;
     let metrics = async || Ok::<_, anyhow::Error>(http::get(served.address.parse()?, "/metrics").await?.body);
     eventually("both are given up", WRITTEN, async || {
         metrics().await.ok()?.lines().any(|line| line == "c3po_audit_lost_total 2").then_some(())
     })
     .await?;
-    redis.tell(&["DEL", "c3po:audit"]).await?;
+    redis.tell(&["DEL", "{c3po}:audit"]).await?;
     served.join("b").await?;
     let (found, text) = lines(&served, "", 2).await?;
     let gap = found.iter().find(|entry| entry["event"] == "gap");

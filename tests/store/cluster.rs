@@ -3,20 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{Advance, Claim, SendOutcome, Store, StoreError, Tenure, Wake};
+use c3po_coordinator::store::{Advance, SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
-use futures_util::future::{join, join_all, try_join, try_join4};
+use futures_util::future::{try_join, try_join4};
 use harness::cluster::Cluster;
 use harness::eventually::eventually;
 use harness::redis::Redis;
-use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, claim, everything, id, message, news, send};
-use super::redis::{ANSWERED, fixture_on, open, recovered};
+use super::fixture::{SOON, claim, everything, id, message, news, send};
+use super::redis::{ANSWERED, address, fixture_of, fixture_on, keep_apart, open, recovered};
 
 async fn start() -> Result<Fixture> {
     let cluster = Cluster::borrow().await?;
@@ -25,10 +24,11 @@ async fn start() -> Result<Fixture> {
 
 every_promise!(start);
 
-/// Three agents, each on another master.
-const AGENTS: [&str; 3] = ["a", "b", "c"];
-/// Which masters those are; [`every_key_of_an_agent_is_on_its_own_master`] finds out.
-const OF_AGENTS: [usize; 3] = [2, 0, 1];
+/// The key that names the slot of the fleet.
+const FLEET: &str = "{c3po}:-";
+/// A fleet whose slot is another master's.
+const OTHER: &str = "other";
+const OTHER_FLEET: &str = "{other}:-";
 
 /// How long the others may take to see that a master is lost and to make its replica the next one.
 const FAILOVER: Duration = Duration::from_secs(30);
@@ -38,71 +38,68 @@ async fn own() -> Result<(Cluster, Fixture)> {
     // With everysec a killed server may lose what it had not written yet because its disk was busy.
     let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
     let fixture = fixture_on(cluster.url(), ()).await?;
-    for name in AGENTS {
+    for name in ["a", "b", "c"] {
         fixture.agent(name).await?;
     }
     Ok((cluster, fixture))
 }
 
-/// Returns the number of the master that has the agent.
-async fn home(cluster: &Cluster, name: &str) -> Result<usize> {
-    cluster.master_of(&format!("c3po:{{{name}}}:agent")).await
+/// A store of the other fleet on that cluster.
+async fn other_fleet(cluster: &Cluster) -> Result<Fixture> {
+    fixture_of(OTHER.parse()?, address(&cluster.url()), ()).await
 }
 
 #[tokio::test]
-async fn every_key_of_an_agent_is_on_its_own_master() -> Result<()> {
-    let cluster = Cluster::borrow().await?;
-    let fixture = fixture_on(cluster.url(), ()).await?;
-    fixture.pair().await?;
-    let tenure = fixture.agent("c").await?;
+async fn a_fleet_is_on_one_master_and_sees_nothing_of_another_fleet() -> Result<()> {
+    let (cluster, fixture) = own().await?;
+    let other = other_fleet(&cluster).await?;
     let question = fixture.say("a", "b", "who?").await?;
     fixture.answer(&question, "me").await?;
-    let shown = fixture.say("b", "c", "again").await?;
-    fixture.advance(&shown, &tenure, Stage::InSession, Via::GetMessages).await?;
-    fixture.take(&Claim { context: 1, ..claim("c") }).await.expect_err("another process has it");
-    fixture.store.release(&tenure).await?;
-    fixture.agent("c").await?;
-    assert_eq!(fixture.unshown("c").await?, ["again"]);
-    fixture.store.sweep().await?;
+    fixture.acknowledge(&question).await?;
+    keep_apart_on(&cluster, &fixture, &other).await
+}
 
-    let mut homes = Vec::new();
-    for name in AGENTS {
-        homes.push(home(&cluster, name).await?);
-        for (number, master) in cluster.masters.iter().enumerate() {
-            let keys = master.tell(&["KEYS", &format!("c3po:{{{name}}}:*")]).await?;
-            assert_eq!(keys.starts_with("*0"), number != homes[homes.len() - 1], "{name} at {number}: {keys}");
-        }
+async fn keep_apart_on(cluster: &Cluster, fixture: &Fixture, other: &Fixture) -> Result<()> {
+    let empty = fixture_of("third".parse()?, address(&cluster.url()), ()).await?;
+    keep_apart(&empty, other).await?;
+    fixture.store.sweep().await?;
+    let homes = [cluster.master_of(FLEET).await?, cluster.master_of(OTHER_FLEET).await?];
+    assert_ne!(homes[0], homes[1], "the fleets of the tests are on different masters");
+    for (number, master) in cluster.masters.iter().enumerate() {
+        let keys = master.tell(&["KEYS", "{c3po}:*"]).await?;
+        assert_eq!(keys.starts_with("*0"), number != homes[0], "at {number}: {keys}");
     }
-    assert_eq!(homes, OF_AGENTS, "the agents of the tests are on different masters");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_master_takes_only_its_own_agents_with_it_until_it_is_back() -> Result<()> {
+async fn a_lost_master_takes_only_its_own_fleets_with_it_until_it_is_back() -> Result<()> {
     let (mut cluster, fixture) = own().await?;
-    let list = cluster.master_of("c3po:agents").await?;
-    for lost in AGENTS {
-        let number = home(&cluster, lost).await?;
-        let others: Vec<&str> = AGENTS.into_iter().filter(|name| *name != lost).collect();
-        let before = fixture.say(others[0], lost, "before").await?;
-        cluster.masters[number].kill()?;
-        go_on_without(&fixture, lost, [others[0], others[1]]).await?;
-        noticed(&cluster, number).await?;
-        go_on_without(&fixture, lost, [others[0], others[1]]).await?;
-        if number != list {
-            sweep_without(&cluster, &fixture, [others[0], others[1]]).await?;
-        }
-        let unwell = fixture.store.check().await.expect_err("one is away").to_string();
-        assert!(unwell.contains(&cluster.masters[number].port().to_string()), "{unwell}");
-
-        cluster.masters[number].restart().await?;
-        cluster.ready().await?;
-        recovered(&*fixture.store).await?;
-        assert_eq!(fixture.inbox(lost).await?, ["before"]);
-        fixture.acknowledge(&before).await?;
-        fixture.store.sweep().await?;
+    let other = other_fleet(&cluster).await?;
+    other.pair().await?;
+    let lost = cluster.master_of(FLEET).await?;
+    let before = fixture.say("a", "b", "before").await?;
+    cluster.masters[lost].kill()?;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let refused = fixture.store.pending(&id("b")).await.expect_err("its server is away");
+        assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
+        let begun = Instant::now();
+        let question = other.say("a", "b", "still there?").await?;
+        other.answer(&question, "yes").await?;
+        assert!(begun.elapsed() < ANSWERED, "the other fleet waits for nobody: {:?}", begun.elapsed());
+        noticed(&cluster, lost).await?;
     }
-    Ok(())
+    let unwell = fixture.store.check().await.expect_err("its server is away").to_string();
+    assert!(unwell.contains(&cluster.masters[lost].port().to_string()), "{unwell}");
+    other.store.check().await?;
+
+    cluster.masters[lost].restart().await?;
+    cluster.ready().await?;
+    recovered(&*fixture.store).await?;
+    assert_eq!(fixture.inbox("b").await?, ["before"]);
+    fixture.acknowledge(&before).await?;
+    fixture.store.sweep().await.map_err(Into::into)
 }
 
 /// Waits until the other masters know that this one is lost.
@@ -117,106 +114,15 @@ async fn noticed(cluster: &Cluster, lost: usize) -> Result<()> {
     .await
 }
 
-async fn go_on_without(fixture: &Fixture, lost: &str, [one, other]: [&str; 2]) -> Result<()> {
-    let begun = Instant::now();
-    let refused = fixture.store.pending(&id(lost)).await.expect_err("its server is away");
-    assert!(matches!(refused, StoreError::Unavailable(_)) && begun.elapsed() < ANSWERED, "{refused}");
-    let refused = fixture.store.send(&send(message(one, lost, "lost"))).await.expect_err("its server is away");
-    assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
-
-    let begun = Instant::now();
-    let question = fixture.say(one, other, "still there?").await?;
-    fixture.answer(&question, "yes").await?;
-    assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
-    assert_eq!(fixture.inbox(one).await?, ["yes"]);
-    let answer = fixture.store.inbox(&id(one), everything()).await?.remove(0).message;
-    fixture.acknowledge(&answer).await?;
-    let agent = fixture.store.agent(&id(one)).await?.expect("it exists");
-    let tenure = fixture.take(&Claim { instance: agent.instance, ..claim(one) }).await?;
-    fixture.store.release(&tenure).await?;
-    fixture.agent(one).await?;
-    assert!(begun.elapsed() < ANSWERED, "the others wait for nobody: {:?}", begun.elapsed());
-    Ok(())
-}
-
-/// What is past its time is still swept, though not all can be visited. Only without the list of all agents nobody is.
-async fn sweep_without(cluster: &Cluster, fixture: &Fixture, [one, other]: [&str; 2]) -> Result<()> {
-    for name in [one, other] {
-        fixture.post(brief(one, name, "soon over")).await?;
-        let master = &cluster.masters[OF_AGENTS[AGENTS.iter().position(|agent| *agent == name).expect("one of them")]];
-        eventually("it was swept", SOON, async || {
-            fixture.store.sweep().await.expect_err("not all can be visited");
-            master.tell(&["EXISTS", &format!("c3po:{{{name}}}:unshown")]).await.ok()?.starts_with(":0").then_some(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_master_holds_up_only_its_own_agents() -> Result<()> {
-    const AT_ONCE: usize = 20;
-    const ROUNDS: usize = 1_000;
-    /// Far less than the deadline of one command.
-    const SWIFT: Duration = Duration::from_millis(500);
-    let (cluster, fixture) = own().await?;
-    let silent = home(&cluster, "a").await?;
-    cluster.masters[silent].pause()?;
-    let sends = (0..AT_ONCE).map(|n| send(message("b", "a", &n.to_string()))).collect::<Vec<_>>();
-    let refused = join_all(sends.iter().map(|call| fixture.store.send(call)));
-    let others = async {
-        for round in 0..ROUNDS {
-            let begun = Instant::now();
-            let sent = fixture.say("b", "c", "hello").await?;
-            fixture.acknowledge(&sent).await?;
-            ensure!(begun.elapsed() < SWIFT, "{:?} in round {round}", begun.elapsed());
-        }
-        Ok(())
-    };
-    let (refused, others) = join(refused, others).await;
-    others?;
-    assert!(refused.iter().all(Result::is_err), "nothing is accepted that nobody has: {refused:?}");
-    cluster.masters[silent].resume()?;
-    recovered(&*fixture.store).await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wakes_are_heard_through_another_server_when_the_one_they_came_by_is_lost() -> Result<()> {
-    let (mut cluster, fixture) = own().await?;
-    let other = open(&cluster.url()).await?;
-    let mut wakes = other.wakes();
-    let mut lost = None;
-    for (number, master) in cluster.masters.iter().enumerate() {
-        if master.tell(&["CLIENT", "LIST", "TYPE", "pubsub"]).await?.contains("sub=1") {
-            lost = Some(number);
-        }
-    }
-    let lost = lost.expect("somebody is subscribed");
-    cluster.masters[lost].kill()?;
-    let mut left = Vec::new();
-    for name in AGENTS {
-        if home_of(&cluster, name, lost).await? != lost {
-            left.push(name);
-        }
-    }
-    eventually("wakes are heard again", SOON, async || {
-        fixture.say(left[0], left[1], "hello").await.ok()?;
-        let hear = async { while wakes.recv().await != Ok(Wake::Inbox(id(left[1]), None)) {} };
-        timeout(Duration::from_millis(200), hear).await.ok()
-    })
-    .await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_takes_over_is_found() -> Result<()> {
     let (mut cluster, fixture) = own().await?;
-    let lost = home(&cluster, "a").await?;
+    let lost = cluster.master_of(FLEET).await?;
     let replica = cluster.replica_of(lost).await?;
     let kept = fixture.say("b", "a", "before").await?;
     eventually("the replica has it", SOON, async || {
         replica.tell(&["INFO", "replication"]).await.ok()?;
-        let told = replica.tell_all(&[&["READONLY"], &["ZCARD", "c3po:{a}:unshown"]]).await.ok()?;
+        let told = replica.tell_all(&[&["READONLY"], &["ZCARD", "{c3po}:unshown:a"]]).await.ok()?;
         told.starts_with(":1").then_some(())
     })
     .await?;
@@ -308,12 +214,6 @@ async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Re
     Ok(())
 }
 
-/// Returns the number of the master that has the agent, asking one that is not lost.
-async fn home_of(cluster: &Cluster, name: &str, lost: usize) -> Result<usize> {
-    let asked = &cluster.masters[(lost + 1) % cluster.masters.len()];
-    cluster.place(asked, &format!("c3po:{{{name}}}:agent")).await
-}
-
 /// How a slot is moved: each key by itself, as `redis-cli --cluster reshard` does it.
 async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
     let (from_id, to_id) = (from.tell(&["CLUSTER", "MYID"]).await?, to.tell(&["CLUSTER", "MYID"]).await?);
@@ -324,7 +224,7 @@ async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
     let port = to.port().to_string();
     loop {
         let keys = from.tell(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await?;
-        let Some(key) = keys.lines().find(|line| line.starts_with("c3po:")) else { break };
+        let Some(key) = keys.lines().find(|line| line.starts_with("{c3po}:")) else { break };
         from.tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await?;
     }
     for master in [to, from] {
@@ -338,8 +238,8 @@ async fn a_slot_that_moves_is_followed_and_nothing_is_half_done() -> Result<()> 
     const MESSAGES: usize = 60;
     let (cluster, fixture) = own().await?;
     let tenure = fixture.take(&claim("x")).await?;
-    let from = home(&cluster, "x").await?;
-    let told = cluster.masters[from].tell(&["CLUSTER", "KEYSLOT", "c3po:{x}:agent"]).await?;
+    let from = cluster.master_of(FLEET).await?;
+    let told = cluster.masters[from].tell(&["CLUSTER", "KEYSLOT", FLEET]).await?;
     let slot = told.trim().trim_start_matches(':').to_owned();
     let mut sent = Vec::new();
     for n in 0..MESSAGES {

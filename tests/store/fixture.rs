@@ -99,13 +99,13 @@ impl Fixture {
         Ok(self.store.pending(&id(name)).await?.count)
     }
 
-    /// Returns what the reader sees of a thread with these recipients.
-    pub(crate) async fn thread(&self, thread: &MessageId, reader: &str, recipients: &[&str]) -> Result<Vec<Message>> {
-        let (reader, recipients): (_, Vec<AgentId>) = (id(reader), recipients.iter().map(|name| id(name)).collect());
+    /// Returns what the reader sees of a thread.
+    pub(crate) async fn thread(&self, thread: &MessageId, reader: &str) -> Result<Vec<Message>> {
+        let reader = id(reader);
         let (mut messages, mut after) = (Vec::new(), None);
         loop {
             let stretch = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
-            let excerpt = self.store.thread(thread, &recipients, stretch).await?;
+            let excerpt = self.store.thread(thread, stretch).await?;
             messages.extend(excerpt.messages);
             let Some(next) = excerpt.next else { return Ok(messages) };
             ensure!(after.as_ref() < Some(&next), "no way forward from {next}");

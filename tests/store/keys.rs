@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::config::StoreAddress;
+use c3po_coordinator::config::{Fleet, StoreAddress};
 use c3po_coordinator::store::{self, Invite, Key};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
@@ -193,10 +193,10 @@ pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
 #[tokio::test]
 async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Result<()> {
     let redis = Redis::start().await?;
-    let store = store::open(&redis.url().parse::<StoreAddress>()?).await?;
+    let store = store::open(&redis.url().parse::<StoreAddress>()?, &Fleet::default()).await?;
     let key = key("00000001");
     assert!(store.put_key(&key).await?);
-    redis.tell(&["HSET", "c3po:keys", "00000002", "1 {}"]).await?;
+    redis.tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"]).await?;
     assert_eq!(store.keys().await?, [key]);
     store.close().await;
     Ok(())

@@ -1,16 +1,21 @@
 //! What the Redis store promises beside what every store does: it outlives its Redis, and shares it with others.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::config::RedisAddress;
+use c3po_coordinator::config::{Fleet, RedisAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
-use c3po_coordinator::store::{AnswerOutcome, Claim, Send, SendOutcome, Store, StoreError, Wake};
-use c3po_shared::message::Message;
+use c3po_coordinator::store::{
+    Advance, Amendment, AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake,
+};
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::receipt::{Stage, Via};
-use futures_util::future::BoxFuture;
+use c3po_shared::time::Timestamp;
+use futures_util::future::{BoxFuture, join};
 use harness::eventually::eventually;
 use harness::redis::Redis;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,10 +23,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{SOON, brief, claim, id, message, news, reply, send, woken};
+use super::fixture::{LEASE, SOON, brief, everything, id, message, reply, send, woken};
 
 /// After how long an operation must have been answered, whatever Redis does.
 pub(super) const ANSWERED: Duration = Duration::from_secs(2);
+
+/// How many commands one call of a function may run.
+const COMMANDS_MAX: usize = 500;
 
 /// A store, a second one as another coordinator would have it, and their Redis.
 struct Shared {
@@ -46,19 +54,24 @@ pub(super) fn address(url: &str) -> RedisAddress {
 
 /// Opens the store that this address names.
 pub(super) async fn open(url: &str) -> Result<RedisStore, OpenError> {
-    RedisStore::open(&address(url)).await
+    RedisStore::open(&address(url), &Fleet::default()).await
 }
 
 /// Makes a fixture on that Redis, which lives as long as `place`.
-pub(super) async fn fixture_on(url: String, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+pub(super) async fn fixture_on(url: String, place: impl Any + Send + Sync) -> Result<Fixture> {
     fixture_at(address(&url), place).await
 }
 
 /// Makes a fixture at that address, whose servers live as long as `place`.
-pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
+pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
+    fixture_of(Fleet::default(), address, place).await
+}
+
+/// Makes a fixture of that fleet.
+pub(super) async fn fixture_of(fleet: Fleet, address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
-        let address = address.clone();
-        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address).await?) as Arc<dyn Store>) })
+        let (fleet, address) = (fleet.clone(), address.clone());
+        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address, &fleet).await?) as Arc<dyn Store>) })
     };
     Fixture::new(place, Box::new(open)).await
 }
@@ -150,10 +163,10 @@ async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn forgotten_scripts_are_loaded_again() -> Result<()> {
+async fn forgotten_functions_are_loaded_again() -> Result<()> {
     let Shared { redis, fixture, .. } = shared().await?;
     fixture.say("a", "b", "before").await?;
-    redis.tell(&["SCRIPT", "FLUSH"]).await?;
+    redis.tell(&["FUNCTION", "FLUSH"]).await?;
     fixture.say("a", "b", "after").await?;
     assert_eq!(fixture.inbox("b").await?, ["before", "after"]);
     Ok(())
@@ -194,28 +207,18 @@ async fn another_database_is_another_store() -> Result<()> {
     first.say("a", "b", "in the first").await?;
     second.pair().await?;
     assert_eq!((first.pending("b").await?, second.pending("b").await?), (1, 0));
-    assert!(redis.tell_all(&[&["SELECT", "3"], &["EXISTS", "c3po:{b}:agent"]]).await?.starts_with(":1"));
+    assert!(redis.tell_all(&[&["SELECT", "3"], &["EXISTS", "{c3po}:agent:b"]]).await?.starts_with(":1"));
     Ok(())
 }
 
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let redis = Redis::start().await?;
-    redis.tell(&["SET", "c3po:schema", "99"]).await?;
+    redis.tell(&["SET", "{c3po}:schema", "99"]).await?;
     let refused = open(&redis.url()).await.expect_err("it is newer");
     assert!(matches!(&refused, OpenError::NewerSchema { found, .. } if found == "99"), "{refused}");
-    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$2\r\n99\r\n");
+    assert_eq!(redis.tell(&["GET", "{c3po}:schema"]).await?, "$2\r\n99\r\n");
     assert_eq!(redis.tell(&["DBSIZE"]).await?, ":1\r\n");
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_older_layout_is_refused_and_left_alone() -> Result<()> {
-    let redis = Redis::start().await?;
-    redis.tell(&["SET", "c3po:schema", "1"]).await?;
-    let refused = open(&redis.url()).await.expect_err("it is older");
-    assert!(matches!(&refused, OpenError::OlderSchema { found, .. } if found == "1"), "{refused}");
-    assert_eq!(redis.tell(&["GET", "c3po:schema"]).await?, "$1\r\n1\r\n");
     Ok(())
 }
 
@@ -231,116 +234,181 @@ async fn a_password_is_never_shown() -> Result<()> {
     Ok(())
 }
 
-/// An answer whose process crashed after it had claimed the question and before it had sent the reply.
-async fn crashed_answer(shared: &Shared) -> Result<(Message, Send)> {
-    crashed_answer_to(shared, message("a", "b", "who wins?")).await
+#[tokio::test]
+async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands() -> Result<()> {
+    let Shared { redis, fixture, other } = shared().await?;
+    let tenure = fixture.agent("c").await?;
+    let mut monitor = connect(&redis).await?;
+    monitor.write_all(b"MONITOR\r\n").await?;
+    monitor.read_exact(&mut [0; 5]).await?;
+
+    everything_at_its_bound(&fixture, &tenure).await?;
+    other.sweep().await?;
+    redis.tell(&["ECHO", "the end"]).await?;
+
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut function = String::new();
+    for line in lines_until(&mut monitor, "the end").await?.lines() {
+        let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+        if words.first() == Some(&"FCALL") {
+            function = words[1].split('_').skip(2).collect::<Vec<_>>().join("_");
+            counts.entry(function.clone()).or_default().0 = 0;
+        } else if line.contains(" lua]") {
+            let (count, most) = counts.entry(function.clone()).or_default();
+            *count += 1;
+            *most = (*most).max(*count);
+        }
+    }
+    let over: Vec<_> = counts.iter().filter(|(_, (_, most))| *most > COMMANDS_MAX).collect();
+    assert!(over.is_empty(), "{over:?}");
+    assert!(counts.len() >= 14, "{counts:?}");
+    let keys = redis.tell(&["KEYS", "*"]).await?;
+    let foreign: Vec<_> = keys.lines().filter(|line| line.contains(':') && !line.starts_with("{c3po}:")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    Ok(())
 }
 
-async fn crashed_answer_to(shared: &Shared, question: Message) -> Result<(Message, Send)> {
-    let question = shared.fixture.post(question).await?;
-    let answer = send(reply(&question, "I do"));
-    // An inbox of another type fails the script of the second step, as a crash before it would.
-    shared.redis.tell(&["SET", "c3po:{a}:unshown", "broken"]).await?;
-    let failed = shared.fixture.store.answer(&answer).await;
-    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
-    shared.redis.tell(&["DEL", "c3po:{a}:unshown"]).await?;
-
-    let late = shared.other.answer(&send(reply(&question, "no, I"))).await?;
-    assert_eq!(late, AnswerOutcome::AlreadyAnswered(answer.message.id.clone()));
-    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored]);
-    Ok((question, answer))
+/// Has every function do as much in one call as it ever may: full inboxes that are read, acknowledged, expire at once.
+async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
+    let question = fixture.say("a", "b", "who?").await?;
+    fixture.answer(&question, "me").await?;
+    let end = Timestamp::now() + Duration::from_secs(8);
+    let mut sent = Vec::new();
+    for number in 0..INBOX_MAX {
+        let mut next = message("a", "c", &number.to_string());
+        next.thread_id = question.id.clone();
+        if number >= INBOX_MAX / 2 {
+            next.expires_at = end;
+        }
+        sent.push(fixture.post(next).await?.id);
+    }
+    let advance = |stage| Advance {
+        recipient: &tenure.agent,
+        tenure: Some(tenure),
+        context: None,
+        messages: &sent,
+        stage,
+        via: Via::GetMessages,
+    };
+    fixture.store.advance(advance(Stage::InSession)).await?;
+    fixture.store.amend(&tenure.agent, Some(tenure), &Amendment { context: Some(1), ..Amendment::default() }).await?;
+    fixture.store.advance(advance(Stage::InSession)).await?;
+    assert_eq!(fixture.inbox("c").await?.len(), INBOX_MAX);
+    let one = Selection { thread: Some(&question.id), ..everything() };
+    assert_eq!(fixture.store.unshown(&tenure.agent, one).await?.len(), 0);
+    assert_eq!(fixture.thread(&question.id, "c").await?.len(), INBOX_MAX);
+    eventually("the others' time is over", SOON, async || (Timestamp::now() > end).then_some(())).await?;
+    assert_eq!(fixture.pending("c").await?, INBOX_MAX / 2);
+    fixture.store.acknowledge(&tenure.agent, Some(tenure), &sent).await?;
+    fixture.store.renew(tenure, LEASE).await?;
+    fixture.store.introduce(&id("human"), None).await?;
+    fixture.store.agents(None, 1_000).await?;
+    fixture.store.message(&sent[0]).await?;
+    fixture.store.release(tenure).await?;
+    fixture.store.unregister(&tenure.agent).await?;
+    Ok(())
 }
 
-async fn check_answered(shared: &Shared, question: &Message, answer: &Send) -> Result<()> {
-    let kept = shared.other.message(&question.id).await?.context("the question")?;
-    assert_eq!(kept.reply.as_ref(), Some(&answer.message.id));
-    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
-    assert_eq!(shared.fixture.inbox("a").await?, ["I do"]);
-    assert_eq!(shared.fixture.inbox("b").await?, [""; 0]);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_at_any_point_of_a_reply_leaves_it_done_or_not_done() -> Result<()> {
+    const ROUNDS: usize = 15;
+    let Shared { mut redis, fixture, .. } = shared().await?;
+    for round in 0..ROUNDS {
+        let question = fixture.say("a", "b", &format!("question {round}")).await?;
+        let answer = send(reply(&question, &format!("answer {round}")));
+        let killed = async {
+            tokio::time::sleep(Duration::from_micros(u64::try_from(round)? * 60)).await;
+            redis.restart().await
+        };
+        let (outcome, killed) = join(fixture.store.answer(&answer), killed).await;
+        killed?;
+        recovered(&*fixture.store).await?;
+
+        let stages = fixture.stages(&question.id).await?;
+        let (is_open, is_there) = (
+            fixture.inbox("b").await?.contains(&question.text().to_owned()),
+            fixture.inbox("a").await?.contains(&answer.message.text().to_owned()),
+        );
+        let is_done = stages == [Stage::Stored, Stage::Answered];
+        ensure!(is_done == is_there && is_done != is_open, "round {round}: {stages:?} {is_there} {is_open}");
+        ensure!(is_done || outcome.is_err(), "round {round}: {outcome:?} and not done");
+        let again = fixture.store.answer(&answer).await?;
+        ensure!(matches!(again, AnswerOutcome::Sent(SendOutcome::Stored | SendOutcome::Repeated(_))), "{again:?}");
+        assert_eq!(fixture.inbox("a").await?.iter().filter(|text| *text == answer.message.text()).count(), 1);
+    }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_crashed_answer_is_completed_by_the_same_call() -> Result<()> {
-    let shared = shared().await?;
-    let (question, answer) = crashed_answer(&shared).await?;
-    let again = Send { message: reply(&question, "I did"), ..answer.clone() };
-    let expected = AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(answer.message.clone())));
-    assert_eq!(shared.other.answer(&again).await?, expected);
-    assert_eq!(shared.fixture.store.answer(&again).await?, expected);
-    check_answered(&shared, &question, &answer).await
+async fn two_fleets_on_one_redis_see_nothing_of_each_other() -> Result<()> {
+    let redis = Redis::start().await?;
+    let first = fixture_on(redis.url(), ()).await?;
+    let second = fixture_of("home-2".parse()?, address(&redis.url()), ()).await?;
+    keep_apart(&first, &second).await
 }
 
-#[tokio::test]
-async fn a_crashed_answer_is_completed_by_a_sweep_once_it_is_left_behind() -> Result<()> {
-    let shared = shared().await?;
-    let (question, answer) = crashed_answer(&shared).await?;
-    shared.other.sweep().await?;
-    assert_eq!(shared.fixture.stages(&question.id).await?, [Stage::Stored]);
-
-    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
-    let mut wakes = shared.fixture.store.wakes();
-    shared.other.sweep().await?;
-    check_answered(&shared, &question, &answer).await?;
-    woken(&mut wakes, "a").await
-}
-
-#[tokio::test]
-async fn a_crashed_answer_that_cannot_be_sent_opens_the_question_again() -> Result<()> {
-    let shared = shared().await?;
-    let (question, answer) = crashed_answer(&shared).await?;
-    shared.fixture.store.unregister(&id("a")).await?;
-    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
-    shared.other.sweep().await?;
-    assert_eq!(shared.fixture.inbox("b").await?, ["who wins?"]);
-    assert_eq!(shared.fixture.unshown("b").await?, ["who wins?"]);
-    shared.fixture.agent("a").await?;
-    assert_eq!(shared.fixture.store.answer(&answer).await?, AnswerOutcome::Sent(SendOutcome::Stored));
-    check_answered(&shared, &question, &answer).await
-}
-
-#[tokio::test]
-async fn a_question_that_is_being_answered_does_not_expire_meanwhile() -> Result<()> {
-    let shared = shared().await?;
-    let (question, answer) = crashed_answer_to(&shared, brief("a", "b", "who wins?")).await?;
-    let other = shared.fixture.post(brief("a", "b", "what else?")).await?;
-    let out = async || (shared.fixture.pending("b").await.ok()? == 1).then_some(());
-    eventually("the other one's time is over", SOON, out).await?;
-    assert_eq!(shared.fixture.stages(&other.id).await?, [Stage::Stored, Stage::Expired]);
-    shared.redis.tell(&["ZADD", "c3po:{b}:outbox", "1", question.id.as_str()]).await?;
-    shared.other.sweep().await?;
-    check_answered(&shared, &question, &answer).await
-}
-
-#[tokio::test]
-async fn no_script_touches_the_keys_of_two_agents() -> Result<()> {
-    let shared = shared().await?;
-    let mut monitor = connect(&shared.redis).await?;
-    monitor.write_all(b"MONITOR\r\n").await?;
-    monitor.read_exact(&mut [0; 5]).await?;
-
-    let question = shared.fixture.say("a", "b", "who?").await?;
-    shared.fixture.answer(&question, "me").await?;
-    let full = Send { bound: 0, ..send(reply(&shared.fixture.say("a", "b", "and?").await?, "full")) };
-    shared.fixture.store.answer(&full).await?;
-    shared.fixture.acknowledge(&shared.fixture.post(news("a", "b", "fyi")).await?).await?;
-    shared.fixture.thread(&question.id, "a", &["a", "b"]).await?;
-    shared.fixture.store.sweep().await?;
-    shared.redis.tell(&["ECHO", "the end"]).await?;
-
-    let mut scripts = 0;
-    let mut agents: Vec<String> = Vec::new();
-    for line in lines_until(&mut monitor, "the end").await?.lines() {
-        if line.contains("\"EVALSHA\"") {
-            scripts += 1;
-            agents.clear();
-        }
-        let Some(rest) = line.split_once("\"c3po:{").map(|(_, rest)| rest) else { continue };
-        agents.push(rest.split('}').next().unwrap_or_default().to_owned());
-        agents.dedup();
-        ensure!(!line.contains(" lua]") || agents.len() <= 1, "two agents in one script: {agents:?} at {line}");
+/// Has both do the same and checks that neither has what is the other's.
+pub(super) async fn keep_apart(first: &Fixture, second: &Fixture) -> Result<()> {
+    let mut wakes = second.store.wakes();
+    for fixture in [first, second] {
+        fixture.pair().await?;
     }
-    assert!(scripts > 10, "{scripts}");
+    let question = first.say("a", "b", "in the first").await?;
+    assert_eq!((first.pending("b").await?, second.pending("b").await?), (1, 0));
+    assert!(second.store.message(&question.id).await?.is_none());
+    first.store.note(&[Entry::new(Event::PolicyChanged)], 10).await?;
+    assert!(second.store.audit(0, 10).await?.is_empty());
+    first.agent("c").await?;
+    assert_eq!(second.store.agents(None, 10).await?.len(), 2);
+    while let Ok(wake) = wakes.try_recv() {
+        assert_eq!(wake, Wake::Everyone, "of another fleet");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_one_coordinator_does_alone_is_published_to_nobody() -> Result<()> {
+    let redis = Redis::start().await?;
+    let fixture = fixture_on(redis.url(), ()).await?;
+    fixture.pair().await?;
+    fixture.say("a", "b", "alone").await?;
+    let told = redis.tell(&["INFO", "commandstats"]).await?;
+    assert!(!told.contains("cmdstat_spublish"), "{told}");
+    let other = open(&redis.url()).await?;
+    let mut wakes = other.wakes();
+    fixture.say("a", "b", "not alone").await?;
+    woken(&mut wakes, "b").await?;
+    other.close().await;
+    assert!(redis.tell(&["EXISTS", "{c3po}:peers"]).await?.starts_with(":0"), "the other one has left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_earlier_build_left_is_discarded_on_request_but_for_keys_and_invites() -> Result<()> {
+    let redis = Redis::start().await?;
+    for command in [
+        &["SET", "c3po:schema", "3"][..],
+        &["ZADD", "c3po:agents", "0", "a"],
+        &["HSET", "c3po:{a}:agent", "uid", "x"],
+        &["HSET", "c3po:{a}:m:0123abcd", "env", "{}"],
+        &["HSET", "c3po:keys", "changes", "7", "0badcafe", "1 {}"],
+        &["HSET", "c3po:{c3po:keys}:invites", "hash", "0 0 {}"],
+        &["SET", "c3po:mine", "not c3po's"],
+    ] {
+        redis.tell(command).await?;
+    }
+    let refused = open(&redis.url()).await.expect_err("it holds what an earlier build stored");
+    assert!(matches!(refused, OpenError::EarlierBuild { .. }), "{refused}");
+    assert!(refused.to_string().contains("--discard-old"), "{refused}");
+    assert_eq!(redis.tell(&["DBSIZE"]).await?, ":7\r\n", "nothing was changed");
+
+    let discarding = RedisAddress { discard_old: true, ..address(&redis.url()) };
+    let store = RedisStore::open(&discarding, &Fleet::default()).await?;
+    assert_eq!(store.key_changes().await?, 7);
+    assert!(redis.tell(&["HGET", "{c3po}:invites", "hash"]).await?.contains("0 0 {}"));
+    let left = redis.tell(&["KEYS", "c3po:*"]).await?;
+    assert_eq!(left.lines().filter(|line| line.starts_with("c3po:")).collect::<Vec<_>>(), ["c3po:mine"]);
+    open(&redis.url()).await?;
     Ok(())
 }
 
@@ -350,23 +418,4 @@ async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
         ensure!(timeout(SOON, stream.read_buf(&mut heard)).await?? > 0, "Redis closed the connection");
     }
     Ok(String::from_utf8_lossy(&heard).into_owned())
-}
-
-#[tokio::test]
-async fn what_an_older_c3po_left_is_in_the_first_context() -> Result<()> {
-    let Shared { redis, fixture, .. } = shared().await?;
-    let wish = claim("c");
-    let tenure = fixture.take(&wish).await?;
-    let sent = fixture.say("a", "c", "hello").await?;
-    fixture.advance(&sent, &tenure, Stage::InSession, Via::GetMessages).await?;
-    assert!(redis.tell(&["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(":1"));
-    assert_eq!(fixture.store.agent(&id("c")).await?.map(|agent| agent.context), Some(0));
-    assert_eq!(fixture.take(&wish).await?.generation, tenure.generation);
-    assert!(fixture.unshown("c").await?.is_empty());
-    assert!(redis.tell(&["HDEL", "c3po:{c}:agent", "context"]).await?.starts_with(':'));
-    fixture.take(&Claim { context: 1, ..wish }).await?;
-    assert_eq!(fixture.unshown("c").await?, ["hello"]);
-    fixture.acknowledge(&sent).await?;
-    assert!(redis.tell(&["EXISTS", "c3po:{c}:repeated"]).await?.starts_with(":0"), "marks go with their messages");
-    Ok(())
 }

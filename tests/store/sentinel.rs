@@ -110,7 +110,7 @@ async fn a_silent_sentinel_is_not_waited_for() -> Result<()> {
 /// Waits until a replica has the message, for what it does not have is lost with its master.
 async fn replicated(watched: &Watched, message: &Message) -> Result<()> {
     let number = message.id.as_str().rsplit("::").next().context("a number")?;
-    let key = format!("c3po:{{{}}}:m:{number}", message.to_agent);
+    let key = format!("{{c3po}}:m:{}:{number}", message.to_agent);
     eventually("the replica has it", SOON, async || {
         let told = watched.servers[1].tell(&["EXISTS", &key]).await.ok()?;
         told.starts_with(":1").then_some(())

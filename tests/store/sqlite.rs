@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
 use c3po_coordinator::store::{Store, StoreError};
 use futures_util::future::BoxFuture;
@@ -20,7 +21,7 @@ async fn start() -> Result<Fixture> {
     let path = folder.path().join("c3po.db");
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let path = path.clone();
-        Box::pin(async move { Ok(Arc::new(SqliteStore::open(&path).await?) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Arc::new(SqliteStore::open(&path, &Fleet::default()).await?) as Arc<dyn Store>) })
     };
     Fixture::new(folder, Box::new(open)).await
 }
@@ -28,14 +29,14 @@ async fn start() -> Result<Fixture> {
 /// Opens what must be refused, and returns why. The file stays as it was, byte for byte.
 async fn refused(path: &Path) -> OpenError {
     let before = fs::read(path).ok();
-    let error = SqliteStore::open(path).await.expect_err("it must be refused");
+    let error = SqliteStore::open(path, &Fleet::default()).await.expect_err("it must be refused");
     assert_eq!(fs::read(path).ok(), before);
     error
 }
 
 /// Makes a database with an agent in it.
 async fn make(path: &Path) -> Result<()> {
-    let store = SqliteStore::open(path).await?;
+    let store = SqliteStore::open(path, &Fleet::default()).await?;
     store.introduce(&id("b"), None).await?;
     store.send(&send(message("a", "b", "hello"))).await?;
     store.close().await;
@@ -69,7 +70,21 @@ async fn a_damaged_database_is_refused() -> Result<()> {
     assert!(matches!(refused(&path).await, OpenError::Unreadable { .. }));
 
     fs::write(&path, whole)?;
-    SqliteStore::open(&path).await?;
+    SqliteStore::open(&path, &Fleet::default()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_holds_one_fleet() -> Result<()> {
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    SqliteStore::open(&path, &"home-2".parse()?).await?.close().await;
+    let error = refused(&path).await;
+    assert!(
+        matches!(error, OpenError::OtherFleet { .. }) && error.to_string().contains("C3PO_FLEET=home-2"),
+        "{error}"
+    );
+    SqliteStore::open(&path, &"home-2".parse()?).await?.close().await;
     Ok(())
 }
 
@@ -82,10 +97,10 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
 
     // Where SQLite's header has the version of the user's format, and the number of the application.
     let mut newer = whole.clone();
-    newer[60..64].copy_from_slice(&7_u32.to_be_bytes());
+    newer[60..64].copy_from_slice(&8_u32.to_be_bytes());
     fs::write(&path, newer)?;
     let error = refused(&path).await;
-    assert!(matches!(error, OpenError::Newer { found: 7, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 8, .. }), "{error}");
     assert!(error.to_string().contains("update this program"));
 
     let mut foreign = whole;
@@ -116,17 +131,17 @@ async fn a_path_that_cannot_be_a_file_is_refused() -> Result<()> {
 async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<()> {
     let folder = tempdir()?;
     let path = folder.path().join("c3po.db");
-    let first = SqliteStore::open(&path).await?;
+    let first = SqliteStore::open(&path, &Fleet::default()).await?;
     assert!(matches!(refused(&path).await, OpenError::InUse { .. }));
     let other_name = folder.path().join("link.db");
     std::os::unix::fs::symlink(&path, &other_name)?;
     assert!(matches!(refused(&other_name).await, OpenError::InUse { .. }), "by another name it is the same file");
     first.introduce(&id("b"), None).await?;
     first.close().await;
-    let second = SqliteStore::open(&path).await?;
+    let second = SqliteStore::open(&path, &Fleet::default()).await?;
     assert!(second.agent(&id("b")).await?.is_some());
     drop(second);
-    SqliteStore::open(&path).await?;
+    SqliteStore::open(&path, &Fleet::default()).await?;
     Ok(())
 }
 
@@ -135,7 +150,7 @@ async fn a_database_that_was_deleted_takes_nothing_more_and_reads_on() -> Result
     let folder = tempdir()?;
     let (path, aside) = (folder.path().join("c3po.db"), folder.path().join("aside"));
     make(&path).await?;
-    let store = SqliteStore::open(&path).await?;
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
     fs::rename(&path, &aside)?;
     let refused = store.send(&send(message("a", "b", "into nothing"))).await.expect_err("the file is gone");
     assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("c3po.db was deleted")), "{refused}");
@@ -154,7 +169,7 @@ async fn missing_folders_and_the_file_are_made_for_their_owner_alone() -> Result
 
     let folder = tempdir()?;
     let path = folder.path().join("share/c3po/c3po.db");
-    let store = SqliteStore::open(&path).await?;
+    let store = SqliteStore::open(&path, &Fleet::default()).await?;
     let mode = |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
     assert_eq!(mode(&folder.path().join("share/c3po"))?, 0o700);
     store.introduce(&id("b"), None).await?;

@@ -20,7 +20,7 @@ fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Me
 }
 
 async fn stretch(fixture: &Fixture, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
-    Ok(fixture.store.thread(thread, &[id("b"), id("a"), id("b")], stretch).await?)
+    Ok(fixture.store.thread(thread, stretch).await?)
 }
 
 pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result<()> {
@@ -34,13 +34,11 @@ pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result
     fixture.acknowledge(&last).await?;
 
     for reader in ["a", "b"] {
-        let both = fixture.thread(&question.id, reader, &["a", "b"]).await?;
+        let both = fixture.thread(&question.id, reader).await?;
         assert_eq!(both, [question.clone(), first.clone(), last.clone()], "{reader}");
-        assert_eq!(fixture.thread(&question.id, reader, &["b"]).await?, [question.clone(), last.clone()], "{reader}");
     }
-    assert_eq!(fixture.thread(&question.id, "c", &["a", "b"]).await?, []);
-    assert_eq!(fixture.thread(&question.id, "a", &["c"]).await?, []);
-    assert_eq!(fixture.thread(&message("a", "b", "no thread").id, "a", &["a", "b"]).await?, []);
+    assert_eq!(fixture.thread(&question.id, "c").await?, []);
+    assert_eq!(fixture.thread(&message("a", "b", "no thread").id, "a").await?, []);
     Ok(())
 }
 
@@ -57,7 +55,7 @@ pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fix
         all.push(fixture.post(next).await?);
     }
     all.sort_by_key(Mark::of);
-    assert_eq!(fixture.thread(&first.id, "a", &["a", "b"]).await?, all);
+    assert_eq!(fixture.thread(&first.id, "a").await?, all);
 
     let reader = id("b");
     for (limit, bytes) in [(1, usize::MAX), (7, usize::MAX), (25, usize::MAX), (25, 0), (25, 9_500), (3, 9_500)] {
@@ -103,7 +101,7 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
     let left = [&old[1..2], &young].concat();
     let gone = async || {
         fixture.store.sweep().await.ok()?;
-        (fixture.thread(&first.id, "a", &["a", "b"]).await.ok()? == left).then_some(())
+        (fixture.thread(&first.id, "a").await.ok()? == left).then_some(())
     };
     eventually("what is older than the archive is gone", SOON, gone).await?;
     let last = fixture.post(further(&first, "a", "b", "last", behind_archive + 2)).await?;
@@ -135,7 +133,7 @@ pub(crate) async fn a_reader_of_a_thread_passes_over_what_others_said(fixture: F
         after = Some(next);
     }
     assert_eq!(read, [to_b, answer.clone()]);
-    let everything = fixture.thread(&thread, "a", &["a", "b", "c"]).await?;
+    let everything = fixture.thread(&thread, "a").await?;
     assert_eq!((everything.len(), everything.last()), (453, Some(&answer)));
     Ok(())
 }

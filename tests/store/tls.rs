@@ -1,7 +1,7 @@
 //! The Redis store over TLS: the same promises, and whom it trusts.
 
 use anyhow::Result;
-use c3po_coordinator::config::{Identity, RedisAddress};
+use c3po_coordinator::config::{Fleet, Identity, RedisAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use harness::certificates::Certificates;
 use harness::cluster::Cluster;
@@ -58,7 +58,7 @@ async fn who_has_no_certificate_that_we_trust_is_refused_with_what_to_do() -> Re
     let strange = trusting(&others, &url);
     let elsewhere = trusting(&certificates, &url.replace("127.0.0.1", "localhost"));
     for untrusted in [address(&url), strange, elsewhere] {
-        let refused = RedisStore::open(&untrusted).await.expect_err("nobody vouches for it");
+        let refused = RedisStore::open(&untrusted, &Fleet::default()).await.expect_err("nobody vouches for it");
         assert!(matches!(refused, OpenError::Untrusted { .. }), "{refused}");
         assert!(refused.to_string().contains("--redis-ca"), "{refused}");
     }
@@ -69,7 +69,7 @@ async fn who_has_no_certificate_that_we_trust_is_refused_with_what_to_do() -> Re
 async fn a_redis_that_asks_for_a_certificate_gets_ours() -> Result<()> {
     let certificates = Certificates::make()?;
     let (_redis, url) = Redis::start_with_tls_and(&certificates, &["--tls-auth-clients", "yes"]).await?;
-    let refused = RedisStore::open(&trusting(&certificates, &url)).await.expect_err("we are nobody");
+    let refused = RedisStore::open(&trusting(&certificates, &url), &Fleet::default()).await.expect_err("we are nobody");
     assert!(matches!(refused, OpenError::AsksForCertificate { .. }), "{refused}");
     assert!(refused.to_string().contains("--redis-cert"), "{refused}");
 
@@ -85,10 +85,12 @@ async fn a_redis_that_asks_for_a_certificate_gets_ours() -> Result<()> {
 
     let others = Certificates::make()?;
     let strange = RedisAddress { identity: identity(&others), ..known.clone() };
-    RedisStore::open(&strange).await.expect_err("nobody there vouches for us");
+    RedisStore::open(&strange, &Fleet::default()).await.expect_err("nobody there vouches for us");
     let Identity { certificate, .. } = known.identity.clone().expect("ours");
     let mixed = Some(Identity { certificate, key: others.identity().1 });
-    let refused = RedisStore::open(&RedisAddress { identity: mixed, ..known }).await.expect_err("it is another's key");
+    let refused = RedisStore::open(&RedisAddress { identity: mixed, ..known }, &Fleet::default())
+        .await
+        .expect_err("it is another's key");
     assert!(!refused.to_string().contains("PRIVATE"), "{refused}");
     Ok(())
 }
@@ -104,7 +106,7 @@ async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
     std::fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")?;
     for file in [missing, empty, broken] {
         let unusable = RedisAddress { authority: Some(file.clone()), ..address(&url) };
-        let refused = RedisStore::open(&unusable).await.expect_err("there is no certificate");
+        let refused = RedisStore::open(&unusable, &Fleet::default()).await.expect_err("there is no certificate");
         assert!(matches!(refused, OpenError::Certificates { .. }), "{refused}");
         assert!(refused.to_string().contains(&file.display().to_string()), "{refused}");
     }
@@ -112,7 +114,7 @@ async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
     for wrong in
         [address(&url.replace("rediss", "redis")), trusting(&certificates, &redis.url().replace("redis", "rediss"))]
     {
-        let refused = RedisStore::open(&wrong).await.expect_err("it does not answer");
+        let refused = RedisStore::open(&wrong, &Fleet::default()).await.expect_err("it does not answer");
         assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
     }
     Ok(())

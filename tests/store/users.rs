@@ -85,10 +85,10 @@ async fn the_user_reaches_no_keys_but_ours() -> Result<()> {
     introduce(&redis, &[WITH_SENTINELS, IN_CLUSTERS]).await?;
     let login = ["AUTH", "c3po", "open-sesame"];
     for command in
-        [&["GET", "theirs"][..], &["PUBLISH", "theirs", "x"], &["KEYS", "*"], &["FLUSHALL"], &["ACL", "LIST"]]
+        [&["GET", "theirs"][..], &["SPUBLISH", "theirs", "x"], &["KEYS", "*"], &["FLUSHALL"], &["ACL", "LIST"]]
     {
         let refused = redis.tell_all(&[&login, command]).await.expect_err("it is not ours").to_string();
         assert!(refused.contains("NOPERM"), "{command:?}: {refused}");
     }
-    redis.tell_all(&[&login, &["GET", "c3po:schema"]]).await.map(drop)
+    redis.tell_all(&[&login, &["GET", "{c3po}:schema"]]).await.map(drop)
 }

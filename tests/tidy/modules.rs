@@ -35,7 +35,7 @@ const MAPS: &[Map] = &[
             &["audit"],
             &["store", "presence", "policy", "limit", "auth", "metrics"],
             &["config"],
-            &["address", "admin"],
+            &["address", "admin", "fleet"],
         ],
     },
 ];

@@ -92,7 +92,7 @@ mod tests {
 
     async fn store(folder: &std::path::Path) -> Arc<dyn Store> {
         let address = StoreAddress::Sqlite(folder.join("c3po.db"));
-        store::open(&address).await.expect("a store")
+        store::open(&address, &crate::config::Fleet::default()).await.expect("a store")
     }
 
     async fn read(store: &dyn Store) -> Vec<Entry> {

@@ -8,7 +8,7 @@ use c3po_shared::receipt::{Stage, Via, furthest};
 use c3po_shared::refusal::Refusal;
 
 use super::page::{self, Page};
-use super::{Caller, Office, target};
+use super::{Caller, Office};
 use crate::store::{Kept, Mark, Stretch};
 
 /// How many stretches of a thread one page may take. Where most of it is others', the page ends there with what was found.
@@ -51,16 +51,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     let id = call.message_id;
     let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
     // The id of a broadcast itself is that of a thread.
-    let (thread, mut recipients) = if is_own_broadcast(&id) {
-        (id, Vec::new())
-    } else {
-        let message = own_message(office, caller, &id).await?.message;
-        (message.thread_id, vec![message.from_agent, message.to_agent])
-    };
-    if is_own_broadcast(&thread) {
-        // Its copies are with all recipients.
-        recipients.extend(target::everyone(office).await?.into_iter().map(|agent| agent.id));
-    }
+    let thread = if is_own_broadcast(&id) { id } else { own_message(office, caller, &id).await?.message.thread_id };
     let mut after = page::behind::<Mark>(call.cursor.as_deref())?;
     let (mut page, mut last) = (Page::new(PAGE_MAX), None);
     // A stretch is as long as the page if each character is one byte; more is read only where they are longer, or
@@ -68,7 +59,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     for _ in 0..STRETCHES_MAX {
         let (limit, bytes) = (page.free() + 1, page.room());
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
-        let excerpt = office.store.thread(&thread, &recipients, stretch).await?;
+        let excerpt = office.store.thread(&thread, stretch).await?;
         for message in excerpt.messages {
             let mark = Mark::of(&message);
             if !page.add(message) {

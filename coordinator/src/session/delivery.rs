@@ -133,7 +133,7 @@ impl Delivery {
         carried.sort_by_key(|arrival| arrival.position);
         let mut last = self.position;
         for arrival in &carried {
-            if !arrival.sole && arrival.follows != Some(last) {
+            if arrival.follows.is_some_and(|before| before > last) {
                 return None;
             }
             last = arrival.position;

@@ -321,10 +321,8 @@ pub struct Advance<'a> {
 pub struct Arrival {
     /// Its place in the inbox.
     pub position: u64,
-    /// The place of the one before it, whatever became of that; `None` where the store does not say.
+    /// The place of the one before it, whatever became of that; `None` where every message arrives here, in order.
     pub follows: Option<u64>,
-    /// Whether it was the only one that the recipient's present session was not shown.
-    pub sole: bool,
     /// When that was so.
     pub at: Instant,
     /// The envelope.
@@ -364,9 +362,9 @@ impl Tenure {
 
 impl Wake {
     /// The wake for a message that was just committed. One with a long text is to be read.
-    fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
+    fn arrived(position: u64, follows: Option<u64>, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let arrival = || Arc::new(Arrival { position, follows, sole, at: Instant::now(), message: message.clone() });
+        let arrival = || Arc::new(Arrival { position, follows, at: Instant::now(), message: message.clone() });
         Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
     }
 }
@@ -416,8 +414,7 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
 
     /// Puts a reply into the asker's inbox and settles what it answers, by `message.reply_to`.
     ///
-    /// The first answer wins. Where the reply cannot be sent, the question stays open. A crash between its steps
-    /// loses neither: a sweep, or the same call again, completes it.
+    /// One atomic step. The first answer wins. Where the reply cannot be sent, the question stays open.
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
     /// Returns what is in the inbox, by position, shown or not.
@@ -448,13 +445,13 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;
 
-    /// Returns an excerpt of what is kept of the thread with any of these recipients, by time and id.
+    /// Returns an excerpt of what is kept of the thread, by time and id.
     ///
-    /// It costs what it returns, one look at each recipient, and a bounded look at what the reader may not see,
-    /// however long the thread is and wherever the stretch begins.
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt>;
+    /// It costs what it returns and a bounded look at what the reader may not see, however long the thread is and
+    /// wherever the stretch begins.
+    async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt>;
 
-    /// Removes what is past its time and completes what a crash left half-done. Safe to run anywhere, any time.
+    /// Removes what is past its time. Safe to run anywhere, any time.
     async fn sweep(&self) -> Result<()>;
 
     /// Returns whether the store answers.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::config::{Config, StoreAddress, Tls};
+use c3po_coordinator::config::{Config, Fleet, StoreAddress, Tls};
 use c3po_coordinator::store::{self, Store};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -35,6 +35,7 @@ impl Served {
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self> {
         let folder = TempDir::new()?;
         let mut config = Config {
+            fleet: Fleet::default(),
             store: StoreAddress::Sqlite(folder.path().join("c3po.db")),
             data_dir: folder.path().to_owned(),
             tls: Tls::Off,
@@ -50,7 +51,7 @@ impl Served {
         change(&mut config);
         // As on a command line: a token closes what is open without one.
         config.is_open &= config.token.is_none();
-        let store = store::open(&config.store).await?;
+        let store = store::open(&config.store, &config.fleet).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();

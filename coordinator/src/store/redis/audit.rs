@@ -3,31 +3,30 @@
 use c3po_shared::audit::Entry;
 use redis::Value;
 
-use super::connection::Connection;
-use super::scripts::{self, Call};
-use super::{keys, records};
+use super::{RedisStore, records};
 use crate::store::{Result, StoreError};
 
 /// How many entries of the stream are read at once, each of some hundred of ours at most.
 const BATCHES: usize = 32;
 
 /// Adds entries as one of the stream, which forgets the oldest of its own beyond the bound.
-pub(super) async fn note(connection: &Connection, entries: &[Entry], bound: u64) -> Result<()> {
+pub(super) async fn note(store: &RedisStore, entries: &[Entry], bound: u64) -> Result<()> {
     if entries.is_empty() {
         return Ok(());
     }
-    let mut call = Call::new(&scripts::AUDIT, keys::AUDIT);
+    let mut call = store.names.call("audit", [store.names.key("audit")]);
     call.arg(bound).arg(entries.len()).arg(records::write(&entries)?);
-    connection.invoke::<u64>(&call).await.map(drop)
+    store.connection.invoke::<u64>(&call).await.map(drop)
 }
 
 /// Reads the entries behind that position, of the first batches that have any.
-pub(super) async fn read(connection: &Connection, after: u64) -> Result<Vec<Entry>> {
+pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
     let mut range = redis::cmd("XRANGE");
-    range.arg(keys::AUDIT).arg(after.saturating_add(1)).arg("+").arg("COUNT").arg(BATCHES);
-    let batches: Vec<(String, Vec<(String, String)>)> = connection.run::<Value>(&range).await.and_then(|answer| {
-        redis::from_redis_value(answer).map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
-    })?;
+    range.arg(store.names.key("audit")).arg(after.saturating_add(1)).arg("+").arg("COUNT").arg(BATCHES);
+    let batches: Vec<(String, Vec<(String, String)>)> =
+        store.connection.run::<Value>(&range).await.and_then(|answer| {
+            redis::from_redis_value(answer).map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
+        })?;
     let mut entries = Vec::new();
     for (id, fields) in batches {
         let last: u64 = id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or_default();

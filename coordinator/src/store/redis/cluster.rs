@@ -1,4 +1,4 @@
-//! The servers of a cluster: each command goes to the master of its key, and one that is away holds up no other.
+//! The servers of a cluster: every command goes to the master of the fleet's slot, wherever that moves.
 //!
 //! Not the cluster client of the redis crate: that one holds up every command while it dials or asks one node, and
 //! sends again beyond our deadlines.
@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::key_names::KeyNames;
 use super::node::{Node, Way, too_slow};
 use super::reach::Reach;
 use super::slots::{self, Redirect, Slots};
@@ -30,6 +31,8 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// A cluster.
 pub(super) struct Cluster {
     reach: Reach,
+    /// The slot of every key of the fleet.
+    slot: u16,
     /// The servers that the address names: where a look begins, and where it goes when everybody else is away.
     named: Vec<Server>,
     map: Mutex<Arc<Map>>,
@@ -47,32 +50,23 @@ struct Map {
 
 impl Cluster {
     /// Makes the handle; the first command connects.
-    pub(super) fn new(reach: Reach, named: Vec<Server>) -> Self {
-        Self { reach, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
+    pub(super) fn new(reach: Reach, named: Vec<Server>, names: &KeyNames) -> Self {
+        let slot = slots::slot(names.key("-").as_bytes());
+        Self { reach, slot, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
     }
 
-    /// Runs a command at the master of its key; with the script that it calls, if it does.
-    pub(super) async fn run<T: FromRedisValue>(
-        &self,
-        key: &[u8],
-        command: &Cmd,
-        script: Option<&Script>,
-    ) -> RedisResult<T> {
-        let slot = slots::slot(key);
+    /// Runs a command at the master of the fleet.
+    pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let mut map = self.known().await?;
-        let Some(mut server) = map.slots.master(slot).cloned() else {
+        let Some(mut server) = map.slots.master(self.slot).cloned() else {
             self.look_again(&map).await;
-            return Err((ErrorKind::Client, "no server of the cluster has the slot of this key").into());
+            return Err(no_master());
         };
         let (mut asking, mut left) = (false, REDIRECTIONS);
         let moving = Instant::now() + MOVING_LIMIT;
         while left > 0 {
             let node = self.node(&map, &server)?;
-            let answer = match script {
-                _ if asking => node.call_asking(command, script).await,
-                Some(script) => node.call(command, script).await,
-                None => node.run(command).await,
-            };
+            let answer = if asking { node.call_asking(command).await } else { node.call(command).await };
             let Err(error) = answer else { return answer };
             match slots::redirect(&error, &server) {
                 // The slot is being moved. Whoever has it at the end takes the call, and nobody takes half of it.
@@ -116,12 +110,13 @@ impl Cluster {
         map.slots.masters().iter().map(|server| self.node(&map, server)).collect()
     }
 
-    /// Returns every server that is known, those first that answered lately.
-    pub(super) async fn servers(&self) -> RedisResult<Vec<Arc<Node>>> {
+    /// Returns the master of the fleet.
+    pub(super) async fn master(&self) -> RedisResult<Arc<Node>> {
         let map = self.known().await?;
-        let mut nodes: Vec<_> = map.nodes.values().cloned().collect();
-        nodes.sort_by_key(|node| (!node.is_live(), node.name().to_owned()));
-        Ok(nodes)
+        match map.slots.master(self.slot) {
+            Some(server) => self.node(&map, server),
+            None => Err(no_master()),
+        }
     }
 
     /// Returns the names of the servers that the address has.
@@ -214,12 +209,16 @@ impl Cluster {
     }
 }
 
+fn no_master() -> RedisError {
+    (ErrorKind::Client, "no server of the cluster has the slot of this fleet").into()
+}
+
 fn is_moving(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
 async fn ask(server: &Server, node: &Node) -> RedisResult<Slots> {
-    let answer: Value = node.run(redis::cmd("CLUSTER").arg("SLOTS")).await?;
+    let answer: Value = node.call(redis::cmd("CLUSTER").arg("SLOTS")).await?;
     // One that lost its memory, or was never told, is in no cluster and knows nothing of the slots.
     let slots = Slots::read(&answer, server).filter(|slots| !slots.masters().is_empty());
     slots.ok_or_else(|| (ErrorKind::Client, "it does not know who has which slots of a cluster").into())

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
-use redis::aio::PubSub;
-use redis::{Arg, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 use tokio::time::timeout;
 
 use super::OpenError;
 use super::cluster::Cluster;
+use super::key_names::KeyNames;
+use super::library::{AGAIN, Call};
 use super::node::{CONNECT_DEADLINE, Node, Way, too_slow};
 use super::reach::Reach;
-use super::scripts::Call;
 use super::sentinels::Sentinels;
 use crate::config::{RedisAddress, Topology};
 use crate::store::{Result, StoreError};
@@ -25,7 +25,7 @@ pub(super) struct Connection {
 
 enum Servers {
     One(Arc<Node>),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 impl fmt::Debug for Connection {
@@ -37,11 +37,11 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     /// Makes the handle; the first command connects. Errors are those of the address and of its files.
-    pub(super) fn new(address: &RedisAddress) -> Result<Self, OpenError> {
+    pub(super) fn new(address: &RedisAddress, names: &KeyNames) -> Result<Self, OpenError> {
         let reach = Reach::new(address)?;
         let name = address.to_string();
         let servers = match (&address.topology, address.servers.first()) {
-            (Topology::Cluster, _) => Servers::Cluster(Cluster::new(reach, address.servers.clone())),
+            (Topology::Cluster, _) => Servers::Cluster(Box::new(Cluster::new(reach, address.servers.clone(), names))),
             (Topology::Sentinel(master), _) => {
                 let sentinels = Sentinels::new(reach, address.servers.clone(), master.clone());
                 Servers::One(Arc::new(Node::new(Way::Sentinels(sentinels), name.clone())))
@@ -69,28 +69,37 @@ impl Connection {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// Runs a command whose first argument is its one key.
+    /// Runs a command about keys of the fleet.
     pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        let answer = match &self.servers {
-            Servers::One(node) => node.run(command).await,
-            Servers::Cluster(cluster) => match command.args_iter().nth(1) {
-                Some(Arg::Simple(key)) => cluster.run(key, command, None).await,
-                _ => Err((ErrorKind::Client, "a command without a key goes to no server of a cluster").into()),
-            },
-        };
-        answer.map_err(|error| store_error(&error))
+        self.try_run(command).await.map_err(|error| store_error(&error))
     }
 
-    /// Runs a script, loading it where the server does not have it.
+    /// Calls a function, and again for as long as it has to expire messages first. The caller's deadline ends that.
     pub(super) async fn invoke<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
-        let answer = match &self.servers {
-            Servers::One(node) => node.call(call.command(), call.script()).await,
-            Servers::Cluster(cluster) => cluster.run(call.key(), call.command(), Some(call.script())).await,
-        };
-        answer.map_err(|error| store_error(&error))
+        loop {
+            match self.try_run(call.command()).await {
+                Err(error) if error.code() == Some(AGAIN) => {}
+                answer => return answer.map_err(|error| store_error(&error)),
+            }
+        }
     }
 
-    /// Returns every server that holds a part of the store.
+    async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        match &self.servers {
+            Servers::One(node) => node.call(command).await,
+            Servers::Cluster(cluster) => cluster.call(command).await,
+        }
+    }
+
+    /// Returns the server that has the fleet.
+    pub(super) async fn master(&self) -> RedisResult<Arc<Node>> {
+        match &self.servers {
+            Servers::One(node) => Ok(Arc::clone(node)),
+            Servers::Cluster(cluster) => cluster.master().await,
+        }
+    }
+
+    /// Returns every server that may hold what an earlier build left.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
         match &self.servers {
             Servers::One(node) => Ok(vec![Arc::clone(node)]),
@@ -98,32 +107,18 @@ impl Connection {
         }
     }
 
-    /// Returns a connection for hearing what is published. What any server of a cluster is told they all pass on.
-    pub(super) async fn listen(&self) -> RedisResult<PubSub> {
-        let nodes = match &self.servers {
-            Servers::One(node) => vec![Arc::clone(node)],
-            Servers::Cluster(cluster) => cluster.servers().await?,
-        };
-        let mut refused = None;
-        for node in nodes {
-            let attempt = async { node.client().await?.get_async_pubsub().await };
-            match timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow("subscribing"))) {
-                Ok(line) => return Ok(line),
-                Err(error) => refused = Some(error),
-            }
-        }
-        Err(refused.unwrap_or_else(|| (ErrorKind::Client, "no server of the cluster is known").into()))
+    /// Returns a connection of its own to the server that has the fleet, for what is published there.
+    pub(super) async fn listen(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
+        let attempt = async { self.master().await?.dial_listening(pushes).await };
+        timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow("subscribing")))
     }
 }
 
-/// Asks every server whether it is there.
+/// Asks the server of the fleet whether it is there.
 pub(super) async fn check(connection: &Connection) -> Result<()> {
-    let masters = connection.masters().await.map_err(|error| store_error(&error))?;
-    let asked = masters.into_iter().map(|node| async move {
-        let answer: RedisResult<()> = node.run(&redis::cmd("PING")).await;
-        answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", node.name())))
-    });
-    try_join_all(asked).await.map(drop)
+    let master = connection.master().await.map_err(|error| store_error(&error))?;
+    let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
+    answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", master.name())))
 }
 
 /// Tells what the server holds from what it cannot do at the moment.

@@ -5,11 +5,11 @@ use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 
+use super::RedisStore;
 use super::records::{self, corrupt};
-use super::{RedisStore, scripts};
 use crate::store::{Pending, Placed, Result, Selection};
 
-/// How many messages one step looks at where only some are wanted, so that no reader holds up the others.
+/// How many messages one call looks at, by up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
 
 /// The lists that an inbox can be read by.
@@ -22,7 +22,7 @@ pub(super) enum List {
 }
 
 impl List {
-    fn key(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Inbox => "inbox",
             Self::Unshown => "unshown",
@@ -44,19 +44,15 @@ pub(super) async fn page(
     while page.len() < selection.limit && read <= selection.bytes {
         let wanted = selection.limit - page.len();
         let step = if everything { wanted.min(STEP) } else { STEP };
-        let answer: Vec<String> = store
-            .connection
-            .invoke(
-                scripts::about(&scripts::PAGE, agent)
-                    .arg(list.key())
-                    .arg(after)
-                    .arg(wanted)
-                    .arg(selection.kind.as_str())
-                    .arg(selection.thread.map(MessageId::as_str).unwrap_or_default())
-                    .arg(step)
-                    .arg(selection.bytes - read),
-            )
-            .await?;
+        let mut call = store.names.call_about("page", agent);
+        call.arg(list.name())
+            .arg(after)
+            .arg(wanted)
+            .arg(selection.kind.as_str())
+            .arg(selection.thread.map(MessageId::as_str).unwrap_or_default())
+            .arg(step)
+            .arg(selection.bytes - read);
+        let answer: Vec<String> = store.connection.invoke(&call).await?;
         let Some((next, found)) = answer.split_first() else { return Err(corrupt("a page without its first word")) };
         for facts in found.chunks_exact(3) {
             let message = Message { repeated: facts[2] == "1", ..records::envelope(&facts[1])? };
@@ -75,6 +71,6 @@ pub(super) async fn page(
 /// Counts an inbox.
 pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Pending> {
     let (count, oldest): (usize, Option<u64>) =
-        store.connection.invoke(&scripts::about(&scripts::PENDING, agent)).await?;
+        store.connection.invoke(&store.names.call_about("pending", agent)).await?;
     Ok(Pending { count, oldest: oldest.map(Timestamp::from_millis) })
 }

@@ -1,54 +1,92 @@
-//! One message on its way: sent, advanced, acknowledged, read again.
+//! One message on its way: sent, answered, advanced, acknowledged, read again.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::receipt::Stage;
 use redis::{FromRedisValue, Value};
 
+use super::library::Call;
 use super::records::{self, corrupt};
-use super::{RedisStore, keys, scripts};
-use crate::store::{Advance, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
+use super::{RedisStore, agents};
+use crate::store::{Advance, AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
+
+/// How many messages one call changes, each by up to nine commands: no call runs more than 500.
+const STEP: usize = 50;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
-    let settled_until = message.timestamp + ARCHIVE_LIFE;
-    let answer: Result<Vec<Value>> = store
-        .connection
-        .invoke(
-            scripts::about(&scripts::SEND, &message.to_agent)
-                .arg(message.id.as_str())
-                .arg(send.call.to_string())
-                .arg(send.bound)
-                .arg(records::write(message)?)
-                .arg(records::facts(message, send.call, settled_until))
-                .arg(message.expires_at.millis())
-                .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
-                .arg(if message.thread_id == message.id { "" } else { message.thread_id.as_str() })
-                .arg(message.timestamp.millis())
-                .arg(store.wakes.origin())
-                .arg(u8::from(send.spares_away)),
-        )
-        .await;
-    if let Err(StoreError::Full(why)) = answer {
+    let inbox = store.names.agent(&message.to_agent);
+    let mut call = store.names.call("send", inbox.into_iter().chain(places(store, send)));
+    call.arg(store.wakes.origin());
+    describe(&mut call, send)?;
+    match store.connection.invoke(&call).await {
         // Redis did not even look whether this call has sent before.
-        return sent_before(store, send).await?.ok_or(StoreError::Full(why));
+        Err(StoreError::Full(why)) => sent_before(store, send).await?.ok_or(StoreError::Full(why)),
+        answer => outcome(store, send, answer?),
     }
-    let mut answer = answer?.into_iter();
-    let (word, fact): (String, _) = (read(answer.next())?, answer.next());
-    match word.as_str() {
+}
+
+/// Sends a reply and settles what it answers, in one step.
+pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOutcome> {
+    let reply = &answer.message;
+    let Some(question) = reply.reply_to.as_ref().filter(|question| question.to() == reply.from_agent) else {
+        return Ok(AnswerOutcome::NotFound);
+    };
+    let keys = store.names.agent(&reply.from_agent).into_iter().chain([store.names.message(question)]);
+    let keys = keys.chain(store.names.agent(&reply.to_agent)).chain(places(store, answer));
+    let mut call = store.names.call("answer", keys);
+    call.arg(store.wakes.origin()).arg(question.as_str());
+    describe(&mut call, answer)?;
+    let told: Vec<Value> = store.connection.invoke(&call).await?;
+    match told.first().map(read::<String>).transpose()?.as_deref() {
+        Some("unknown") => Ok(AnswerOutcome::NotFound),
+        Some("answered") => Ok(AnswerOutcome::AlreadyAnswered(records::parse(&fact::<String>(&told)?)?)),
+        _ => outcome(store, answer, told).map(AnswerOutcome::Sent),
+    }
+}
+
+/// Returns the keys of the message itself, and of its thread where it does not begin one.
+fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
+    let message = &send.message;
+    let thread = (message.thread_id != message.id).then(|| store.names.thread(&message.thread_id));
+    std::iter::once(store.names.message(&message.id)).chain(thread)
+}
+
+/// Adds what the functions need to know of a message that is sent.
+fn describe(call: &mut Call, send: &Send) -> Result<()> {
+    let message = &send.message;
+    let settled_until = message.timestamp + ARCHIVE_LIFE;
+    call.arg(message.id.as_str())
+        .arg(send.call.to_string())
+        .arg(send.bound)
+        .arg(u8::from(send.spares_away))
+        .arg(records::write(message)?)
+        .arg(records::facts(message, send.call, settled_until))
+        .arg(message.expires_at.millis())
+        .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
+        .arg(message.timestamp.millis());
+    Ok(())
+}
+
+/// Reads what became of a send, and wakes whom it concerns here.
+fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutcome> {
+    let message = &send.message;
+    match told.first().map(read::<String>).transpose()?.as_deref().unwrap_or_default() {
         "stored" => {
-            let (position, sole): (u64, bool) = (read(fact)?, read(answer.next())?);
-            store.wakes.wake(Wake::arrived(position, Some(position - 1), sole, message));
+            let position: u64 = fact(&told)?;
+            store.wakes.wake(Wake::arrived(position, Some(position - 1), message));
+            if let Some(question) = &message.reply_to {
+                store.wakes.wake(Wake::Receipt(question.from()));
+            }
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
             // The first time its answer may have been lost, and with it the wake.
             store.wakes.wake(Wake::Inbox(message.to_agent.clone(), None));
-            let before: String = read(fact)?;
-            Ok(SendOutcome::Repeated(Box::new(records::envelope(&before)?)))
+            Ok(SendOutcome::Repeated(Box::new(records::envelope(&fact::<String>(&told)?)?)))
         }
-        "full" => Ok(SendOutcome::Full(read(fact)?)),
+        "full" => Ok(SendOutcome::Full(fact(&told)?)),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
@@ -58,7 +96,7 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
 
 /// Returns what the same call has sent to the same recipient before, if it has.
 async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
-    let key = keys::message(&send.message.id);
+    let key = store.names.message(&send.message.id);
     let mut kept = redis::cmd("HMGET");
     let kept = store.connection.run(kept.arg(key).arg("facts").arg("env")).await?;
     let (Some(facts), Some(envelope)): (Option<String>, Option<String>) = kept else { return Ok(None) };
@@ -68,8 +106,13 @@ async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutco
     Ok(Some(SendOutcome::Repeated(Box::new(records::envelope(&envelope)?))))
 }
 
-fn read<T: FromRedisValue>(value: Option<Value>) -> Result<T> {
-    redis::from_redis_value(value.unwrap_or(Value::Nil)).map_err(corrupt)
+fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
+    redis::from_redis_value_ref(value).map_err(corrupt)
+}
+
+/// Returns what stands behind the first word of an answer.
+fn fact<T: FromRedisValue>(told: &[Value]) -> Result<T> {
+    told.get(1).map(read).unwrap_or_else(|| Err(corrupt("an answer of one word")))
 }
 
 /// Takes messages out of an inbox.
@@ -79,17 +122,15 @@ pub(super) async fn acknowledge(
     tenure: Option<&Tenure>,
     messages: &[MessageId],
 ) -> Result<Settled> {
-    let mut script = scripts::about(&scripts::ACKNOWLEDGE, agent);
-    fence(&mut script, tenure);
-    for id in messages {
-        script.arg(id.as_str());
-    }
-    let answer: Vec<String> = store.connection.invoke(&script).await?;
-    let flags = unless_outdated(agent, &answer)?;
     let mut settled = Settled::default();
-    for (id, flag) in messages.iter().zip(flags) {
-        let list = if flag == "1" { &mut settled.acked } else { &mut settled.unknown };
-        list.push(id.clone());
+    for step in messages.chunks(STEP) {
+        let mut call = store.names.call_about("acknowledge", agent);
+        call.arg(agents::whose(tenure));
+        let flags = flags(store, agent, call, step).await?;
+        for (id, is_out) in step.iter().zip(flags) {
+            let list = if is_out { &mut settled.acked } else { &mut settled.unknown };
+            list.push(id.clone());
+        }
     }
     Ok(settled)
 }
@@ -99,43 +140,36 @@ pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<
     if !matches!(advance.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
         return Ok(Vec::new());
     }
-    let mut script = scripts::about(&scripts::ADVANCE, advance.recipient);
-    fence(&mut script, advance.tenure);
-    script.arg(advance.context.map(|context| context.to_string()).unwrap_or_default());
-    script.arg(advance.stage.as_str()).arg(advance.via.as_str()).arg(store.wakes.origin());
-    for id in advance.messages {
-        script.arg(id.as_str());
+    let mut advanced = Vec::new();
+    for step in advance.messages.chunks(STEP) {
+        let mut call = store.names.call_about("advance", advance.recipient);
+        call.arg(store.wakes.origin()).arg(agents::whose(advance.tenure));
+        call.arg(advance.context.map(|context| context.to_string()).unwrap_or_default());
+        call.arg(advance.stage.as_str()).arg(advance.via.as_str());
+        let flags = flags(store, advance.recipient, call, step).await?;
+        advanced.extend(step.iter().zip(flags).filter(|(_, is_further)| *is_further).map(|(id, _)| id.clone()));
     }
-    let answer: Vec<String> = store.connection.invoke(&script).await?;
-    let mut parts = unless_outdated(advance.recipient, &answer)?.split(String::is_empty);
-    for sender in parts.next().unwrap_or_default() {
-        store.wakes.wake(Wake::Receipt(records::parse(sender)?));
-    }
-    parts.next().unwrap_or_default().iter().map(|id| records::parse(id)).collect()
+    let mut senders: Vec<AgentId> = advanced.iter().map(MessageId::from).collect();
+    senders.dedup();
+    senders.into_iter().for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
+    Ok(advanced)
 }
 
-/// Names the session that speaks, two empty texts for none.
-pub(super) fn fence(script: &mut scripts::Call, tenure: Option<&Tenure>) {
-    match tenure {
-        Some(tenure) => script.arg(tenure.generation).arg(tenure.instance.to_string()),
-        None => script.arg("").arg(""),
-    };
-}
-
-/// Returns what stands behind the first word of an answer, which says whether the session was the present one.
-fn unless_outdated<'a>(agent: &AgentId, answer: &'a [String]) -> Result<&'a [String]> {
-    match answer.split_first() {
-        Some((word, rest)) if word == "done" => Ok(rest),
-        Some((word, _)) if word == "outdated" => Err(StoreError::TakenOver(agent.clone())),
-        _ => Err(corrupt("an answer without its first word")),
+/// Makes a call about these messages of the agent, and returns for each what it says.
+async fn flags(store: &RedisStore, agent: &AgentId, mut call: Call, messages: &[MessageId]) -> Result<Vec<bool>> {
+    for id in messages {
+        call.arg(id.as_str());
     }
+    let flags: Option<Vec<bool>> = store.connection.invoke(&call).await?;
+    flags.ok_or_else(|| StoreError::TakenOver(agent.clone()))
 }
 
 /// Reads a message with its history.
 pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<Kept>> {
-    let (envelope, history, reply): (Option<String>, Option<String>, Option<String>) =
-        store.connection.invoke(scripts::about(&scripts::MESSAGE, &id.to()).arg(id.as_str())).await?;
-    let (Some(envelope), Some(history)) = (envelope, history) else { return Ok(None) };
+    let keys = store.names.agent(&id.to()).into_iter().chain([store.names.message(id)]);
+    let mut call = store.names.call("message", keys);
+    let kept: Option<(String, String, Option<String>)> = store.connection.invoke(call.arg(id.as_str())).await?;
+    let Some((envelope, history, reply)) = kept else { return Ok(None) };
     Ok(Some(Kept {
         message: records::envelope(&envelope)?,
         history: records::history(&history)?,

@@ -1,21 +1,21 @@
-//! The store in Redis: one atomic script per fact, one connection to each server, one subscription for wakes.
+//! The store in Redis: one atomic function per change, one connection to a server, one subscription for wakes.
 //!
-//! Every key of an agent has the agent as its hash tag and no script touches two agents, so that the keys can be
-//! spread over a cluster: one server, the master of sentinels and a cluster are all the same above [`connection`].
+//! All keys of a fleet lie in one hash slot, so that a function may touch whatever a change concerns: one server, the
+//! master of sentinels and a cluster are all the same above [`connection`].
 
 mod agents;
-mod answers;
 mod audit;
 mod cluster;
 mod connection;
-mod held_keys;
+mod credentials;
+mod earlier;
 mod inbox;
-mod keys;
+mod key_names;
+mod library;
 mod messages;
 mod node;
 mod reach;
 mod records;
-mod scripts;
 mod sentinels;
 mod slots;
 mod startup;
@@ -33,13 +33,14 @@ use c3po_shared::ids::{AgentId, MessageId};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use crate::config::RedisAddress;
+use crate::config::{Fleet, RedisAddress};
 use crate::store::{
     Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
     Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
+use key_names::KeyNames;
 pub use startup::OpenError;
 use wakes::Wakes;
 
@@ -49,6 +50,7 @@ const OPERATION_DEADLINE: Duration = Duration::from_millis(1_800);
 /// The store in Redis.
 pub struct RedisStore {
     connection: Arc<Connection>,
+    names: KeyNames,
     wakes: Wakes,
     /// Where the next sweep begins.
     swept: Mutex<Option<AgentId>>,
@@ -62,14 +64,15 @@ impl fmt::Debug for RedisStore {
 
 impl RedisStore {
     /// Connects, makes sure that this Redis keeps what it accepts, and says in the log what it may lose.
-    pub async fn open(address: &RedisAddress) -> Result<Self, OpenError> {
-        let connection = Arc::new(Connection::new(address)?);
-        startup::check(&connection).await?;
-        let wakes = Wakes::start(Arc::clone(&connection)).await.map_err(|error| OpenError::Unreachable {
-            address: connection.address().to_owned(),
-            reason: format!("it does not let us subscribe: {error}"),
+    pub async fn open(address: &RedisAddress, fleet: &Fleet) -> Result<Self, OpenError> {
+        let names = KeyNames::of(fleet);
+        let connection = Arc::new(Connection::new(address, &names)?);
+        startup::check(&connection, &names, address.discard_old).await?;
+        let wakes = Wakes::start(Arc::clone(&connection), names.clone()).await.map_err(|error| {
+            let reason = format!("it does not let us subscribe: {error}");
+            OpenError::Unreachable { address: connection.address().to_owned(), reason }
         })?;
-        Ok(Self { connection, wakes, swept: Mutex::default() })
+        Ok(Self { connection, names, wakes, swept: Mutex::default() })
     }
 
     /// Returns what the operation does, unless that takes too long or the store was closed.
@@ -99,46 +102,46 @@ fn millis(duration: Duration) -> u64 {
 #[async_trait]
 impl AuditStore for RedisStore {
     async fn note(&self, entries: &[Entry], bound: u64) -> Result<()> {
-        self.within(audit::note(&self.connection, entries, bound)).await
+        self.within(audit::note(self, entries, bound)).await
     }
 
     async fn audit(&self, after: u64, _: usize) -> Result<Vec<Entry>> {
-        self.within(audit::read(&self.connection, after)).await
+        self.within(audit::read(self, after)).await
     }
 }
 
 #[async_trait]
 impl Store for RedisStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
-        self.within(agents::claim(&self.connection, claim)).await
+        self.within(agents::claim(self, claim)).await
     }
 
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {
-        self.within(agents::renew(&self.connection, tenure, lease)).await
+        self.within(agents::renew(self, tenure, lease)).await
     }
 
     async fn release(&self, tenure: &Tenure) -> Result<()> {
-        self.within(agents::release(&self.connection, tenure)).await
+        self.within(agents::release(self, tenure)).await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
-        self.within(agents::agent(&self.connection, id)).await
+        self.within(agents::agent(self, id)).await
     }
 
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
-        self.within(agents::agents(&self.connection, after, limit)).await
+        self.within(agents::agents(self, after, limit)).await
     }
 
     async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent> {
-        self.within(agents::introduce(&self.connection, id, host)).await
+        self.within(agents::introduce(self, id, host)).await
     }
 
     async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {
-        self.within(agents::amend(&self.connection, id, tenure, amendment)).await
+        self.within(agents::amend(self, id, tenure, amendment)).await
     }
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
-        self.within(agents::unregister(&self.connection, id)).await
+        self.within(agents::unregister(self, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {
@@ -146,7 +149,7 @@ impl Store for RedisStore {
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
-        self.within(answers::answer(self, answer)).await
+        self.within(messages::answer(self, answer)).await
     }
 
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
@@ -173,8 +176,8 @@ impl Store for RedisStore {
         self.within(messages::message(self, id)).await
     }
 
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt> {
-        self.within(threads::read(self, thread, recipients, stretch)).await
+    async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
+        self.within(threads::read(self, thread, stretch)).await
     }
 
     async fn sweep(&self) -> Result<()> {

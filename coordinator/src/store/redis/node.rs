@@ -3,12 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, ProtocolVersion, RedisError, RedisResult,
+    ServerErrorKind,
 };
 use tokio::time::{Instant, timeout};
 
+use super::library;
 use super::sentinels::{self, Sentinels};
 
 /// How long one attempt to connect may take.
@@ -57,11 +59,6 @@ impl Node {
         &self.name
     }
 
-    /// Returns whether there is a connection, as far as is known.
-    pub(super) fn is_live(&self) -> bool {
-        self.lock().live.is_some()
-    }
-
     /// Returns what dials the server now.
     pub(super) async fn client(&self) -> RedisResult<Client> {
         match &self.way {
@@ -70,36 +67,24 @@ impl Node {
         }
     }
 
-    /// Runs a command.
-    pub(super) async fn run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
-        let (number, mut live) = self.get().await?;
-        self.judge(number, command.query_async(&mut live).await)
-    }
-
-    /// Runs a command that calls a script, loading it where the server does not have it.
-    pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd, script: &Script) -> RedisResult<T> {
+    /// Runs a command, loading our library where it calls a function that the server does not have.
+    pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let (number, mut live) = self.get().await?;
         let mut answer = command.query_async(&mut live).await;
-        if answer.as_ref().is_err_and(is_unknown_script) {
-            answer = match script.prepare_invoke().load_async(&mut live).await {
-                Ok(_) => command.query_async(&mut live).await,
+        if answer.as_ref().is_err_and(is_unknown_function) {
+            answer = match load(&mut live).await {
+                Ok(()) => command.query_async(&mut live).await,
                 Err(error) => Err(error),
             };
         }
         self.judge(number, answer)
     }
 
-    /// Runs a command about a slot that is being moved here, and the script that it calls, if it does.
-    pub(super) async fn call_asking<T: FromRedisValue>(
-        &self,
-        command: &Cmd,
-        script: Option<&Script>,
-    ) -> RedisResult<T> {
+    /// Runs a command about a slot that is being moved here.
+    pub(super) async fn call_asking<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let (number, mut live) = self.get().await?;
-        if let Some(script) = script {
-            let loaded = script.prepare_invoke().load_async(&mut live).await;
-            self.judge(number, loaded)?;
-        }
+        let loaded = load(&mut live).await;
+        self.judge(number, loaded)?;
         let mut asking = redis::pipe();
         asking.cmd("ASKING").ignore().add_command(command.clone());
         let answer: RedisResult<(T,)> = asking.query_async(&mut live).await;
@@ -132,6 +117,20 @@ impl Node {
                 Err(error)
             }
         }
+    }
+
+    /// Connects once more, for what is published, so that neither connection holds up the other.
+    pub(super) async fn dial_listening(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
+        let client = self.client().await?;
+        let info = client.get_connection_info().clone();
+        // What is published is pushed in the third version of the protocol only.
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_DEADLINE))
+            .set_response_timeout(Some(COMMAND_DEADLINE))
+            .set_push_sender(pushes);
+        let client = Client::open(info.set_redis_settings(settings))?;
+        client.get_multiplexed_async_connection_with_config(&config).await
     }
 
     async fn dial(&self) -> RedisResult<MultiplexedConnection> {
@@ -178,8 +177,16 @@ impl Node {
     }
 }
 
-fn is_unknown_script(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+/// Loads our library; another coordinator may have loaded it meanwhile.
+async fn load(live: &mut MultiplexedConnection) -> RedisResult<()> {
+    match library::load().query_async::<String>(live).await {
+        Err(error) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_unknown_function(error: &RedisError) -> bool {
+    error.detail() == Some("Function not found")
 }
 
 /// Returns the error of something that took too long.

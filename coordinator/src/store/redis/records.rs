@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::store::{Agent, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
-pub(super) const AGENT_FIELDS: [&str; 15] = [
+pub(super) const AGENT_FIELDS: [&str; 13] = [
     "uid",
     "host",
     "session_id",
@@ -23,13 +23,14 @@ pub(super) const AGENT_FIELDS: [&str; 15] = [
     "state",
     "current_task",
     "reach",
-    "generation",
-    "context",
-    "instance",
+    "session",
     "held_until",
     "registered_at",
     "last_seen",
 ];
+
+/// What stands for the process of an agent that never had a session.
+const NOBODY: &str = "-";
 
 /// One agent's fields as they were read, `None` where a field is not there.
 pub(super) type Fields = Vec<Option<String>>;
@@ -48,14 +49,16 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         state,
         current_task,
         reach,
-        generation,
-        context,
-        instance,
+        session,
         held_until,
         registered_at,
         last_seen,
     ] = fields;
     let Some(uid) = uid else { return Ok(None) };
+    let session = session.unwrap_or_default();
+    let [generation, instance, context] = session.split(' ').collect::<Vec<_>>()[..] else {
+        return Err(corrupt(format_args!("'{session}' is not the session of an agent")));
+    };
     let text = |field: Option<String>| field.filter(|text| !text.is_empty());
     let list = |field: Option<String>| field.unwrap_or_else(|| "[]".into());
     Ok(Some(Agent {
@@ -69,9 +72,9 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         state: parse::<State>(&state.unwrap_or_default())?,
         current_task: text(current_task),
         reach: json::<Vec<Via>>(&list(reach))?,
-        generation: parse(&generation.unwrap_or_default())?,
-        context: context.map_or(Ok(0), |text| parse(&text))?,
-        instance: text(instance).map_or(Ok(Uuid::nil()), |text| parse(&text))?,
+        generation: parse(generation)?,
+        context: parse(context)?,
+        instance: if instance == NOBODY { Uuid::nil() } else { parse(instance)? },
         held_until: time(&held_until.unwrap_or_default())?,
         registered_at: time(&registered_at.unwrap_or_default())?,
         last_seen: time(&last_seen.unwrap_or_default())?,

@@ -6,7 +6,8 @@ use std::fmt::Display;
 use redis::RedisResult;
 
 use super::connection::Connection;
-use super::keys::{SCHEMA, SCHEMA_KEY};
+use super::earlier;
+use super::key_names::{KeyNames, SCHEMA};
 use super::node::Node;
 use crate::store::StoreError;
 
@@ -87,16 +88,15 @@ pub enum OpenError {
         /// What its policy is.
         policy: String,
     },
-    /// A c3po from before the first release has written there.
+    /// An earlier build has written there.
     #[error(
-        "the Redis at {address} holds data of layout {found}, from before the first release, and this c3po reads only \
-         {SCHEMA}; name another database, such as redis://HOST:PORT/1, or empty this one with `redis-cli FLUSHDB`"
+        "the Redis at {address} holds what an earlier build of c3po stored, which this one does not read: start once \
+         with --discard-old (C3PO_DISCARD_OLD=true), which keeps the keys of hosts and the invites and deletes the old \
+         messages and agents; or name another database, such as redis://HOST:PORT/1"
     )]
-    OlderSchema {
+    EarlierBuild {
         /// Where.
         address: String,
-        /// Which layout was found.
-        found: String,
     },
     /// A newer c3po has written there.
     #[error("the Redis at {address} holds data of layout {found}, and this c3po reads up to {SCHEMA}; update c3po")]
@@ -109,35 +109,25 @@ pub enum OpenError {
 }
 
 /// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
-///
-/// A server of a cluster that is away is looked at no more than it can be: the others go on without it.
-pub(super) async fn check(connection: &Connection) -> Result<(), OpenError> {
+pub(super) async fn check(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
     let unreachable = |error: &dyn Display| unreachable(connection.address(), error);
-    let masters = connection.masters().await.map_err(|error| unreachable(&error))?;
-    for node in &masters {
-        let answer: RedisResult<()> = node.run(&redis::cmd("PING")).await;
-        match answer {
-            Ok(()) => check_server(node, connection.is_cluster()).await?,
-            Err(error) if masters.len() > 1 => tracing::warn!(
-                "the Redis at {} is away: its agents are refused until it is back ({error})",
-                node.name()
-            ),
-            Err(error) => return Err(unreachable(&error)),
-        }
-    }
-    check_schema(connection).await
+    let master = connection.master().await.map_err(|error| unreachable(&error))?;
+    let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
+    answer.map_err(|error| unreachable(&error))?;
+    check_server(&master, connection.is_cluster()).await?;
+    check_schema(connection, names, discard_old).await
 }
 
 async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
     // Who may not ask finds out by the first script.
-    let info: String = node.run(&redis::cmd("INFO")).await.unwrap_or_default();
+    let info: String = node.call(&redis::cmd("INFO")).await.unwrap_or_default();
     check_kind(node, &info, in_cluster)?;
     check_policy(node, &info).await?;
     report_durability(node, &info).await;
     if in_cluster && setting(node, "cluster-require-full-coverage", &info, "").await.as_deref() == Some("yes") {
         tracing::warn!(
-            "the Redis at {} has cluster-require-full-coverage yes: when one server of the cluster is lost, all of \
-             them refuse; set it to no, and only the agents of the lost one wait for it",
+            "the Redis at {} has cluster-require-full-coverage yes: when any server of the cluster is lost, all of \
+             them refuse; set it to no, and only the fleets of the lost one wait for it",
             node.name()
         );
     }
@@ -210,29 +200,33 @@ async fn report_durability(node: &Node, info: &str) {
 
 /// Reads a setting, or the line of INFO that tells the same where reading settings is not allowed.
 async fn setting(node: &Node, name: &str, info: &str, of_info: &str) -> Option<String> {
-    let asked: RedisResult<HashMap<String, String>> = node.run(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+    let asked: RedisResult<HashMap<String, String>> = node.call(redis::cmd("CONFIG").arg("GET").arg(name)).await;
     let value = asked.ok().and_then(|mut found| found.remove(name));
     value.or_else(|| line(info, of_info).map(str::to_owned))
 }
 
-async fn check_schema(connection: &Connection) -> Result<(), OpenError> {
+async fn check_schema(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
+    let address = || connection.address().to_owned();
     let unreachable = |error: StoreError| unreachable(connection.address(), &error);
-    let mut read = redis::cmd("GET");
-    read.arg(SCHEMA_KEY);
+    let (mut read, mut note) = (redis::cmd("GET"), redis::cmd("SET"));
+    read.arg(names.key("schema"));
     let mut found: Option<String> = connection.run(&read).await.map_err(unreachable)?;
+    // Only then: a Redis that is full lets us read, and a coordinator has to start to make room.
     if found.is_none() {
-        // Only then: a Redis that is full lets us read, and a coordinator has to start to make room.
-        let note = redis::cmd("SET").arg(SCHEMA_KEY).arg(SCHEMA).arg("NX").to_owned();
-        let () = connection.run(&note).await.map_err(unreachable)?;
+        if earlier::is_there(connection).await.map_err(unreachable)? {
+            if !discard_old {
+                return Err(OpenError::EarlierBuild { address: address() });
+            }
+            earlier::discard(connection, names).await.map_err(unreachable)?;
+        }
+        let note = note.arg(names.key("schema")).arg(SCHEMA).arg("NX");
+        let () = connection.run(note).await.map_err(unreachable)?;
         found = connection.run(&read).await.map_err(unreachable)?;
     }
     let found = found.unwrap_or_default();
     match found.parse::<u64>() {
         Ok(SCHEMA) => Ok(()),
-        Ok(layout) if layout < SCHEMA => {
-            Err(OpenError::OlderSchema { address: connection.address().to_owned(), found })
-        }
-        _ => Err(OpenError::NewerSchema { address: connection.address().to_owned(), found }),
+        _ => Err(OpenError::NewerSchema { address: address(), found }),
     }
 }
 

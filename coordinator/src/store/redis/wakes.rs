@@ -1,13 +1,13 @@
-//! Wakes: hints between this process's listeners and those of every other coordinator on the same Redis.
+//! Wakes: hints between this process's listeners and those of every other coordinator of the fleet.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use futures_util::StreamExt;
-use redis::aio::{PubSubSink, PubSubStream};
-use redis::{Msg, RedisError};
-use tokio::sync::broadcast;
+use redis::aio::MultiplexedConnection;
+use redis::{Msg, PushInfo, PushKind, RedisError};
+use tokio::sync::{Notify, broadcast};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,79 +15,89 @@ use tokio_util::task::task_tracker::TrackedFuture;
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::keys::WAKE_CHANNEL;
+use super::key_names::KeyNames;
+use super::millis;
 use super::node::{CONNECT_DEADLINE, too_slow};
-use crate::store::{WAKE_BACKLOG, Wake};
+use crate::store::{Result, WAKE_BACKLOG, Wake};
 
 /// The pauses between attempts to subscribe again: from the first, doubling, up to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often a quiet subscription is asked whether it is still there.
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// How long it has to answer.
+/// How often a coordinator notes that it is there, and asks whether its subscription still is.
+const ATTEND_EVERY: Duration = Duration::from_secs(1);
+/// How long a subscription has to answer.
 const PING_DEADLINE: Duration = Duration::from_secs(2);
+/// How long a coordinator that notes nothing more counts as there.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often, once per [`ATTEND_EVERY`], everyone is woken after a command without an answer: a server that hung carries
+/// out what lay before it when it goes on, and nobody here was woken for that.
+const DOUBTS: usize = 3;
 
-/// For how long after a command without an answer this process listens to itself: a server that hung carries out what
-/// lay before it when it goes on.
-const DOUBTS: Duration = Duration::from_secs(300);
-
-/// The wakes of this process, and the task that hears those of the others.
+/// The wakes of this process, and the task that receives those of the others.
 #[derive(Debug)]
 pub(super) struct Wakes {
-    origin: String,
-    doubts: Arc<Doubts>,
-    sender: broadcast::Sender<Wake>,
+    shared: Arc<Shared>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
+/// What the handle and the task share.
+#[derive(Debug)]
+struct Shared {
+    connection: Arc<Connection>,
+    names: KeyNames,
+    /// The name under which this process publishes, so that it does not wake itself twice.
+    origin: String,
+    doubts: AtomicUsize,
+    sender: broadcast::Sender<Wake>,
+}
+
 /// A subscription that stands.
 struct Subscription {
-    sink: PubSubSink,
-    stream: PubSubStream,
+    connection: MultiplexedConnection,
+    lost: Arc<Notify>,
     since: Instant,
 }
 
 impl Wakes {
-    /// Subscribes, and hears from now on.
-    pub(super) async fn start(connection: Arc<Connection>) -> Result<Self, RedisError> {
-        let wakes = Self {
-            origin: Uuid::new_v4().to_string(),
-            doubts: Arc::default(),
-            sender: broadcast::Sender::new(WAKE_BACKLOG),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        };
-        let first = subscribe(&connection).await?;
-        let ear = Ear {
+    /// Subscribes, and receives from now on.
+    pub(super) async fn start(connection: Arc<Connection>, names: KeyNames) -> Result<Self, RedisError> {
+        let shared = Arc::new(Shared {
             connection,
-            origin: wakes.origin.clone(),
-            doubts: Arc::clone(&wakes.doubts),
-            sender: wakes.sender.clone(),
-        };
-        wakes.tasks.spawn(ear.hear_until_stopped(first, wakes.stop.clone()));
+            names,
+            origin: Uuid::new_v4().to_string(),
+            doubts: AtomicUsize::new(0),
+            sender: broadcast::Sender::new(WAKE_BACKLOG),
+        });
+        let wakes = Self { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() };
+        let first = wakes.shared.subscribe().await?;
+        let (shared, stop) = (Arc::clone(&wakes.shared), wakes.stop.clone());
+        wakes.tasks.spawn(async move {
+            // A wake that is lost where this is cut is one that nobody waits for.
+            stop.run_until_cancelled(Arc::clone(&shared).receive(first)).await;
+            shared.leave().await;
+        });
         wakes.tasks.close();
         Ok(wakes)
     }
 
     /// Returns the wakes from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Wake> {
-        self.sender.subscribe()
+        self.shared.sender.subscribe()
     }
 
-    /// Returns the name under which this process's scripts publish, so that it does not hear itself.
+    /// Returns the name under which this process's functions publish.
     pub(super) fn origin(&self) -> &str {
-        &self.origin
+        &self.shared.origin
     }
 
-    /// Nothing is known of what a script of this process did: it may still run, and nobody here was woken for it.
+    /// Notes that a command had no answer: what it did is not known, and nobody here was woken for it.
     pub(super) fn doubt(&self) {
-        self.doubts.begin();
+        self.shared.doubts.store(DOUBTS, Ordering::Relaxed);
     }
 
-    /// Wakes this process's listeners. The scripts have published to the others.
+    /// Wakes this process's listeners. The functions have published to the others.
     pub(super) fn wake(&self, wake: Wake) {
-        // Without listeners there is nobody to wake.
-        let _ = self.sender.send(wake);
+        self.shared.wake(wake);
     }
 
     /// Counts the operation among what is under way, unless the end has begun.
@@ -108,43 +118,20 @@ impl Drop for Wakes {
     }
 }
 
-/// Since when what this process publishes may be news to itself.
-#[derive(Debug, Default)]
-struct Doubts(Mutex<Option<Instant>>);
-
-impl Doubts {
-    fn begin(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+impl Shared {
+    fn wake(&self, wake: Wake) {
+        // Without listeners there is nobody to wake.
+        let _ = self.sender.send(wake);
     }
 
-    fn stand(&self) -> bool {
-        let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| since.elapsed() < DOUBTS)
-    }
-}
-
-/// What the task needs that hears the others.
-struct Ear {
-    connection: Arc<Connection>,
-    origin: String,
-    doubts: Arc<Doubts>,
-    sender: broadcast::Sender<Wake>,
-}
-
-impl Ear {
-    async fn hear_until_stopped(self, first: Subscription, stop: CancellationToken) {
-        // Either side may be cut at any point: a wake that is lost so is one that nobody waits for.
-        stop.run_until_cancelled(self.hear(first)).await;
-    }
-
-    /// Hears, and subscribes again whenever it was cut, without end.
-    async fn hear(self, mut subscription: Subscription) {
+    /// Receives, and subscribes again whenever it was cut, without end.
+    async fn receive(self: Arc<Self>, mut subscription: Subscription) {
         let mut pauses = pauses();
         loop {
-            // Whatever was published before this subscription stood was heard by nobody here.
-            let _ = self.sender.send(Wake::Everyone);
+            // Whatever was published before this subscription stood reached nobody here.
+            self.wake(Wake::Everyone);
             let since = subscription.since;
-            let lost = self.pass_on(subscription).await;
+            let lost = self.attend(subscription).await;
             tracing::warn!("the subscription to wakes was lost and will be made again: {lost}");
             if since.elapsed() > PAUSES.1 {
                 pauses = self::pauses();
@@ -154,52 +141,103 @@ impl Ear {
         }
     }
 
-    /// Passes wakes on until the subscription is lost, and returns why.
-    async fn pass_on(&self, subscription: Subscription) -> String {
-        let Subscription { mut sink, mut stream, .. } = subscription;
-        let mut ticks = interval(PING_EVERY);
+    /// Keeps this coordinator listed until the subscription is lost, and returns why it was.
+    async fn attend(&self, subscription: Subscription) -> String {
+        let Subscription { mut connection, lost, .. } = subscription;
+        let mut ticks = interval(ATTEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                message = stream.next() => match message {
-                    Some(message) => self.wake(&message),
-                    None => return "the connection was closed".into(),
-                },
-                _ = ticks.tick() => match timeout(PING_DEADLINE, sink.ping::<redis::Value>()).await {
-                    Ok(Ok(_)) => {}
-                    Ok(Err(error)) => return error.to_string(),
-                    Err(_) => return "it does not answer".into(),
-                },
+                () = lost.notified() => return "the connection was closed".into(),
+                _ = ticks.tick() => {
+                    let ping = async { redis::cmd("PING").query_async::<redis::Value>(&mut connection).await };
+                    match timeout(PING_DEADLINE, ping).await {
+                        Ok(Ok(_)) => {}
+                        Ok(Err(error)) => return error.to_string(),
+                        Err(_) => return "it does not answer".into(),
+                    }
+                    self.note_presence().await;
+                }
             }
         }
     }
 
-    fn wake(&self, message: &Msg) {
-        let payload = String::from_utf8_lossy(message.get_payload_bytes());
-        let mut words = payload.split(' ');
-        let (origin, what, agent) = (words.next(), words.next(), words.next().and_then(|agent| agent.parse().ok()));
-        if origin == Some(self.origin.as_str()) && !self.doubts.stand() {
-            return;
+    /// Notes that this coordinator is there. Everyone is woken where it was not listed, for then the others published
+    /// nothing, and where commands had no answer.
+    async fn note_presence(&self) {
+        let had_doubts = self.doubts.load(Ordering::Relaxed) > 0;
+        match timeout(PING_DEADLINE, self.list(millis(LEASE))).await {
+            Ok(Ok(was_listed)) if had_doubts || !was_listed => {
+                if had_doubts {
+                    self.doubts.fetch_sub(1, Ordering::Relaxed);
+                }
+                self.wake(Wake::Everyone);
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::debug!("cannot note that this coordinator is there: {error}"),
+            Err(_) => tracing::debug!("noting that this coordinator is there took too long"),
         }
-        let wake = match (what, agent) {
-            (Some("inbox"), Some(agent)) => Wake::Inbox(agent, None),
-            (Some("receipt"), Some(agent)) => Wake::Receipt(agent),
-            // Another version may say what this one does not know: whoever waits looks again.
-            _ => Wake::Everyone,
-        };
-        // Without listeners there is nobody to wake.
-        let _ = self.sender.send(wake);
     }
 
-    async fn subscribe_again(&self, pauses: &mut ExponentialBackoff) -> Subscription {
+    async fn list(&self, lease: u64) -> Result<bool> {
+        let mut call = self.names.call("attend", [self.names.key("coordinators"), self.names.key("peers")]);
+        self.connection.invoke(call.arg(&self.origin).arg(lease)).await
+    }
+
+    /// Ends this coordinator's listing, as far as the server answers: it would end by itself.
+    async fn leave(&self) {
+        let _ = timeout(PING_DEADLINE, self.list(0)).await;
+    }
+
+    /// Wakes whom a message concerns that another coordinator published.
+    fn pass_on(&self, message: &Msg) {
+        let payload = String::from_utf8_lossy(message.get_payload_bytes());
+        let mut words = payload.split(' ');
+        if words.next() == Some(self.origin.as_str()) {
+            return;
+        }
+        while let Some(what) = words.next() {
+            self.wake(match (what, words.next().and_then(|agent| agent.parse().ok())) {
+                ("inbox", Some(agent)) => Wake::Inbox(agent, None),
+                ("receipt", Some(agent)) => Wake::Receipt(agent),
+                // Another version may publish what this one does not know: whoever waits looks again.
+                _ => Wake::Everyone,
+            });
+        }
+    }
+
+    async fn subscribe_again(self: &Arc<Self>, pauses: &mut ExponentialBackoff) -> Subscription {
         loop {
             // The pauses have no end; the longest one stands in for the type's.
             tokio::time::sleep(pauses.next().unwrap_or(PAUSES.1)).await;
-            match subscribe(&self.connection).await {
+            match self.subscribe().await {
                 Ok(subscription) => return subscription,
                 Err(error) => tracing::debug!("cannot subscribe to wakes: {error}"),
             }
         }
+    }
+
+    /// Lists this coordinator, so that the others publish from now on, and subscribes.
+    async fn subscribe(self: &Arc<Self>) -> Result<Subscription, RedisError> {
+        let (shared, lost) = (Arc::clone(self), Arc::new(Notify::new()));
+        let ended = Arc::clone(&lost);
+        let pushes = move |push: PushInfo| -> Result<(), ()> {
+            match push.kind {
+                PushKind::Disconnection | PushKind::SUnsubscribe => ended.notify_one(),
+                _ => {
+                    if let Some(message) = Msg::from_push_info(push) {
+                        shared.pass_on(&message);
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.note_presence().await;
+        let mut connection = self.connection.listen(pushes).await?;
+        let mut subscribe = redis::cmd("SSUBSCRIBE");
+        let subscribed = subscribe.arg(self.names.key("wake")).query_async::<redis::Value>(&mut connection);
+        timeout(CONNECT_DEADLINE, subscribed).await.unwrap_or_else(|_| Err(too_slow("subscribing")))?;
+        Ok(Subscription { connection, lost, since: Instant::now() })
     }
 }
 
@@ -210,11 +248,4 @@ fn pauses() -> ExponentialBackoff {
         .without_max_times()
         .with_jitter()
         .build()
-}
-
-async fn subscribe(connection: &Connection) -> Result<Subscription, RedisError> {
-    let (mut sink, stream) = connection.listen().await?.split();
-    let subscribed = timeout(CONNECT_DEADLINE, sink.subscribe(WAKE_CHANNEL)).await;
-    subscribed.unwrap_or_else(|_| Err(too_slow("subscribing")))?;
-    Ok(Subscription { sink, stream, since: Instant::now() })
 }

@@ -142,13 +142,14 @@ mod tests {
     use rusqlite::Connection;
 
     use super::*;
+    use crate::config::Fleet;
     use crate::store::Store;
 
     #[tokio::test]
     async fn a_record_that_cannot_be_read_is_in_no_other_keys_way() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("c3po.db");
-        let store = SqliteStore::open(&path).await.expect("a store");
+        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
         let key = Key {
             id: "00000001".into(),
             hash: "0".repeat(64),

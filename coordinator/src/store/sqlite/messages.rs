@@ -94,8 +94,7 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         }
     }
     let position = insert(work, send)?;
-    let sole = is_sole_unshown(work, &message.to_agent)?;
-    work.wakes.push(Wake::arrived(position, None, sole, message));
+    work.wakes.push(Wake::arrived(position, None, message));
     Ok(SendOutcome::Stored)
 }
 
@@ -119,13 +118,6 @@ fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool>
 fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
     let mut query = work.connection.prepare_cached("SELECT open_count FROM agents WHERE id = ?")?;
     Ok(query.query_row([agent.as_str()], |row| row.get(0)).optional()?.map(count))
-}
-
-/// Returns whether one message alone waits to be shown. Those whose time is over may count until they are swept.
-fn is_sole_unshown(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
-    let sql = "SELECT COUNT(*) = 1 FROM (SELECT 1 FROM messages INDEXED BY unshown
-               WHERE to_agent = ? AND open = 1 AND shown = 0 LIMIT 2)";
-    Ok(work.connection.prepare_cached(sql)?.query_row([agent.as_str()], |row| row.get(0))?)
 }
 
 /// Returns the position.

@@ -28,6 +28,7 @@ use super::{
     Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
     Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
 };
+use crate::config::Fleet;
 
 /// A store in one file of this machine. Its answers come after the disk has the change.
 #[derive(Debug)]
@@ -39,10 +40,10 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database, and makes it, and the folder it is in, where there is none.
-    pub async fn open(path: &Path) -> Result<Self, OpenError> {
-        let path = path.to_owned();
-        let opened = tokio::task::spawn_blocking(move || open::open(&path)).await;
+    /// Opens the database of that fleet, and makes it, and the folder it is in, where there is none.
+    pub async fn open(path: &Path, fleet: &Fleet) -> Result<Self, OpenError> {
+        let (path, fleet) = (path.to_owned(), fleet.clone());
+        let opened = tokio::task::spawn_blocking(move || open::open(&path, &fleet)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
         let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
         let place = opened.place;
@@ -160,13 +161,13 @@ impl Store for SqliteStore {
         self.reader.run(move |work| inbox::message(work, &id)).await
     }
 
-    async fn thread(&self, thread: &MessageId, recipients: &[AgentId], stretch: Stretch<'_>) -> Result<Excerpt> {
-        let (thread, recipients) = (thread.clone(), recipients.to_vec());
+    async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
+        let thread = thread.clone();
         let (reader, after) = (stretch.reader.clone(), stretch.after.cloned());
         let (limit, bytes) = (stretch.limit, stretch.bytes);
         let read = move |work: &mut Work<'_>| {
             let stretch = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
-            threads::read(work, &thread, &recipients, stretch)
+            threads::read(work, &thread, stretch)
         };
         self.reader.run(read).await
     }

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::config::Fleet;
 use crate::store::StoreError;
 
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -22,10 +23,11 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("keys.sql"),
     include_str!("audit.sql"),
     include_str!("threads.sql"),
+    include_str!("fleet.sql"),
 ];
 /// What every database of this version holds.
-const PARTS: [&str; 10] =
-    ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit"];
+const PARTS: [&str; 11] =
+    ["agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit", "fleet"];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
 /// Up to what size the whole file is checked at the start: above it that would take longer than starting may.
@@ -67,6 +69,19 @@ pub enum OpenError {
     InUse {
         /// The file.
         path: PathBuf,
+    },
+    /// It holds another fleet.
+    #[error(
+        "{path} holds the fleet {found}, and this coordinator serves {wanted}: set C3PO_FLEET={found}, or name another \
+         file with C3PO_STORE"
+    )]
+    OtherFleet {
+        /// The file.
+        path: PathBuf,
+        /// Which fleet it holds.
+        found: String,
+        /// Which one was to be served.
+        wanted: Fleet,
     },
     /// The machine gives no thread.
     #[error("starting the store's threads: {0}")]
@@ -113,7 +128,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Opens the database, and makes it where there is none.
-pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
+pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     // By whichever name it is reached, a database has one lock.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     check_header(path)?;
@@ -127,6 +142,10 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     }
     check_content(path, &writer)?;
     climb(&writer).map_err(unreadable)?;
+    let found = fleet_of(&writer, fleet).map_err(unreadable)?;
+    if found != fleet.to_string() {
+        return Err(OpenError::OtherFleet { path: path.into(), found, wanted: fleet.clone() });
+    }
     writer.pragma_update(None, "journal_mode", "wal").map_err(unreadable)?;
     writer.pragma_update(None, "synchronous", "full").map_err(unreadable)?;
     writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(unreadable)?;
@@ -238,6 +257,13 @@ fn climb(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
+/// Returns which fleet the database holds: from the first time on the one that it was opened for.
+fn fleet_of(connection: &Connection, fleet: &Fleet) -> rusqlite::Result<String> {
+    let noted = "INSERT INTO fleet (name) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM fleet)";
+    connection.execute(noted, [fleet.to_string()])?;
+    connection.query_row("SELECT name FROM fleet", [], |row| row.get(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,7 +299,7 @@ mod tests {
         old.execute_batch(&format!("{}; {RELEASED} {format}", LADDER[0])).expect("format 1");
         drop(old);
 
-        let store = SqliteStore::open(&path).await.expect("it climbs");
+        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs");
         let b: c3po_shared::ids::AgentId = "b".parse().expect("an id");
         let agent = store.agent(&b).await.expect("readable").expect("it is there");
         assert_eq!((agent.generation, agent.context), (1, 0));
@@ -283,6 +309,6 @@ mod tests {
         assert_eq!(repeated, [false, true, false], "only what an older session had and the present one has not");
         assert_eq!(store.unshown(&b, everything).await.expect("readable").len(), 2);
         store.close().await;
-        SqliteStore::open(&path).await.expect("it has climbed").close().await;
+        SqliteStore::open(&path, &Fleet::default()).await.expect("it has climbed").close().await;
     }
 }

@@ -1,8 +1,6 @@
 //! Reading a thread: its index has it in order, and only the envelopes of a page are read.
 
-use std::collections::HashSet;
-
-use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use rusqlite::named_params;
 
@@ -22,14 +20,8 @@ const BEHIND: &str = "
         WHERE thread_id = :thread AND thread_id <> id AND (timestamp, id) > (:at, :after)
     ORDER BY timestamp, id";
 
-/// Returns an excerpt of what is kept of a thread with these recipients.
-pub(super) fn read(
-    work: &Work<'_>,
-    thread: &MessageId,
-    recipients: &[AgentId],
-    stretch: Stretch<'_>,
-) -> Result<Excerpt> {
-    let recipients: HashSet<&str> = recipients.iter().map(AgentId::as_str).collect();
+/// Returns an excerpt of what is kept of a thread.
+pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
     let mut query = work.connection.prepare_cached(BEHIND)?;
     let mut rows = query.query(named_params! {
         ":thread": thread.as_str(), ":at": stretch.after.map_or(-1, |mark| stamp(mark.at)),
@@ -44,7 +36,7 @@ pub(super) fn read(
         last = Some(Mark { at: moment(row, "timestamp")?, id: parsed(row, "id")? });
         let (from, to): (String, String) = (row.get("from_agent")?, row.get("to_agent")?);
         let reader = stretch.reader.as_str();
-        if recipients.contains(to.as_str()) && (from == reader || to == reader) {
+        if from == reader || to == reader {
             let (message, length) = envelope(work, row.get("position")?)?;
             bytes += length;
             messages.push(message);
@@ -70,7 +62,7 @@ mod tests {
     #[test]
     fn what_stands_behind_a_mark_is_read_from_there_on_and_not_sorted() {
         let folder = tempfile::tempdir().expect("a folder");
-        let opened = open(&folder.path().join("c3po.db")).expect("a database");
+        let opened = open(&folder.path().join("c3po.db"), &crate::config::Fleet::default()).expect("a database");
         let mut plan = opened.reader.prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}")).expect("a plan");
         let params = named_params! { ":thread": "", ":at": -1, ":after": "" };
         let steps = plan.query_map(params, |row| row.get::<_, String>("detail")).expect("its steps");

@@ -1,0 +1,105 @@
+//! What an earlier build left in a Redis: it is found, and on request deleted, but for the keys of hosts and the invites.
+
+use redis::{Cmd, RedisResult};
+
+use super::connection::{Connection, store_error};
+use super::key_names::KeyNames;
+use super::node::Node;
+use crate::store::Result;
+
+/// Where the earlier builds noted their layout. It is deleted last, so that what was cut off is begun again.
+const SCHEMA: &str = "c3po:schema";
+/// The keys of hosts and the invites, and what each is called now.
+const CARRIED: [(&str, &str); 2] = [("c3po:keys", "credentials"), ("c3po:{c3po:keys}:invites", "invites")];
+/// What else there was of no agent.
+const OTHERS: [&str; 3] = ["c3po:agents", "c3po:outboxes", "c3po:audit"];
+/// What there was of each agent, behind its name in braces; the last two begin the names of messages and threads.
+const OF_AGENTS: [&str; 6] = ["agent", "unshown", "shown", "repeated", "outbox", "seq"];
+const OF_MESSAGES: [&str; 2] = ["m:", "t:"];
+/// How many keys one step looks at.
+const STEP: usize = 500;
+
+/// Returns whether an earlier build has stored something there.
+pub(super) async fn is_there(connection: &Connection) -> Result<bool> {
+    Ok(!homes(connection, SCHEMA).await?.is_empty())
+}
+
+/// Keeps the keys of hosts and the invites for the fleet, and deletes exactly what the earlier build stored besides.
+pub(super) async fn discard(connection: &Connection, names: &KeyNames) -> Result<()> {
+    for (old, new) in CARRIED {
+        for node in homes(connection, old).await? {
+            let kept: Vec<(String, String)> = tell(&node, redis::cmd("HGETALL").arg(old)).await?;
+            for (field, value) in &kept {
+                let mut keep = redis::cmd("HSETNX");
+                let _: bool = connection.run(keep.arg(names.key(new)).arg(field).arg(value)).await?;
+            }
+            tracing::info!("kept {} entries of {old}", kept.len());
+        }
+    }
+    for node in connection.masters().await.map_err(|error| store_error(&error))? {
+        let deleted = delete(&node).await?;
+        tracing::info!("deleted {deleted} keys of an earlier build at {}", node.name());
+    }
+    for node in homes(connection, SCHEMA).await? {
+        let _: u64 = tell(&node, redis::cmd("UNLINK").arg(SCHEMA)).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what is known of one server's, step by step. Returns how many keys it was.
+async fn delete(node: &Node) -> Result<u64> {
+    let (mut cursor, mut deleted) = (0_u64, 0);
+    loop {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg("c3po:*").arg("COUNT").arg(STEP);
+        let (next, keys): (u64, Vec<String>) = tell(node, &scan).await?;
+        for key in keys.iter().filter(|key| is_old(key)) {
+            deleted += tell::<u64>(node, redis::cmd("UNLINK").arg(key)).await?;
+        }
+        if next == 0 {
+            return Ok(deleted);
+        }
+        cursor = next;
+    }
+}
+
+/// Returns whether a key is one that earlier builds made, but for the one that notes their layout.
+fn is_old(key: &str) -> bool {
+    if OTHERS.contains(&key) || CARRIED.iter().any(|(old, _)| *old == key) {
+        return true;
+    }
+    let part = key.strip_prefix("c3po:{").and_then(|rest| rest.split_once("}:")).map(|(_, part)| part);
+    part.is_some_and(|part| OF_AGENTS.contains(&part) || OF_MESSAGES.iter().any(|begin| part.starts_with(begin)))
+}
+
+/// Returns the servers that have the key. One that may not be asked for it, or has another slot, has it not.
+async fn homes(connection: &Connection, key: &str) -> Result<Vec<std::sync::Arc<Node>>> {
+    let mut homes = Vec::new();
+    for node in connection.masters().await.map_err(|error| store_error(&error))? {
+        let found: RedisResult<bool> = node.call(redis::cmd("EXISTS").arg(key)).await;
+        if found.unwrap_or_default() {
+            homes.push(node);
+        }
+    }
+    Ok(homes)
+}
+
+async fn tell<T: redis::FromRedisValue>(node: &Node, command: &Cmd) -> Result<T> {
+    node.call(command).await.map_err(|error| store_error(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_old;
+
+    #[test]
+    fn only_what_earlier_builds_made_is_deleted() {
+        for key in ["c3po:agents", "c3po:keys", "c3po:{a}:agent", "c3po:{a.b}:m:0123abcd", "c3po:{a}:t:a::b::0123abcd"]
+        {
+            assert!(is_old(key), "{key}");
+        }
+        for key in ["c3po:schema", "c3po:mine", "c3po:{a}:mine", "c3po:agents:x", "{c3po}:agents", "c3po:{a}agent"] {
+            assert!(!is_old(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The functions that Redis runs for us, each in one atomic step, and how one is called.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, ToRedisArgs};
+
+/// The functions, as text. They are loaded once as a library: a script would be defined anew at each call, which was a
+/// third of its time.
+const TEXT: &str = concat!(
+    include_str!("library/base.lua"),
+    include_str!("library/sessions.lua"),
+    include_str!("library/messages.lua"),
+    include_str!("library/reading.lua"),
+    include_str!("library/credentials.lua"),
+    include_str!("library/fleet.lua"),
+    include_str!("library/register.lua"),
+);
+
+/// The library's name. It is made of the text, so that coordinators of different builds each find their own functions.
+static NAME: LazyLock<String> = LazyLock::new(|| format!("c3po_{}", &blake3::hash(TEXT.as_bytes()).to_hex()[..12]));
+
+/// Returns the command that loads the library.
+pub(super) fn load() -> Cmd {
+    let mut load = redis::cmd("FUNCTION");
+    load.arg("LOAD").arg(format!("#!lua name={0}\nlocal LIBRARY = '{0}'\n{TEXT}", *NAME));
+    load
+}
+
+/// A function about one agent returns this code where it expired as much as one call may, and did nothing else.
+pub(super) const AGAIN: &str = "AGAIN";
+
+/// The call of a function.
+#[derive(Debug)]
+pub(super) struct Call(Cmd);
+
+impl Call {
+    /// Begins the call of the function with that name.
+    pub(super) fn new(function: &str, keys: &[String]) -> Self {
+        let mut command = redis::cmd("FCALL");
+        command.arg(format!("{}_{function}", *NAME)).arg(keys.len()).arg(keys);
+        Self(command)
+    }
+
+    /// Adds an argument.
+    pub(super) fn arg(&mut self, argument: impl ToRedisArgs) -> &mut Self {
+        self.0.arg(argument);
+        self
+    }
+
+    /// Returns the command.
+    pub(super) fn command(&self) -> &Cmd {
+        &self.0
+    }
+}

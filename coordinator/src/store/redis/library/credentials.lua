@@ -1,0 +1,103 @@
+-- Credentials of hosts and invites: two hashes. A credential is 'revision record', an invite 'uses end record'; how often
+-- any credential was changed is in the field `changes`.
+
+-- Keeps a credential as its next revision: 1, or 0 where it was changed since.
+-- KEYS: -, credentials. ARGV: id, revision, record
+define('put_credential', SMALL, function(keys, args)
+  local before = redis.call('HGET', keys[2], args[1])
+  local revision = before and tonumber(string.match(before, '^%d+')) or 0
+  if revision + 1 ~= tonumber(args[2]) then
+    return 0
+  end
+  redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3])
+  redis.call('HINCRBY', keys[2], 'changes', 1)
+  return 1
+end)
+
+-- Forgets a credential, unless it was changed since. KEYS: -, credentials. ARGV: id, revision
+define('forget_credential', SMALL, function(keys, args)
+  local before = redis.call('HGET', keys[2], args[1])
+  if before and string.match(before, '^%d+') == args[2] then
+    redis.call('HDEL', keys[2], args[1])
+    redis.call('HINCRBY', keys[2], 'changes', 1)
+  end
+  return 1
+end)
+
+-- Returns uses, end and record of an invite as it is kept, if it is open.
+local function open(kept)
+  local uses, expires, text = string.match(kept or '', '^(%d+) (%d+) (.*)$')
+  if uses and uses ~= '0' and tonumber(expires) > now then
+    return uses, expires, text
+  end
+end
+
+-- Keeps an invite, and forgets those that have ended. KEYS: -, invites. ARGV: hash, uses, expires at, record
+define('put_invite', SMALL, function(keys, args)
+  begin(keys)
+  local ended = {}
+  local kept = redis.call('HGETALL', keys[2])
+  for i = 1, #kept, 2 do
+    if not open(kept[i + 1]) then
+      ended[#ended + 1] = kept[i]
+    end
+  end
+  if #ended > 0 then
+    redis.call('HDEL', keys[2], unpack(ended))
+  end
+  redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3] .. ' ' .. args[4])
+  return 1
+end)
+
+-- Reads an open invite: {uses, record}, or nothing. KEYS: -, invites. ARGV: hash
+define('invite', SMALL, function(keys, args)
+  begin(keys)
+  local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
+  return uses and { uses, text } or false
+end)
+
+-- Reads every open invite: {uses, record} of each. KEYS: -, invites
+define('invites', SMALL, function(keys)
+  begin(keys)
+  local found = {}
+  local kept = redis.call('HGETALL', keys[2])
+  for i = 2, #kept, 2 do
+    local uses, _, text = open(kept[i])
+    if uses then
+      found[#found + 1] = { uses, text }
+    end
+  end
+  return found
+end)
+
+-- Forgets an open invite: {uses, record} as it was, or nothing. KEYS: -, invites. ARGV: hash
+define('forget_invite', SMALL, function(keys, args)
+  begin(keys)
+  local uses, _, text = open(redis.call('HGET', keys[2], args[1]))
+  if not uses then
+    return false
+  end
+  redis.call('HDEL', keys[2], args[1])
+  return { uses, text }
+end)
+
+-- Takes one use of an open invite and keeps a new credential: 1, or 0 where it is over, a credential has that id, or the
+-- one that the invite was made with was changed since. KEYS: -, credentials, invites
+-- ARGV: hash, id, revision and record of the credential, id and revision of the one that it was made with or two times ''
+define('redeem', SMALL, function(keys, args)
+  begin(keys)
+  local uses, expires, text = open(redis.call('HGET', keys[3], args[1]))
+  if not uses or redis.call('HEXISTS', keys[2], args[2]) == 1 then
+    return 0
+  end
+  if args[5] ~= '' then
+    local kept = redis.call('HGET', keys[2], args[5]) or ''
+    if string.match(kept, '^%d+') ~= args[6] then
+      return 0
+    end
+  end
+  redis.call('HSET', keys[3], args[1], (tonumber(uses) - 1) .. ' ' .. expires .. ' ' .. text)
+  redis.call('HSET', keys[2], args[2], args[3] .. ' ' .. args[4])
+  redis.call('HINCRBY', keys[2], 'changes', 1)
+  return 1
+end)

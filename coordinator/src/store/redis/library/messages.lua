@@ -1,0 +1,230 @@
+-- Messages on their way: sent, answered, advanced, acknowledged.
+
+-- Looks whether the message may be put into the inbox of the agent in use. Returns when the first of that inbox ends, or
+-- nothing and why not. ARGV from `at` on: id, call, bound, whether who is away is spared
+local function refusal(key, args, at)
+  local before = redis.call('HGET', key, 'facts')
+  if before then
+    local same = read_further_facts(before).call == args[at + 1]
+    return nil, same and { 'repeated', redis.call('HGET', key, 'env') } or { 'taken' }
+  end
+  local due = redis.call('HGET', agent, 'due')
+  if not due then
+    return nil, { 'nobody' }
+  end
+  if args[at + 3] == '1' then
+    local record = redis.call('HMGET', agent, 'state', 'held_until')
+    if record[1] == 'away' and tonumber(record[2]) > now then
+      return nil, { 'away' }
+    end
+  end
+  due = expire(due)
+  if not due then
+    return nil, AGAIN
+  end
+  local count = count_inbox()
+  if count >= tonumber(args[at + 2]) then
+    return nil, { 'full', count }
+  end
+  return due
+end
+
+-- Puts it there. Returns its position.
+-- ARGV from `at` on: id, call, bound, whether who is away is spared, envelope, facts but for when it was stored, ends at,
+-- kept until, accepted at; `thread` is the key of its thread, nothing where it begins one
+local function put(key, thread, due, args, at)
+  local id, ends, kept = args[at], args[at + 6], args[at + 7]
+  local position = redis.call('HINCRBY', agent, 'seq', 1)
+  redis.call('HSET', key, 'facts', args[at + 5] .. ' ' .. now, 'env', args[at + 4])
+  redis.call('PEXPIREAT', key, kept)
+  redis.call('ZADD', unshown, position, id .. ' ' .. ends)
+  due_from(ends, due)
+  if thread then
+    redis.call('ZADD', thread, args[at + 8], id)
+    redis.call('PEXPIREAT', thread, kept)
+  end
+  wake('inbox', name)
+  return position
+end
+
+-- Puts a message into the inbox: {'stored', position}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or
+-- {'taken'}.
+-- KEYS: -, agent, unshown, shown, repeated, message, and its thread where it does not begin one
+-- ARGV: origin of the wake, then as for `put`
+define('send', LARGE, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local due, refused = refusal(keys[6], args, 2)
+  if refused then
+    return refused
+  end
+  local position = put(keys[6], keys[7], due, args, 2)
+  publish(args[1])
+  return { 'stored', position }
+end)
+
+-- Sends a reply and settles what it answers, as one step: what `send` returns, {'unknown'} or {'answered', reply}.
+-- KEYS: -, those of the agent that answers, the question, those of the agent that asked, the reply, its thread
+-- ARGV: origin of the wake, question, then of the reply as for `put`
+define('answer', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local question, reply = args[2], args[3]
+  local kept = redis.call('HMGET', keys[6], 'facts', 'reply', 'reply_call')
+  local facts = read_facts(kept[1], question)
+  if not facts then
+    return { 'unknown' }
+  end
+  if kept[2] then
+    use(keys, 7)
+    local earlier = kept[3] == args[4] and redis.call('HGET', message_key(kept[2]), 'env')
+    return earlier and { 'repeated', earlier } or { 'answered', kept[2] }
+  end
+  if not expire_due() then
+    return AGAIN
+  end
+  use(keys, 7)
+  local due, refused = refusal(keys[11], args, 3)
+  if refused then
+    return refused
+  end
+  local position = put(keys[11], keys[12], due, args, 3)
+  wake('receipt', name)
+  use(keys, 2)
+  local history = (redis.call('HGET', keys[6], 'history') or '') .. step('answered', now, 'reply', '-', reply)
+  redis.call('HSET', keys[6], 'reply', reply, 'reply_call', args[4], 'history', history)
+  settle(question, facts)
+  publish(args[1])
+  return { 'stored', position }
+end)
+
+-- Takes messages out of the inbox: nothing where the session is outdated, or for each 1 where it is out now, or 0.
+-- KEYS: -, agent, unshown, shown, repeated. ARGV: whose, ids
+define('acknowledge', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if is_outdated(args[1]) then
+    return false
+  end
+  local settled = {}
+  for i = 2, #args do
+    local id = args[i]
+    local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
+    if facts then
+      if tonumber(facts.expires) <= now then
+        expire_one(id, facts.expires)
+      end
+      settle(id, facts)
+    end
+    settled[#settled + 1] = facts and 1 or 0
+  end
+  publish('-')
+  return settled
+end)
+
+local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
+
+-- How far a history got: the furthest stage, nothing after an end; whether the host, any session, and this one had it.
+local function progress(history, session)
+  local furthest, on_host, was_shown, here = RANK.stored, false, false, false
+  for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
+    if not RANK[passed] then
+      return nil
+    end
+    furthest = math.max(furthest, RANK[passed])
+    on_host = on_host or passed == 'on_host'
+    if passed == 'in_session' then
+      was_shown, here = true, here or whose == session
+    end
+  end
+  return furthest, on_host, was_shown, here
+end
+
+-- Returns whether the evidence adds a step to what is known.
+local function proves(stage, furthest, was_shown, here)
+  local beyond = RANK[stage] > furthest
+  if stage == 'in_session' then
+    return beyond or (was_shown and not here)
+  end
+  return beyond and (stage ~= 'seen' or here)
+end
+
+-- What is shown while it is in the inbox, or marks what was shown to a context that is over.
+local function show(id, facts, is_over)
+  local place = member(id, facts)
+  if is_over then
+    if in_inbox(id, facts) then
+      redis.call('SADD', repeated, place)
+    end
+    return
+  end
+  local position = redis.call('ZSCORE', unshown, place)
+  if position then
+    redis.call('ZREM', unshown, place)
+    redis.call('ZADD', shown, position, place)
+  end
+end
+
+-- Records it of one message. Returns whether something was recorded.
+local function advance(id, stage, via, session, is_over)
+  local key = message_key(id)
+  local kept = redis.call('HMGET', key, 'facts', 'history')
+  local facts, history = read_facts(kept[1], id), kept[2] or ''
+  if not facts then
+    return false
+  end
+  if tonumber(facts.expires) <= now then
+    expire_one(id, facts.expires)
+    history = redis.call('HGET', key, 'history') or ''
+  end
+  local furthest, on_host, was_shown, here = progress(history, session)
+  if furthest and stage == 'in_session' then
+    show(id, facts, is_over)
+  end
+  if not furthest or not proves(stage, furthest, was_shown, here) then
+    return false
+  end
+  if stage == 'in_session' and not on_host then
+    history = history .. step('on_host', now, via, session, '-')
+  end
+  redis.call('HSET', key, 'history', history .. step(stage, now, via, session, '-'))
+  if stage == 'seen' and not facts.wants then
+    settle(id, facts)
+  end
+  wake('receipt', facts.from)
+  return true
+end
+
+-- Records that messages got further: nothing where the session is outdated, or for each 1 where something was recorded,
+-- or 0. KEYS: -, agent, unshown, shown, repeated
+-- ARGV: origin of the wake, whose, context or '' for the present one, stage, via, ids
+define('advance', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local whose, context, stage, via = args[2], args[3], args[4], args[5]
+  -- As histories name the session; and whether it has gone on to another context since.
+  local session, is_over = '-', false
+  if whose ~= '' then
+    local context_now = context_of(whose)
+    if not context_now then
+      return false
+    end
+    local present = tonumber(context_now)
+    local which = context ~= '' and tonumber(context) or present
+    if which > present then
+      if not expire_due() then
+        return AGAIN
+      end
+      enter_context(context)
+    end
+    local generation = string.match(whose, '^%d+')
+    session = which == 0 and generation or generation .. '.' .. which
+    is_over = which < present
+  end
+  local advanced = {}
+  for i = 6, #args do
+    advanced[#advanced + 1] = advance(args[i], stage, via, session, is_over) and 1 or 0
+  end
+  publish(args[1])
+  return advanced
+end)

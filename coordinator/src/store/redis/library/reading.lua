@@ -1,0 +1,216 @@
+-- Reading inboxes, messages and threads.
+
+-- Adds what one list has behind the position, at most so much. Returns whether it may have more.
+local function add_from(list, after, most, places)
+  local found = redis.call('ZRANGEBYSCORE', list, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
+  for i = 1, #found, 2 do
+    places[#places + 1] = { member = found[i], position = tonumber(found[i + 1]) }
+  end
+  return #found == most * 2
+end
+
+-- What to look at, by position, and whether there is more behind it.
+local function candidates(lists, after, most)
+  local places, more = {}, false
+  for _, list in ipairs(lists) do
+    more = add_from(list, after, most, places) or more
+  end
+  table.sort(places, function(a, b) return a.position < b.position end)
+  if not more then
+    return places, false
+  end
+  -- Only so far as every list was read.
+  for i = most + 1, #places do
+    places[i] = nil
+  end
+  return places, true
+end
+
+-- Returns the envelope, where the message is wanted.
+local function wanted_envelope(id, kind, thread)
+  if kind == 'any' and thread == '' then
+    return redis.call('HGET', message_key(id), 'env')
+  end
+  local kept = redis.call('HMGET', message_key(id), 'facts', 'env')
+  local facts = kept[1] and read_further_facts(kept[1])
+  if not facts or (thread ~= '' and facts.thread ~= thread) then
+    return false
+  end
+  return (kind == 'any' or (kind == 'reply') == (facts.kind == 'reply')) and kept[2]
+end
+
+-- Reads a part of the inbox: {where to go on, or '' at the end, position, envelope, '1' where repeated or '', position,
+-- ...}.
+-- KEYS: -, agent, unshown, shown, repeated. ARGV: 'inbox' or 'unshown', after, how many, 'any' 'message' or 'reply',
+-- thread or '', how many to look at, after how many bytes to stop
+define('page', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if not expire_due() then
+    return AGAIN
+  end
+  local limit, room = tonumber(args[3]), tonumber(args[7])
+  local lists = args[1] == 'inbox' and { unshown, shown } or { unshown }
+  local found, more = candidates(lists, args[2], tonumber(args[6]))
+  local some_repeated = #found > 0 and redis.call('EXISTS', repeated) == 1
+  local page = { more and tostring(found[#found].position) or '' }
+  for _, place in ipairs(found) do
+    if #page > limit * 3 or room < 0 then
+      page[1] = room < 0 and page[#page - 2] or ''
+      break
+    end
+    local envelope = wanted_envelope(string.match(place.member, '^%S+'), args[4], args[5])
+    if envelope then
+      room = room - #envelope
+      page[#page + 1] = tostring(place.position)
+      page[#page + 1] = envelope
+      page[#page + 1] = some_repeated and redis.call('SISMEMBER', repeated, place.member) == 1 and '1' or ''
+    end
+  end
+  return page
+end)
+
+-- Counts the inbox: {how many, when the oldest was accepted or nothing}. KEYS: -, agent, unshown, shown, repeated
+define('pending', SMALL, function(keys)
+  begin(keys)
+  use(keys, 2)
+  if not expire_due() then
+    return AGAIN
+  end
+  local oldest = candidates({ unshown, shown }, '0', 1)[1]
+  local facts = oldest and redis.call('HGET', message_key(string.match(oldest.member, '^%S+')), 'facts')
+  return { count_inbox(), facts and tonumber(read_further_facts(facts).at) or false }
+end)
+
+-- Reads a message: {envelope, history, reply}, or nothing where it is not kept.
+-- KEYS: -, agent, unshown, shown, repeated, message. ARGV: id
+define('message', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local facts = redis.call('HGET', keys[6], 'facts')
+  local found = read_facts(facts, args[1])
+  if not found then
+    return false
+  end
+  if tonumber(found.expires) <= now then
+    expire_one(args[1], found.expires)
+    publish('-')
+  end
+  local kept = redis.call('HMGET', keys[6], 'env', 'history', 'reply')
+  return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
+end)
+
+-- Takes what is past its time out of inboxes. KEYS: -, agent, unshown, shown, repeated
+define('expire', SMALL, function(keys)
+  begin(keys)
+  use(keys, 2)
+  local due = redis.call('HGET', agent, 'due')
+  return not due and 0 or expire(due) and 1 or AGAIN
+end)
+
+-- Compares bytes, as the index does: Lua itself compares texts as the server's locale says.
+local function sorts_behind(id, other)
+  for i = 1, #id do
+    local byte, others = string.byte(id, i), string.byte(other, i) or -1
+    if byte ~= others then
+      return byte > others
+    end
+  end
+  return false
+end
+
+-- The rank of the first one behind the mark. Of those of the same millisecond it is searched for by halves.
+local function rank_behind(index, at, id)
+  if id == '' then
+    return 0
+  end
+  local low = redis.call('ZCOUNT', index, '-inf', '(' .. at)
+  local high = low + redis.call('ZCOUNT', index, at, at)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if sorts_behind(redis.call('ZRANGE', index, middle, middle)[1], id) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+-- Returns the key of any agent's message.
+local function key_of(id)
+  return fleet .. 'm:' .. string.match(id, '^.-::(.-)::') .. ':' .. string.sub(id, -8)
+end
+
+-- Returns whether a message of a thread stands before another.
+local function stands_before(at, id, other_at, other_id)
+  local since = tonumber(other_at) - tonumber(at)
+  return since > 0 or since == 0 and sorts_behind(other_id, id)
+end
+
+-- How many places of a thread are read at once: a page is mostly full before the second step.
+local THREAD_STEP = 25
+
+-- Calls `visit` with each message of a thread behind the mark, in order, until that returns false or so many were looked
+-- at. The first message of a thread has its id and is not in the index.
+local function walk(index, first, at, behind, most, visit)
+  local facts = redis.call('HGET', key_of(first), 'facts')
+  local first_at = read_facts(facts, first) and read_further_facts(facts).at
+  if first_at and behind ~= '' and not stands_before(at, behind, first_at, first) then
+    first_at = nil
+  end
+  local rank = rank_behind(index, at, behind)
+  for _ = 1, most / THREAD_STEP do
+    local found = redis.call('ZRANGE', index, rank, rank + THREAD_STEP - 1, 'WITHSCORES')
+    for i = 1, #found, 2 do
+      if first_at and stands_before(first_at, first, found[i + 1], found[i]) then
+        if not visit(first, first_at) then
+          return
+        end
+        first_at = nil
+      end
+      if not visit(found[i], found[i + 1]) then
+        return
+      end
+    end
+    rank = rank + THREAD_STEP
+    if #found < THREAD_STEP * 2 then
+      return not first_at or visit(first, first_at), true
+    end
+  end
+end
+
+-- Reads a part of a thread behind a mark in it: {when the last one that was looked at was accepted, its id, or two times
+-- '' where the thread ends, envelope, ...}, in order.
+-- KEYS: -, thread. ARGV: thread, the time and id of the mark or two times '', the reader, how many to look at, how many
+-- to find, after how many bytes to stop
+define('thread', SMALL, function(keys, args)
+  begin(keys)
+  local limit, room = tonumber(args[6]), tonumber(args[7])
+  local sent, received = args[4] .. '::', '::' .. args[4] .. '::'
+  local page, last_at, last_id, gone = { '', '' }, '', '', {}
+  local function visit(id, at)
+    if limit == 0 or room < 0 then
+      return false
+    end
+    last_at, last_id = at, id
+    if string.sub(id, 1, #sent) == sent or string.find(id, received, 1, true) then
+      local kept = redis.call('HMGET', key_of(id), 'facts', 'env')
+      if read_facts(kept[1], id) then
+        page[#page + 1] = kept[2]
+        limit, room = limit - 1, room - #kept[2]
+      else
+        gone[#gone + 1] = id
+      end
+    end
+    return true
+  end
+  local took_last, is_end = walk(keys[2], args[1], args[2], args[3], tonumber(args[5]), visit)
+  if not (took_last and is_end) then
+    page[1], page[2] = last_at, last_id
+  end
+  if #gone > 0 then
+    redis.call('ZREM', keys[2], unpack(gone))
+  end
+  return page
+end)

@@ -1,0 +1,199 @@
+-- Agents and their sessions: who holds which name, and what begins anew with a session or a context.
+-- The field `session` is 'generation instance context', read as one text by whatever asks whether a session is outdated.
+-- `whose` is 'generation instance' of the session that speaks, '' where a person does.
+
+local FIELDS = { 'uid', 'host', 'session_id', 'description', 'capabilities', 'role', 'state', 'current_task', 'reach',
+  'session', 'held_until', 'registered_at', 'last_seen' }
+
+-- Returns the present context, as text; nothing where the session is outdated.
+local function context_of(whose)
+  local session = redis.call('HGET', agent, 'session') or ''
+  if string.sub(session, 1, #whose + 1) == whose .. ' ' then
+    return string.sub(session, #whose + 2)
+  end
+end
+
+local function is_outdated(whose)
+  return whose ~= '' and not context_of(whose)
+end
+
+-- Makes every message of the inbox unshown; what was shown is put to the session as repeated.
+local function unshow()
+  local marked = redis.call('ZRANGE', shown, 0, -1)
+  if #marked > 0 then
+    redis.call('SADD', repeated, unpack(marked))
+    redis.call('ZUNIONSTORE', unshown, 2, unshown, shown)
+    redis.call('DEL', shown)
+  end
+end
+
+-- Makes a context the present one where it is newer: it has been shown nothing.
+local function enter_context(context)
+  local whose, present = string.match(redis.call('HGET', agent, 'session'), '^(.*) (%d+)$')
+  if tonumber(context) > tonumber(present) then
+    redis.call('HSET', agent, 'session', whose .. ' ' .. context)
+    unshow()
+  end
+end
+
+-- Makes the agent, going on with the positions of an earlier agent of that name, and with links that none of it had.
+local function create(uid)
+  local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
+  redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
+    'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
+  redis.call('ZADD', fleet .. 'agents', 0, name)
+end
+
+-- Positions outlive the agent for as long as anything that it was sent is kept.
+local function forget(life)
+  redis.call('SET', fleet .. 'seq:' .. name, redis.call('HGET', agent, 'seq'), 'PX', life)
+  redis.call('DEL', agent, unshown, shown, repeated)
+  redis.call('ZREM', fleet .. 'agents', name)
+end
+
+local function record()
+  return redis.call('HMGET', agent, unpack(FIELDS))
+end
+
+-- Takes the name for a session: {uid, generation, link}, or nothing where another process holds it.
+-- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or
+-- '', the processes that are known to be dead
+define('claim', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local instance, context = args[1], args[8]
+  local held = redis.call('HMGET', agent, 'session', 'held_until', 'suffixed', 'due')
+  local generation, holder, present = string.match(held[1] or '', '^(%d+) (%S+) (%d+)$')
+  local is_same = holder == instance
+  if holder and not is_same and not string.find(args[10], holder, 1, true) and tonumber(held[2]) > now then
+    return false
+  end
+  if not expire(held[4]) then
+    return AGAIN
+  end
+  if not holder then
+    create(args[3])
+    generation, present = '0', '0'
+  end
+  if is_same then
+    enter_context(context)
+  else
+    -- A name that somebody once chose is never one that was made; a process that comes back under its own name chooses
+    -- nothing.
+    local made = args[7] == '1' and (held[3] == '1' or generation == '0')
+    local session = (tonumber(generation) + 1) .. ' ' .. instance .. ' ' .. context
+    redis.call('HSET', agent, 'session', session, 'state', 'starting', 'host', args[4], 'session_id', args[5], 'suffixed', made and '1' or '0')
+    redis.call('HDEL', agent, 'current_task')
+    unshow()
+  end
+  local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now }
+  for field, value in pairs({ state = args[9], host = args[4], session_id = args[5] }) do
+    if value ~= '' then
+      fields[#fields + 1] = field
+      fields[#fields + 1] = value
+    end
+  end
+  redis.call('HSET', agent, unpack(fields))
+  local link = redis.call('HINCRBY', agent, 'link', 1)
+  local session = redis.call('HMGET', agent, 'uid', 'session')
+  return { session[1], tonumber(string.match(session[2], '^%d+')), link }
+end)
+
+-- Makes a hold last: 1, or 0 where the session is outdated. KEYS: -, agent. ARGV: whose, lease
+define('renew', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if is_outdated(args[1]) then
+    return 0
+  end
+  redis.call('HSET', agent, 'held_until', now + tonumber(args[2]), 'last_seen', now)
+  return 1
+end)
+
+-- Ends a session's hold; an agent with a made name and an empty inbox is forgotten.
+-- KEYS: -, agent. ARGV: whose, link, for how long positions are kept
+define('release', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if is_outdated(args[1]) or redis.call('HGET', agent, 'link') ~= args[2] then
+    return 0
+  end
+  if not expire_due() then
+    return AGAIN
+  end
+  redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
+  if redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
+    forget(args[3])
+  end
+  return 1
+end)
+
+-- Ends any hold, and forgets an agent with an empty inbox. Returns 0 where there is no such agent.
+-- KEYS: -, agent. ARGV: for how long positions are kept
+define('unregister', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local due = redis.call('HGET', agent, 'due')
+  if not due then
+    return 0
+  end
+  if not expire(due) then
+    return AGAIN
+  end
+  redis.call('HSET', agent, 'held_until', '0')
+  if count_inbox() == 0 then
+    forget(args[1])
+  end
+  return 1
+end)
+
+-- Makes sure that the agent exists and notes that it was seen. Returns its record.
+-- KEYS: -, agent. ARGV: uid where the name is new, host
+define('introduce', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local held = redis.call('HGET', agent, 'held_until')
+  if not held then
+    create(args[1])
+  end
+  if args[2] ~= '' and tonumber(held or '0') <= now then
+    redis.call('HSET', agent, 'host', args[2])
+  end
+  redis.call('HSET', agent, 'last_seen', now)
+  return record()
+end)
+
+-- Changes fields of the record. Returns it as it is then, nothing where there is no such agent, 0 where the session is
+-- outdated. KEYS: -, agent. ARGV: whose, context or '', field, value, field, value, ...
+define('amend', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  if is_outdated(args[1]) then
+    return 0
+  end
+  if redis.call('EXISTS', agent) == 0 then
+    return false
+  end
+  if args[2] ~= '' then
+    if not expire_due() then
+      return AGAIN
+    end
+    enter_context(args[2])
+  end
+  if #args > 2 then
+    redis.call('HSET', agent, unpack(args, 3))
+  end
+  return record()
+end)
+
+-- Reads agents by name: {name, record, name, record, ...}. KEYS: -, agents. ARGV: after, how many
+define('agents', SMALL, function(keys, args)
+  begin(keys)
+  local found = {}
+  local from = args[1] == '' and '-' or '(' .. args[1]
+  for _, title in ipairs(redis.call('ZRANGEBYLEX', keys[2], from, '+', 'LIMIT', 0, args[2])) do
+    found[#found + 1] = title
+    found[#found + 1] = redis.call('HMGET', fleet .. 'agent:' .. title, unpack(FIELDS))
+  end
+  return found
+end)
