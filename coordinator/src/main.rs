@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask, ask_health, listen as listen_on, raise_descriptor_limit, run, store};
+use c3po_coordinator::{ask, ask_health, listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -40,6 +40,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;
+    prepare_data_folder(&config)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
     runtime.block_on(async {
