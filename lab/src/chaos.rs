@@ -1,84 +1,79 @@
-//! `make chaos`: many agents send each other messages while everything is killed by chance; then nothing may be lost.
-
-#![expect(clippy::print_stdout, reason = "a person or a program reads what it prints")]
+//! `lab chaos`: many agents send each other messages while everything is killed by chance; then nothing may be lost.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
-use harness::storm::{Aftermath, Store, Storm, run};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use harness::storm::{self, Aftermath, Storm};
 use serde_json::json;
 
-const HELP: &str = "\
-Agents send each other messages while coordinators, their store and proxies are killed with kill -9, and links cut,
-by chance.
-Ends with 1 where a message was lost, shown twice or out of order, or a receipt was not true.
-
-  --messages N    how many messages are to be accepted (10000)
-  --agents N      how many agents send them to each other (50)
-  --seed N        what chance follows from (the time, and printed)
-  --store WHICH   redis: two coordinators on one Redis; cluster: on three; sqlite: one coordinator; both: redis and sqlite (both)
-  --pace MS       how long an agent pauses at the most between two sends (600)
-  --json          a summary for programs on standard output, one line for each store
-";
-
-/// What was asked for.
-struct Options {
-    storm: Storm,
-    stores: Vec<Store>,
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many messages are to be accepted
+    #[arg(long, default_value_t = 10_000)]
+    messages: usize,
+    /// How many agents send them to each other
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(2..))]
+    agents: u64,
+    /// What chance follows from [default: the time, and it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What is under the coordinators
+    #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
+    store: Vec<Store>,
+    /// How long an agent pauses at the most between two sends, in milliseconds
+    #[arg(long, default_value_t = 600)]
+    pace: u64,
+    /// Print JSON, one line for each store
+    #[arg(long)]
     json: bool,
 }
 
-fn options() -> Result<Option<Options>> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
-    let pace = Duration::from_millis(600);
-    let storm = Storm { messages: 10_000, agents: 50, seed: now, store: Store::Redis, pace };
-    let mut options = Options { storm, stores: vec![Store::Redis, Store::Sqlite], json: false };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().with_context(|| format!("{word} wants a value"));
-        match word.as_str() {
-            "--help" | "-h" => return Ok(None),
-            "--json" => options.json = true,
-            "--messages" => options.storm.messages = value()?.parse().context("--messages")?,
-            "--agents" => options.storm.agents = value()?.parse::<usize>().context("--agents")?.max(2),
-            "--seed" => options.storm.seed = value()?.parse().context("--seed")?,
-            "--pace" => options.storm.pace = Duration::from_millis(value()?.parse().context("--pace")?),
-            "--store" => {
-                options.stores = match value()?.as_str() {
-                    "redis" => vec![Store::Redis],
-                    "cluster" => vec![Store::Cluster],
-                    "sqlite" => vec![Store::Sqlite],
-                    "both" => vec![Store::Redis, Store::Sqlite],
-                    other => bail!("there is no store {other}: redis, cluster, sqlite or both"),
-                }
-            }
-            other => bail!("there is no option {other}; --help shows them"),
-        }
-    }
-    Ok(Some(options))
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    /// Two coordinators on one Redis
+    Redis,
+    /// Two coordinators on three Redis servers that share the keys
+    Cluster,
+    /// One coordinator
+    Sqlite,
 }
 
-#[tokio::main]
-async fn main() -> Result<ExitCode> {
-    let Some(options) = options()? else {
-        print!("{HELP}");
-        return Ok(ExitCode::SUCCESS);
-    };
+impl From<Store> for storm::Store {
+    fn from(store: Store) -> Self {
+        match store {
+            Store::Redis => Self::Redis,
+            Store::Cluster => Self::Cluster,
+            Store::Sqlite => Self::Sqlite,
+        }
+    }
+}
+
+/// Fails if a message was lost, shown twice or out of order, a receipt was not true, or scripts took too long.
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut clean = true;
-    for store in &options.stores {
-        let storm = Storm { store: *store, ..options.storm.clone() };
+    for store in &options.store {
+        let storm = Storm {
+            messages: options.messages,
+            agents: usize::try_from(options.agents)?,
+            seed: options.seed.unwrap_or(now),
+            store: (*store).into(),
+            pace: Duration::from_millis(options.pace),
+        };
         eprintln!("{store:?}: {} messages, {} agents, --seed {}", storm.messages, storm.agents, storm.seed);
         let seed = storm.seed;
-        let aftermath = run(storm, |line| eprintln!("{store:?}: {line}")).await?;
-        clean &= aftermath.report.findings.is_empty();
+        let aftermath = storm::run(storm, |line| eprintln!("{store:?}: {line}")).await?;
+        clean &= aftermath.report.findings.is_empty() && aftermath.scripts.are_short();
         tell(*store, seed, &aftermath, options.json);
     }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
-    let Aftermath { report, kills, took, logs } = aftermath;
+    let Aftermath { report, kills, scripts, took, logs } = aftermath;
     if let Some(logs) = logs {
         eprintln!("{store:?}: the logs are in {}; again with --seed {seed}", logs.display());
     }
@@ -88,11 +83,15 @@ fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
             "store": format!("{store:?}").to_lowercase(), "seed": seed, "seconds": took.as_secs_f64(),
             "kills": {"coordinators": kills[0], "store": kills[1], "proxies": kills[2], "links": kills[3]},
             "sends": report.sends, "accepted": report.accepted, "queued": report.queued, "refused": report.refused,
-            "unknown": report.unknown, "shown": report.shown, "repeated": report.repeated,
+            "scripts": {"calls": scripts.calls, "over_2_ms": scripts.slow}, "unknown": report.unknown, "shown": report.shown, "repeated": report.repeated,
             "findings": findings,
         });
         println!("{summary}");
     } else {
         println!("{store:?}, seed {seed}, {:.1} s: {report}", took.as_secs_f64());
+        println!(
+            "  {} scripts, {} of them longer than 2 ms; at most one in a hundred may be",
+            scripts.calls, scripts.slow
+        );
     }
 }

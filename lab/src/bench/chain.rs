@@ -3,9 +3,8 @@
 //! client -> relay -> hub -> script in Redis -> hub -> relay -> client. A sleeping process takes its time to wake, and
 //! a sum of echoes between busy ones knows nothing of that.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -21,43 +20,36 @@ use tokio::sync::broadcast;
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite;
 
-use crate::floors::SCRIPT;
+use super::floors::SCRIPT;
 
-/// The argument that makes this program a relay: lines to frames and back. The hub's address follows.
-pub(crate) const RELAY: &str = "--relay";
-/// The argument that makes this program a hub. The URL of its Redis follows.
-pub(crate) const HUB: &str = "--hub";
 /// How many frames a slow relay may fall behind; the chain carries one at a time.
 const BACKLOG: usize = 16;
 
 /// Passes lines on to the hub and the hub's frames back until the input ends.
-pub(crate) fn relay(hub: &str) -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_current_thread().enable_all().build().map(|runtime| {
-        runtime.block_on(async {
-            let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?;
-            let output = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?;
-            let (input, output) = (UnixStream::from(input), UnixStream::from(output));
-            input.set_nonblocking(true)?;
-            output.set_nonblocking(true)?;
-            let input = tokio::net::UnixStream::from_std(input)?;
-            let mut output = tokio::net::UnixStream::from_std(output)?;
-            let mut lines = tokio::io::BufReader::new(input).lines();
-            let (mut socket, _) = connect_async_with_config(format!("ws://{hub}/"), None, true).await?;
-            loop {
-                tokio::select! {
-                    line = lines.next_line() => match line? {
-                        Some(line) => socket.send(tungstenite::Message::text(line)).await?,
-                        None => return Ok(()),
-                    },
-                    frame = socket.next() => {
-                        let frame = frame.context("the hub ended")??;
-                        output.write_all(format!("{frame}\n").as_bytes()).await?;
-                    }
+pub(super) fn relay(hub: &str) -> Result<()> {
+    crate::thread()?.block_on(async {
+        let input = std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?;
+        let output = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned()?;
+        let (input, output) = (UnixStream::from(input), UnixStream::from(output));
+        input.set_nonblocking(true)?;
+        output.set_nonblocking(true)?;
+        let input = tokio::net::UnixStream::from_std(input)?;
+        let mut output = tokio::net::UnixStream::from_std(output)?;
+        let mut lines = tokio::io::BufReader::new(input).lines();
+        let (mut socket, _) = connect_async_with_config(format!("ws://{hub}/"), None, true).await?;
+        loop {
+            tokio::select! {
+                line = lines.next_line() => match line? {
+                    Some(line) => socket.send(tungstenite::Message::text(line)).await?,
+                    None => return Ok(()),
+                },
+                frame = socket.next() => {
+                    let frame = frame.context("the hub ended")??;
+                    output.write_all(format!("{frame}\n").as_bytes()).await?;
                 }
             }
-        })
-    });
-    code(outcome.map_err(anyhow::Error::from).and_then(|outcome: Result<()>| outcome))
+        }
+    })
 }
 
 #[derive(Clone)]
@@ -67,23 +59,25 @@ struct Hub {
 }
 
 /// Prints its address, then runs a script for each frame, answers it, and passes it on to the other relays.
-pub(crate) fn hub(redis: &str) -> ExitCode {
-    let outcome = tokio::runtime::Builder::new_multi_thread().enable_all().build().map(|runtime| {
-        runtime.block_on(async {
-            let redis = ::redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
-            let hub = Hub { redis, wakes: broadcast::Sender::new(BACKLOG) };
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            let mut output = tokio::io::stdout();
-            output.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
-            output.flush().await?;
-            let listener = listener.tap_io(|stream| {
-                // A floor that waits for acknowledgements would be too high, which the figures would show.
-                let _ = stream.set_nodelay(true);
-            });
-            Ok(axum::serve(listener, Router::new().route("/", get(pass_on)).with_state(hub)).await?)
-        })
+pub(super) fn hub(redis: &str) -> Result<()> {
+    crate::threads()?.block_on(async {
+        let redis = ::redis::Client::open(redis)?.get_multiplexed_async_connection().await?;
+        let hub = Hub { redis, wakes: broadcast::Sender::new(BACKLOG) };
+        serve(Router::new().route("/", get(pass_on)).with_state(hub)).await
+    })
+}
+
+/// Serves on a free port, whose address it prints first.
+pub(super) async fn serve(router: Router) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let mut output = tokio::io::stdout();
+    output.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
+    output.flush().await?;
+    let listener = listener.tap_io(|stream| {
+        // A floor that waits for acknowledgements would be too high, which the figures would show.
+        let _ = stream.set_nodelay(true);
     });
-    code(outcome.map_err(anyhow::Error::from).and_then(|outcome: Result<()>| outcome))
+    Ok(axum::serve(listener, router).await?)
 }
 
 async fn pass_on(State(mut hub): State<Hub>, upgrade: WebSocketUpgrade) -> Response {
@@ -112,17 +106,6 @@ async fn pass_on(State(mut hub): State<Hub>, upgrade: WebSocketUpgrade) -> Respo
             }
         }
     })
-}
-
-pub(crate) fn code(outcome: Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Whoever started it sees its input end; this is for who debugs it.
-            let _ = writeln!(std::io::stderr(), "{error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 /// Returns the first line that a server prints: its address.

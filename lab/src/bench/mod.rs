@@ -1,110 +1,162 @@
-//! What c3po costs, beside what the same work costs at the least on the same machine in the same run.
+//! `lab bench`: what c3po costs, beside what the same work costs at the least on the same machine in the same run.
 //!
 //! Every figure is a median of many rounds. A floor is measured right before the figure that stands on it, so that
 //! their ratio holds on a noisy machine where neither would alone.
 
-#![expect(clippy::print_stdout, reason = "printing is what this program is for")]
-
+mod agents;
 mod chain;
-mod claude_floor;
+mod claude;
+mod compare;
 mod echo;
 mod floors;
+mod group_commit;
 mod hooks;
-mod isolation;
-mod load;
 mod measure;
-mod product;
-mod rates;
+mod others;
+mod processes;
 mod report;
+mod scripts;
+mod send;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
 use tokio::runtime::Runtime;
 
-use crate::report::Report;
+use self::report::Report;
 
-/// The argument that leaves everything out but what is measured with the real Claude Code.
-const ONLY_CLAUDE: &str = "claude";
-/// The argument that leaves everything out but many agents at once.
-const ONLY_LOAD: &str = "load";
-/// The argument that leaves everything out but sends per second.
-const ONLY_RATES: &str = "rates";
-/// The argument that leaves everything out but those who behave badly, and the others.
-const ONLY_ISOLATION: &str = "isolation";
-/// The argument that leaves everything out but the hooks.
-const ONLY_HOOKS: &str = "hooks";
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What is measured [default: everything]
+    #[arg(value_enum)]
+    sections: Vec<Section>,
+    /// Fewer rounds and shorter spans: enough to compare two builds, too few to quote
+    #[arg(long)]
+    quick: bool,
+    /// A folder with another build of c3po and c3po-coordinator. Both are measured in turns, each by the `lab` beside
+    /// it where there is one, and compared
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+    /// How many times each build is measured with --programs
+    #[arg(long, default_value_t = 3, requires = "programs")]
+    rounds: usize,
+    /// Print JSON, and write no file
+    #[arg(long)]
+    json: bool,
+}
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [echo::ARGUMENT] => return echo::run(),
-        [chain::RELAY, hub] => return chain::relay(hub),
-        [chain::HUB, redis] => return chain::hub(redis),
-        [rates::ECHO] => return rates::echo(None),
-        [rates::ECHO, redis] => return rates::echo(Some(redis)),
-        [isolation::ROUGH, name, address] => return isolation::rough(name, address),
-        // Cargo passes arguments of its own.
-        _ => {}
+/// A part of the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Section {
+    /// Starting, resting, a ping, a delivery, each beside its floor
+    Processes,
+    /// Sends per second, and what one send costs: scripts, commands, bytes, wake-ups
+    Send,
+    /// Up to 10,000 agents that wait
+    Agents,
+    /// What others notice while somebody behaves badly
+    Others,
+    /// Hooks, from start to end
+    Hooks,
+    /// A text to an idle Claude Code
+    Claude,
+}
+
+/// A process of its own that a section starts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Part {
+    /// Every line back as it came
+    Echo,
+    /// Lines to frames and back
+    Relay { hub: String },
+    /// A script for each frame, which then goes to the other relays
+    Hub { redis: String },
+    /// Every frame back as it came, after a script if there is a Redis
+    EchoFrames { redis: Option<String> },
+    /// Behaves badly towards a coordinator
+    Rough { name: String, address: SocketAddr },
+}
+
+/// Plays a part.
+pub(crate) fn play(part: &Part) -> Result<ExitCode> {
+    match part {
+        Part::Echo => echo::run(),
+        Part::Relay { hub } => chain::relay(hub),
+        Part::Hub { redis } => chain::hub(redis),
+        Part::EchoFrames { redis } => send::echo(redis.as_deref()),
+        Part::Rough { name, address } => others::rough(name, *address),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the command that plays a part, without its arguments.
+fn part(name: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["part", name]);
+    Ok(command)
+}
+
+/// Measures the sections. Fails if scripts took too long; a goal that was missed otherwise is only reported.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(other) = &options.programs {
+        compare::run(options, other)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    let only = |what: &str| arguments.iter().any(|argument| argument == what);
-    let take = match () {
-        () if only(ONLY_CLAUDE) => claude_floor::all,
-        () if only(ONLY_HOOKS) => hooks::all,
-        () if only(ONLY_RATES) => rates::all,
-        () if only(ONLY_LOAD) => many_agents,
-        () if only(ONLY_ISOLATION) => isolation::all,
-        () => everything,
-    };
-    match run(take) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
+    let runtime = crate::thread()?;
+    let mut report = Report::new(options.quick, options.json);
+    for section in Section::value_variants() {
+        if options.sections.is_empty() || options.sections.contains(section) {
+            report.heading(section.title());
+            section.measure(&runtime, &mut report)?;
+        }
+    }
+    if options.json {
+        println!("{}", report.json());
+    } else {
+        let file = output_file()?;
+        std::fs::write(&file, report.json()).with_context(|| file.display().to_string())?;
+        println!("\nwritten to {}", file.display());
+        if !report.all_goals_met() {
             println!("\nNot every goal was met in this run.");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("the figures could not be taken: {error:#}");
-            ExitCode::FAILURE
         }
     }
+    Ok(if report.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns whether every goal was met.
-fn run(take: fn(&Runtime, &mut Report) -> Result<()>) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut report = Report::default();
-    take(&runtime, &mut report)?;
-    let file = output_file()?;
-    std::fs::write(&file, report.json()).with_context(|| file.display().to_string())?;
-    println!("\nwritten to {}", file.display());
-    Ok(report.all_goals_met())
-}
+impl Section {
+    fn title(self) -> &'static str {
+        match self {
+            Self::Processes => "processes, and floors",
+            Self::Send => "sends per second",
+            Self::Agents => "many agents",
+            Self::Others => "others, while somebody behaves badly",
+            Self::Hooks => "hooks",
+            Self::Claude => "the last hop",
+        }
+    }
 
-fn everything(runtime: &Runtime, report: &mut Report) -> Result<()> {
-    println!("floors");
-    let floors = floors::all(runtime, report)?;
-    println!("\nfigures");
-    product::all(runtime, &floors, report)?;
-    many_agents(runtime, report)?;
-    println!("\nhooks");
-    hooks::all(runtime, report)?;
-    println!("\nthe last hop");
-    claude_floor::all(runtime, report)
-}
-
-fn many_agents(runtime: &Runtime, report: &mut Report) -> Result<()> {
-    println!("\nsends per second");
-    rates::all(runtime, report)?;
-    println!("\nmany agents");
-    load::all(runtime, report)?;
-    println!("\nothers, while somebody behaves badly");
-    isolation::all(runtime, report)
+    fn measure(self, runtime: &Runtime, report: &mut Report) -> Result<()> {
+        match self {
+            Self::Processes => {
+                let floors = floors::all(runtime, report)?;
+                processes::all(runtime, &floors, report)
+            }
+            Self::Send => send::all(runtime, report),
+            Self::Agents => agents::all(runtime, report),
+            Self::Others => others::all(runtime, report),
+            Self::Hooks => hooks::all(runtime, report),
+            Self::Claude => claude::all(runtime, report),
+        }
+    }
 }
 
 /// Beside the build, where nothing is kept that matters.
 fn output_file() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let folder = program.ancestors().nth(3).context("the program is not in a target folder")?;
+    let folder = program.ancestors().nth(2).context("the program is not in a target folder")?;
     Ok(folder.join("figures.json"))
 }
