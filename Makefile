@@ -2,10 +2,12 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench load soak chaos siege fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install test check demo bench load soak chaos siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
+# What builds the lab and the programs that it starts, in the profile that follows.
+LAB := cargo build --locked -p c3po-lab -p c3po -p c3po-coordinator --profile
 # With the examples everywhere: cargo chooses features by what is built, and would build all crates a second time.
 LISTEN ?= 127.0.0.1:8420
 PREFIX ?= $(HOME)/.local
@@ -42,37 +44,41 @@ check: ## formatter, linter, documentation, and licences and advisories where ca
 
 demo: ## two agents, through two real proxies, talk
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
-	@exec $(QUICK)/examples/demo
+	$(LAB) quick
+	@exec $(QUICK)/lab demo
 
-bench: ## figures and their floors, in one run
+bench: ## figures and their floors, in one run; ARGS='send hooks --quick' for some, ARGS='--programs DIR' beside another build
 	@tests/setup/install redis tmux claude
-	cargo build --locked --profile bench --workspace --bins --examples --benches
-	cargo bench --locked --workspace --bench figures
+	@tests/setup/say 'building'
+	$(LAB) bench
+	@exec target/release/lab bench $(ARGS)
 
 load: ## thousands of agents on one coordinator; ARGS='--help' lists what can be chosen
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
-	@exec $(QUICK)/examples/load $(ARGS)
+	$(LAB) quick
+	@exec $(QUICK)/lab load $(ARGS)
 
 soak: ## an hour of mixed load, in which memory and descriptors have to stay what they are; ARGS='--minutes 5'
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
-	@exec $(QUICK)/examples/soak $(ARGS)
+	$(LAB) quick
+	@exec $(QUICK)/lab soak $(ARGS)
 
 chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARGS='--help' lists what can be chosen
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
-	@exec $(QUICK)/examples/chaos $(ARGS)
+	$(LAB) quick
+	@exec $(QUICK)/lab chaos $(ARGS)
 
 siege: ## a minute of everything that should not be sent, to every entry; ARGS='--help' lists what can be chosen
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
-	@exec $(QUICK)/examples/siege $(ARGS)
+	$(LAB) quick
+	@exec $(QUICK)/lab siege $(ARGS)
+
+docker-e2e: ## builds the image and runs docker-compose.yml with a real Docker Engine; on Debian as root it brings one
+	@tests/setup/docker-e2e
 
 fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for some of them
 	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)

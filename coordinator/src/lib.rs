@@ -1,13 +1,14 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, auth, metrics} -> config -> {address, admin, fleet}`
+//! {store, presence, policy, limit, auth, metrics, data_folder} -> config -> {address, admin, fleet}`
 
 mod address;
 mod admin;
 mod audit;
 mod auth;
 pub mod config;
+mod data_folder;
 mod fleet;
 mod limit;
 mod metrics;
@@ -88,6 +89,11 @@ pub async fn run(
     }
     store.close().await;
     outcome
+}
+
+/// Makes the data folder if it is missing, and refuses one that cannot be written.
+pub fn prepare_data_folder(config: &Config) -> anyhow::Result<()> {
+    data_folder::prepare(&config.data_dir)
 }
 
 /// Takes the port on which [`run`] serves.

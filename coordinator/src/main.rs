@@ -1,11 +1,12 @@
 //! The coordinator's program: settings, store, listener, signals.
 
 use std::io::{IsTerminal, Write as _};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask, ask_health, listen as listen_on, raise_descriptor_limit, run, store};
+use c3po_coordinator::config::{Action, CommandLine, Config};
+use c3po_coordinator::{ask, ask_health, listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -40,27 +41,36 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;
+    prepare_data_folder(&config)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(workers()).enable_all().build().context("starting the runtime")?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let stop = CancellationToken::new();
-        let listener = listen_on(listen).with_context(|| format!("listening on {listen}"))?;
-        let address = listener.local_addr().context("reading the address")?;
-        let store = store::open(&config.store, &config.fleet).await;
-        let store = store.with_context(|| format!("opening {}", config.store))?;
-        let admission = match (config.is_open, listen.ip().is_loopback()) {
-            (false, _) => "clients need a key",
-            (true, true) => "open to this machine",
-            (true, false) => "OPEN to the network: everybody on it may be anybody",
-        };
-        tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
         tokio::select! {
-            outcome = run(listener, config, store, stop.clone()) => outcome?,
+            outcome = serve(listen, config, stop.clone()) => outcome?,
             outcome = stop_on_signals(&stop) => outcome?,
         }
         tracing::info!("stopped");
         Ok(())
-    })
+    });
+    // What is left is at most the look-up of a name, which cannot be cancelled and may take many seconds.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Opens the store, which may take until `stop` is cancelled, and serves.
+async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
+    let listener = listen_on(listen).with_context(|| format!("listening on {listen}"))?;
+    let address = listener.local_addr().context("reading the address")?;
+    let Some(store) = stop.run_until_cancelled(store::open(&config.store, &config.fleet)).await else { return Ok(()) };
+    let store = store.with_context(|| format!("opening {}", config.store))?;
+    let admission = match (config.is_open, listen.ip().is_loopback()) {
+        (false, _) => "clients need a key",
+        (true, true) => "open to this machine",
+        (true, false) => "OPEN to the network: everybody on it may be anybody",
+    };
+    tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
+    run(listener, config, store, stop).await
 }
 
 /// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.

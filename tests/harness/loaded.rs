@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::coordinator::Coordinator;
 use crate::redis::Redis;
-use crate::vitals::Vitals;
+use crate::vitals::{Vitals, wake_ups};
 use anyhow::{Context, Result};
 
 /// What is loaded.
@@ -68,6 +68,19 @@ impl Loaded {
         coordinator.restart().await?;
         let process = Some(coordinator.process()?.id()?);
         Ok(Self { address: coordinator.address(), process, redis, _coordinator: Some(coordinator) })
+    }
+
+    /// Returns the address of its Redis, if it has one of its own.
+    pub fn redis_url(&self) -> Option<String> {
+        self.redis.as_ref().map(Redis::url)
+    }
+
+    /// Returns how often the coordinator and its Redis were woken since they started.
+    ///
+    /// Errors: one of them has ended.
+    pub fn wake_ups(&self) -> Result<[u64; 2]> {
+        let of = |process: Option<u32>| process.map_or(Ok(0), wake_ups);
+        Ok([of(self.process)?, of(self.redis.as_ref().map(Redis::id))?])
     }
 
     /// Returns what was used since the processes started; nothing of those that are unknown.

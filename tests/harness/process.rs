@@ -16,12 +16,19 @@ const KILLED: Duration = Duration::from_secs(10);
 /// So much of a log says what went wrong.
 const LOG_LINES: usize = 60;
 
-/// Returns the path of a program of this workspace, as built beside the running test.
+/// The variable that names a folder with another build of the programs.
+pub const PROGRAMS: &str = "C3PO_TEST_PROGRAMS";
+
+/// Returns the path of a program of this workspace: in the folder that [`PROGRAMS`] names, otherwise as built beside the
+/// running test.
 ///
 /// Errors: it was not built.
 pub fn program(name: &str) -> Result<PathBuf> {
+    if let Some(folder) = env::var_os(PROGRAMS) {
+        return Ok(Path::new(&folder).join(name));
+    }
     let this = env::current_exe().context("asking for the running test's path")?;
-    // Tests lie in `deps` and examples in `examples`, one folder below the programs.
+    // Tests lie in `deps`, one folder below the programs.
     let found = this.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not built: run `cargo build --workspace --bins` before this"))
 }

@@ -33,6 +33,20 @@ impl Vitals {
     }
 }
 
+/// Returns how often the threads of a process went to sleep and were woken again.
+///
+/// Errors: it has ended, or is not ours to look at.
+pub fn wake_ups(process: u32) -> Result<u64> {
+    let mut sum = 0;
+    for thread in fs::read_dir(format!("/proc/{process}/task")).context("its threads")? {
+        // A thread that has just ended counts no more.
+        let Ok(status) = fs::read_to_string(thread?.path().join("status")) else { continue };
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sum += line.context("no voluntary_ctxt_switches")?.trim().parse::<u64>()?;
+    }
+    Ok(sum)
+}
+
 fn processor(stat: &str) -> Result<Duration> {
     // The name stands in parentheses and may hold anything.
     let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
@@ -65,6 +79,9 @@ mod tests {
     #[test]
     fn a_process_sees_itself_work() -> Result<()> {
         let before = Vitals::of(std::process::id())?;
+        let woken = wake_ups(std::process::id())?;
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(wake_ups(std::process::id())? > woken);
         let file = fs::File::open("/proc/self/stat")?;
         let mut after = before;
         while after.processor == before.processor {

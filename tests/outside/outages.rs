@@ -1,5 +1,7 @@
 //! What sessions notice of a coordinator or a store that goes away: as little as can be, and nothing untrue.
 
+use std::fs;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -8,6 +10,7 @@ use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
+use harness::process::{Process, command, program};
 use harness::proxy::session;
 use harness::redis::Redis;
 use serde_json::{Value, json};
@@ -327,5 +330,43 @@ async fn sigterm_drains_within_five_seconds_and_waits_go_on_elsewhere() -> Resul
     let sent = link.call("send_message", json!({"target": "meshtastic", "message": "you still wait"})).await?;
     let received = proxy.call_result(waiting, SOON).await?.json()?;
     assert_eq!(received["id"], sent["id"]);
+    Ok(())
+}
+
+/// A start without a Redis is in the log by then.
+const REPORTED: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_coordinator_reports_that_redis_is_down_and_can_be_stopped_meanwhile() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut redis = Redis::start().await?;
+    redis.kill()?;
+    let mut server = command(program("c3po-coordinator")?, work.path());
+    server.args(["--listen", "127.0.0.1:0", "--store", &redis.url()]).stdin(Stdio::null());
+    let mut coordinator = Process::start(server, &work.path().join("log"))?;
+    let report = format!("no Redis answers at {}", redis.url());
+    eventually("a report", REPORTED, async || coordinator.log().contains(&report).then_some(())).await?;
+    coordinator.signal("TERM").await?;
+    assert!(coordinator.end(REPORTED).await?.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_coordinator_serves_once_its_redis_has_started() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut redis = Redis::start().await?;
+    redis.kill()?;
+    let mut coordinator = Coordinator::absent(work.path(), &redis.url())?;
+    let log = work.path().join("coordinator.log");
+    let late = async {
+        let waits = async || fs::read_to_string(&log).ok()?.contains("no Redis answers").then_some(());
+        eventually("the coordinator waits", SOON, waits).await?;
+        redis.restart().await?;
+        anyhow::Ok(Instant::now())
+    };
+    let (serves, came) = tokio::join!(coordinator.restart(), late);
+    serves?;
+    let took = came?.elapsed();
+    assert!(took < Duration::from_secs(3), "it served {took:?} after its Redis came");
     Ok(())
 }

@@ -78,7 +78,7 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
     let invariants = text.split("\n## Invariants\n").nth(1).and_then(|rest| rest.split("\n## ").next());
     let invariants = invariants.context("ARCHITECTURE.md has no section Invariants")?;
     let mut sources = String::new();
-    for folder in ["shared", "proxy", "coordinator", "tests"] {
+    for folder in ["shared", "proxy", "coordinator", "lab", "tests"] {
         add_sources(&root().join(folder), &mut sources)?;
     }
     let is_test = |name: &&str| name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric());
@@ -92,7 +92,7 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
 
 #[test]
 fn every_file_that_a_document_names_exists() -> Result<()> {
-    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "tests/", "docs/"];
+    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/"];
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md"] {
         let text = file(document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -23,13 +24,19 @@ pub(super) fn outside_context(file: &File, context: &[String]) -> Vec<String> {
     missing.map(|path| format!("{}: .dockerignore leaves out {}", file.path, path.display())).collect()
 }
 
-/// Returns the workspace members that are not in the build context: cargo reads the manifest of each.
-pub(super) fn members_outside_context(manifest: &str, context: &[String]) -> Result<Vec<String>> {
-    let manifest: toml::Table = manifest.parse().context("reading Cargo.toml")?;
-    let members = manifest["workspace"]["members"].as_array().context("there are no members")?;
-    let members = members.iter().filter_map(toml::Value::as_str).map(Path::new);
-    let missing = members.filter(|member| !is_in(member, context));
-    Ok(missing.map(|member| format!("Cargo.toml: .dockerignore leaves out {}", member.display())).collect())
+/// Returns why cargo cannot read the workspace by the files of the build context alone: it reads the manifest of every
+/// member, and each names its targets or has them there.
+pub(super) fn unreadable_workspace(files: &[File], context: &[String]) -> Result<Option<String>> {
+    let copy = tempfile::tempdir()?;
+    for file in files.iter().filter(|file| is_in(Path::new(&file.path), context)) {
+        let path = copy.path().join(&file.path);
+        fs::create_dir_all(path.parent().context("a file without a folder")?)?;
+        fs::write(path, &file.text)?;
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--no-deps", "--format-version", "1"]).current_dir(copy.path());
+    let output = cargo.output().context("running cargo")?;
+    Ok((!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 fn included(text: &str) -> impl Iterator<Item = &str> {
@@ -69,11 +76,13 @@ mod tests {
             ["proxy/src/a.rs: .dockerignore leaves out plugin/a.json"]
         );
         assert!(outside_context(&file, &context(&["proxy", "plugin"])).is_empty());
-        let members = "[workspace]\nmembers = [\"shared\", \"lab\"]";
-        assert_eq!(
-            members_outside_context(members, &context(&["shared"]))?,
-            ["Cargo.toml: .dockerignore leaves out lab"]
-        );
+        let files = [
+            File::new("Cargo.toml", "[workspace]\nmembers = [\"lab\"]"),
+            File::new("lab/Cargo.toml", "[package]\nname = \"lab\"\n[[bin]]\nname = \"lab\"\npath = \"main.rs\""),
+        ];
+        let without = unreadable_workspace(&files, &context(&["Cargo.toml"]))?.context("the manifest is missing")?;
+        assert!(without.contains("lab/Cargo.toml"), "{without}");
+        assert_eq!(unreadable_workspace(&files, &context(&["Cargo.toml", "lab/Cargo.toml"]))?, None);
         Ok(())
     }
 }

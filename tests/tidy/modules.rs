@@ -33,7 +33,7 @@ const MAPS: &[Map] = &[
             &["session"],
             &["request"],
             &["audit"],
-            &["store", "presence", "policy", "limit", "auth", "metrics"],
+            &["store", "presence", "policy", "limit", "auth", "metrics", "data_folder"],
             &["config"],
             &["address", "admin", "fleet"],
         ],

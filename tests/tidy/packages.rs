@@ -15,6 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("proxy/Cargo.toml", &["c3po-shared"]),
     ("coordinator/Cargo.toml", &["c3po-shared"]),
     ("tests/harness/Cargo.toml", &["c3po-shared"]),
+    ("lab/Cargo.toml", &["c3po-harness", "c3po-shared"]),
     ("tests/outside/Cargo.toml", &["c3po-harness", "c3po-shared"]),
     ("tests/store/Cargo.toml", &["c3po-harness", "c3po-shared", "c3po-coordinator"]),
     ("tests/tidy/Cargo.toml", &["c3po-harness", "c3po-shared"]),

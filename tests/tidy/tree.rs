@@ -30,9 +30,9 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Returns whether it belongs to tests: the package of them, or the `tests` folder of another.
+    /// Returns whether it belongs to tests: a package of them, the `tests` folder of another, or the lab.
     pub(super) fn is_test(&self) -> bool {
-        self.path.split('/').any(|part| part == "tests")
+        self.path.starts_with("lab/") || self.path.split('/').any(|part| part == "tests")
     }
 
     /// Returns `path:line: complaint` for every line of `text` that holds `part`.

@@ -57,7 +57,7 @@ async fn coordinators(world: &World) -> usize {
         let away = if all && dice.percent(40) { LONG } else { COORDINATOR[1] };
         sleep(dice.millis(away.0, away.1)).await;
         for mut victim in killed {
-            // Without its store it ends, and is started again as a service manager would.
+            // Without its store it waits. Where that takes too long it is started again as a service manager would.
             while victim.restart().await.is_err() {}
         }
     }
@@ -72,6 +72,7 @@ async fn store(world: &World) -> usize {
     let mut kills = 0;
     while goes_on(world, dice.millis(STORE[0].0, STORE[0].1)).await {
         let mut redis = world.redis[dice.below(world.redis.len())].lock().await;
+        world.count_scripts(&redis).await;
         // It runs, and the system does not refuse to kill it.
         let _ = redis.kill();
         kills += 1;

@@ -6,6 +6,7 @@
 mod agent;
 mod close;
 mod kills;
+mod scripts;
 mod session;
 mod world;
 
@@ -18,6 +19,7 @@ use futures_util::future::join_all;
 
 use crate::checker::{self, Report};
 use agent::Driver;
+pub use scripts::Scripts;
 use world::World;
 
 /// Which store is under the coordinators.
@@ -53,6 +55,8 @@ pub struct Aftermath {
     pub report: Report,
     /// How often coordinators, the store, and proxies were killed, and links broken.
     pub kills: [usize; 4],
+    /// What the scripts of all processes of the store took.
+    pub scripts: Scripts,
     /// How long it took.
     pub took: Duration,
     /// The logs of every process, kept where something was found.
@@ -78,7 +82,11 @@ pub async fn run(storm: Storm, progress: impl Fn(String)) -> Result<Aftermath> {
     let sessions = sessions.into_iter().collect::<Result<Vec<_>>>()?;
     progress(format!("every inbox is read after {:?}", began.elapsed()));
     close::read_the_rest(&world, sessions).await?;
+    for redis in &world.redis {
+        world.count_scripts(&*redis.lock().await).await;
+    }
+    let scripts = world.scripts();
     let report = checker::check(&world.record.events());
     let logs = world.end(!report.findings.is_empty()).await;
-    Ok(Aftermath { report, kills, took: began.elapsed(), logs })
+    Ok(Aftermath { report, kills, scripts, took: began.elapsed(), logs })
 }

@@ -12,7 +12,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::session::{Answer, Record, Session};
-use super::{Store, Storm};
+use super::{Scripts, Store, Storm};
 use crate::breaker::Breaker;
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
@@ -39,6 +39,7 @@ pub(super) struct World {
     /// Set when everything is up again and nothing waits on a host: what is not in an inbox now never will be.
     pub(super) over: CancellationToken,
     urls: Vec<String>,
+    scripts: Mutex<Scripts>,
     sessions: Mutex<Vec<Option<Arc<Session>>>>,
     work: TempDir,
 }
@@ -77,6 +78,7 @@ impl World {
             links.push(link);
         }
         let world = Self {
+            scripts: Mutex::default(),
             sessions: Mutex::new((0..storm.agents).map(|_| None).collect()),
             storm,
             coordinators: coordinators.into_iter().map(AsyncMutex::new).collect(),
@@ -118,6 +120,19 @@ impl World {
     /// Returns the session that an agent has now.
     pub(super) fn session_of(&self, agent: usize) -> Option<Arc<Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(agent)?.clone()
+    }
+
+    /// Adds what a Redis counted of its scripts, which ends with its process.
+    pub(super) async fn count_scripts(&self, redis: &Redis) {
+        // A server that does not answer has nothing to add.
+        if let Ok(more) = Scripts::of(redis).await {
+            *self.scripts.lock().unwrap_or_else(PoisonError::into_inner) += more;
+        }
+    }
+
+    /// Returns what was counted of all scripts.
+    pub(super) fn scripts(&self) -> Scripts {
+        *self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns an agent's name.

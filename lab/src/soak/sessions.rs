@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::samples::{Roster, Traffic};
+use super::samples::{Roster, Traffic};
 
 /// One session in so many is restarted again and again.
 const RESTARTED: usize = 5;

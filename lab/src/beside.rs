@@ -1,10 +1,11 @@
-//! Runs a command beside a coordinator: `with_coordinator COMMAND…`, which finds both programs in its environment.
+//! `lab beside COMMAND…`: runs a command beside a coordinator and finds both programs for it.
 
-use std::env;
-use std::process::exit;
+use std::ffi::OsString;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::Args;
 use harness::coordinator::Coordinator;
 use harness::process::program;
 use tokio::process::Command;
@@ -13,10 +14,18 @@ use tokio::time::timeout;
 /// The slowest of the commands starts thirty programs one after the other.
 const COMMAND: Duration = Duration::from_secs(300);
 
-#[tokio::main]
-async fn main() -> Result<()> {
-    let mut arguments = env::args_os().skip(1);
-    let mut command = Command::new(arguments.next().context("no command")?);
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Returns how the command ended. It also has C3PO_PROGRAM and C3PO_WORK, a folder, in its environment.
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
+    let (program_to_run, arguments) = options.command.split_first().context("no command")?;
+    let mut command = Command::new(program_to_run);
     let work = tempfile::tempdir().context("making a folder")?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.quietly();
@@ -31,6 +40,5 @@ async fn main() -> Result<()> {
         eprintln!("the coordinator's log:\n{}", coordinator.process()?.log());
     }
     coordinator.stop().await?;
-    drop(work);
-    exit(status.code().unwrap_or(1))
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

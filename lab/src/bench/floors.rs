@@ -16,10 +16,9 @@ use tokio::runtime::Runtime;
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite;
 
-use crate::chain;
-use crate::echo;
-use crate::measure::{Server, Times};
-use crate::report::Report;
+use super::measure::{Server, Times};
+use super::report::Report;
+use super::{chain, part};
 
 /// Enough for a steady median within a few seconds.
 const ROUNDS: usize = 2_000;
@@ -55,22 +54,23 @@ pub(crate) struct Floors {
 
 /// Measures all floors.
 pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<Floors> {
-    let process = process()?;
+    let rounds = report.rounds(ROUNDS);
+    let process = process(report.rounds(STARTS))?;
     report.floor("/bin/true, start to end, p50", process, "ms");
-    let stdio = stdio()?;
+    let stdio = stdio(rounds)?;
     report.floor("stdio echo, there and back, p50", stdio, "ms");
-    let websocket = websocket()?;
+    let websocket = websocket(rounds)?;
     report.floor("WebSocket echo, there and back, p50", websocket, "ms");
-    let (script, wake) = runtime.block_on(redis())?;
+    let (script, wake) = runtime.block_on(redis(rounds))?;
     report.floor("Redis script (everysec), p50", script, "ms");
     report.floor("Redis wake-up by publication, p50", wake, "ms");
-    let chain = chain(runtime)?;
+    let chain = chain(runtime, report.rounds(DELIVERIES))?;
     report.floor("relay, hub, script, hub, relay, one way, p50", chain, "ms");
     Ok(Floors { process, stdio, websocket, chain })
 }
 
-fn process() -> Result<f64> {
-    let times = Times::of(STARTS, || {
+fn process(starts: usize) -> Result<f64> {
+    let times = Times::of(starts, || {
         let status = Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         ensure!(status.success());
         Ok(())
@@ -78,11 +78,9 @@ fn process() -> Result<f64> {
     Ok(times?.p50())
 }
 
-fn stdio() -> Result<f64> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg(echo::ARGUMENT);
-    let mut server = Server::start(command)?;
-    Ok(Times::of(ROUNDS, || server.line(LINE).map(drop))?.p50())
+fn stdio(rounds: usize) -> Result<f64> {
+    let mut server = Server::start(part("echo")?)?;
+    Ok(Times::of(rounds, || server.line(LINE).map(drop))?.p50())
 }
 
 async fn echo_frames(upgrade: WebSocketUpgrade) -> Response {
@@ -96,7 +94,7 @@ async fn echo_frames(upgrade: WebSocketUpgrade) -> Response {
 }
 
 /// The server runs in a thread of its own, as it would in a process of its own.
-fn websocket() -> Result<f64> {
+fn websocket(rounds: usize) -> Result<f64> {
     let (announce, announced) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -118,7 +116,7 @@ fn websocket() -> Result<f64> {
     let times = runtime.block_on(async {
         let (mut socket, _) = connect_async_with_config(format!("ws://{address}/"), None, true).await?;
         let mut times = Times::default();
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let began = Instant::now();
             socket.send(tungstenite::Message::text(LINE)).await?;
             socket.next().await.context("the echo ended")??;
@@ -132,15 +130,13 @@ fn websocket() -> Result<f64> {
 }
 
 /// The recipient is idle before each line, as an agent that waits is.
-fn chain(runtime: &Runtime) -> Result<f64> {
+fn chain(runtime: &Runtime, deliveries: usize) -> Result<f64> {
     let redis = runtime.block_on(Redis::start())?;
-    let program = std::env::current_exe()?;
-    let mut hub = Command::new(&program);
-    let mut hub = hub.args([chain::HUB, &redis.url()]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut hub = part("hub")?.arg(redis.url()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let outcome = chain::address(&mut hub).and_then(|address| {
         let relay = || {
-            let mut command = Command::new(&program);
-            command.args([chain::RELAY, &address]);
+            let mut command = part("relay")?;
+            command.arg(&address);
             Server::start(command)
         };
         // A relay is linked once it has had an answer; what the other got by that is read away.
@@ -150,7 +146,7 @@ fn chain(runtime: &Runtime) -> Result<f64> {
         recipient.line(LINE)?;
         sender.read()?;
         let mut times = Times::default();
-        for _ in 0..DELIVERIES {
+        for _ in 0..deliveries {
             let began = Instant::now();
             sender.send(LINE)?;
             recipient.read()?;
@@ -165,7 +161,7 @@ fn chain(runtime: &Runtime) -> Result<f64> {
     outcome
 }
 
-async fn redis() -> Result<(f64, f64)> {
+async fn redis(rounds: usize) -> Result<(f64, f64)> {
     let server = Redis::start().await?;
     let client = ::redis::Client::open(server.url())?;
     let mut connection = client.get_multiplexed_async_connection().await?;
@@ -174,7 +170,7 @@ async fn redis() -> Result<(f64, f64)> {
     let mut published = subscription.into_on_message();
     let script = ::redis::Script::new(SCRIPT);
     let (mut answered, mut woken) = (Times::default(), Times::default());
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let began = Instant::now();
         let mut invocation = script.key("{a}in");
         invocation.key("{a}st").arg(LINE).arg(round);

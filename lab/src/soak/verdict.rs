@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::samples::{Sample, Samples};
+use super::samples::{Sample, Samples};
 
 /// Growth in an hour that counts as none: this share of what is held, or so many bytes, whichever is more.
 const SHARE: f64 = 0.05;

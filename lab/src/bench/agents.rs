@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-use crate::report::{Goal, Report};
+use super::report::{Goal, Report};
+use super::scripts;
 
 /// How many agents rest while the cost of a message is taken; the last are the many.
 const RESTING: [usize; 3] = [10, 1_000, 10_000];
@@ -71,7 +72,7 @@ async fn by_those_who_rest(report: &mut Report) -> Result<()> {
             let name = format!("{more} agents connect at once, until all wait");
             report.figure(&name, gathered.as_secs_f64(), "s", None, Some(Goal::Below(30.0)));
         }
-        let cost = cost(&crowd, &server, &busy).await?;
+        let cost = cost(&crowd, &server, &busy, report).await?;
         flat(report, &format!("beside {count} agents that rest"), cost, *first.get_or_insert(cost));
         if round == RESTING.len() - 1 {
             let held = server.memory()?.coordinator.saturating_sub(before) as f64 / 1024.0 / count as f64;
@@ -88,7 +89,7 @@ async fn by_those_who_rest(report: &mut Report) -> Result<()> {
         }
     }
     crowd.end().await;
-    Ok(())
+    scripts::judge(&server, "beside 10,000 agents", report).await
 }
 
 async fn by_depth(report: &mut Report) -> Result<()> {
@@ -104,7 +105,7 @@ async fn by_depth(report: &mut Report) -> Result<()> {
         for target in &targets {
             fill(server.address, target, depth, 50).await?;
         }
-        let cost = cost(&crowd, &server, &targets).await?;
+        let cost = cost(&crowd, &server, &targets, report).await?;
         flat(report, &format!("into inboxes of {depth}"), cost, *first.get_or_insert(cost));
         crowd.end().await;
     }
@@ -119,14 +120,16 @@ fn flat(report: &mut Report, where_: &str, cost: Cost, first: Cost) {
 }
 
 /// Sends at the one rate, and takes off what resting costs.
-async fn cost(crowd: &Crowd, server: &Loaded, targets: &[String]) -> Result<Cost> {
+async fn cost(crowd: &Crowd, server: &Loaded, targets: &[String], report: &Report) -> Result<Cost> {
     let senders = crowd.join("sender", SENDERS).await?;
     sleep(Duration::from_secs(1)).await;
     let before = server.used()?;
-    sleep(REST).await;
-    let resting = total(server.used()?.since(&before)) / REST.as_secs_f64();
+    let rest = report.span(REST);
+    sleep(rest).await;
+    let resting = total(server.used()?.since(&before)) / rest.as_secs_f64();
     crowd.tally().take();
-    let sending = Sending { targets: targets.to_vec(), pace: Pace::PerSecond(RATE), span: SENDING, body: 50 };
+    let sending =
+        Sending { targets: targets.to_vec(), pace: Pace::PerSecond(RATE), span: report.span(SENDING), body: 50 };
     let before = server.used()?;
     let began = std::time::Instant::now();
     let senders = crowd.send(senders, &sending).await?;

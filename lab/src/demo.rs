@@ -1,8 +1,7 @@
-//! `make demo`: two agents, each behind a real proxy, ask and answer; then what the receipts say, and how long it took.
-
-#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+//! `lab demo`: two agents, each behind a real proxy, ask and answer; then what the receipts say, and how long it took.
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -22,8 +21,7 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// So many times the ping is measured.
 const PINGS: usize = 200;
 
-#[tokio::main]
-async fn main() -> Result<()> {
+pub(crate) async fn run() -> Result<ExitCode> {
     let work = tempfile::tempdir().context("making a folder")?;
     let coordinator = Coordinator::absent(work.path(), &sqlite(work.path()))?;
     let mut coordinator = coordinator.quietly();
@@ -51,7 +49,7 @@ async fn main() -> Result<()> {
     }
     let status = coordinator.stop().await?;
     ensure!(status.success(), "the coordinator ended with {status}");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn sqlite(folder: &Path) -> String {

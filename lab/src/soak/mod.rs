@@ -1,19 +1,16 @@
-//! `make soak`: an hour of everything at a moderate rate, while memory and descriptors of every process are watched.
-
-#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+//! `lab soak`: an hour of everything at a moderate rate, while memory and descriptors of every process are watched.
 
 mod samples;
 mod sessions;
 mod verdict;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::Args;
 use harness::coordinator::Coordinator;
 use harness::crowd::{Crowd, Pace, Sending};
 use harness::redis::Redis;
@@ -21,8 +18,9 @@ use harness::vitals::raise_descriptor_limit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::samples::{Roster, Samples, Traffic};
-use crate::sessions::Sessions;
+use self::samples::{Roster, Samples, Traffic};
+use self::sessions::Sessions;
+use crate::say;
 
 /// How many coordinators share the Redis.
 const COORDINATORS: usize = 2;
@@ -33,10 +31,9 @@ const LINK_LIFE: Duration = Duration::from_secs(600);
 /// How long the crowd may take to connect.
 const GATHERING: Duration = Duration::from_secs(60);
 
-/// Mixed load on two coordinators and one Redis: what memory and descriptors do meanwhile
-#[derive(Debug, Parser)]
-#[command(name = "make soak ARGS='…'")]
-struct Options {
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
     /// How long
     #[arg(long, default_value_t = 60.0)]
     minutes: f64,
@@ -63,13 +60,11 @@ struct Options {
     traffic: PathBuf,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<ExitCode> {
-    let options = Options::parse();
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     ensure!(options.sessions >= 2 && options.agents >= SENDERS, "two sessions and {SENDERS} agents are the least");
     raise_descriptor_limit()?;
     let work = tempfile::tempdir().context("making a folder")?;
-    let samples = soak(&options, work.path()).await?;
+    let samples = soak(options, work.path()).await?;
     let span = Duration::from_secs_f64(options.minutes * 60.0);
     let warm_up = options
         .warm_up
@@ -127,10 +122,4 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
         ensure!(status.success(), "a coordinator ended with {status}");
     }
     Ok(samples)
-}
-
-/// Tells how it goes.
-fn say(line: &str) {
-    // Nobody is there to be told that standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,14 +1,12 @@
-//! `make siege`: a minute of everything that should not be sent, and what a good client notices of it.
-
-#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+//! `lab siege`: a minute of everything that should not be sent, and what a good client notices of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Args;
 use harness::coordinator::Coordinator;
 use harness::mcp::McpClient;
 use harness::process::{command, program};
@@ -21,6 +19,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
+
+use crate::Store;
 
 /// How much more memory the coordinator may have in the last quarter than in the second, in bytes.
 const GROWTH_MAX: u64 = 4 << 20;
@@ -38,10 +38,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// For how long the good client calls before anybody attacks, as a part of the siege.
 const ALONE: u32 = 6;
 
-/// A minute of malformed, oversized, slow, half-sent and random input on every entry of a coordinator
-#[derive(Debug, Parser)]
-#[command(name = "make siege ARGS='…'")]
-struct Options {
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
     /// Attacks in a second
     #[arg(long, default_value_t = 1_000.0)]
     rate: f64,
@@ -52,27 +51,20 @@ struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// What the coordinator keeps its messages in
-    #[arg(long, value_enum, default_values_t = [Kind::Redis, Kind::Sqlite])]
-    store: Vec<Kind>,
+    #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
+    store: Vec<Store>,
     /// Only attack the coordinator that is there; the key comes by standard input
     #[arg(long, hide = true)]
     attack: Option<SocketAddr>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Kind {
-    Redis,
-    Sqlite,
-}
-
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<()> {
-    let options = Options::parse();
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     raise_descriptor_limit()?;
     match options.attack {
-        Some(address) => attack(&options, address).await,
-        None => besiege(&options).await,
+        Some(address) => attack(options, address).await?,
+        None => besiege(options).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Besieges a coordinator on each store.
@@ -89,7 +81,7 @@ async fn besiege(options: &Options) -> Result<()> {
 }
 
 /// Besieges one coordinator beside another that nobody attacks. Returns what should not be.
-async fn measure(options: &Options, store: Kind) -> Result<Vec<&'static str>> {
+async fn measure(options: &Options, store: Store) -> Result<Vec<&'static str>> {
     let work = TempDir::new()?;
     let mut besieged = Post::open(&work.path().join("besieged"), store).await?;
     let beside = Post::open(&work.path().join("beside"), store).await?;
@@ -139,11 +131,11 @@ struct Post {
 }
 
 impl Post {
-    async fn open(folder: &Path, store: Kind) -> Result<Self> {
+    async fn open(folder: &Path, store: Store) -> Result<Self> {
         std::fs::create_dir(folder)?;
         let redis = match store {
-            Kind::Redis => Some(Redis::start().await?),
-            Kind::Sqlite => None,
+            Store::Redis => Some(Redis::start().await?),
+            Store::Sqlite => None,
         };
         let sqlite = || format!("sqlite:{}", folder.join("c3po.db").display());
         let store = redis.as_ref().map_or_else(sqlite, Redis::url);
@@ -162,7 +154,7 @@ impl Post {
 /// Has a process of its own attack: what that does for it is not what the good client waits for.
 async fn begin(options: &Options, address: SocketAddr, key: &str) -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--rate", &options.rate.to_string(), "--seconds", &options.seconds.to_string()]);
+    command.args(["siege", "--rate", &options.rate.to_string(), "--seconds", &options.seconds.to_string()]);
     command.args(["--seed", &options.seed.to_string(), "--attack", &address.to_string()]).kill_on_drop(true);
     let mut siege = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     siege.stdin.take().context("its input")?.write_all(key.as_bytes()).await?;

@@ -1,21 +1,20 @@
-//! `make load`: thousands of agents that wait, some that send, and what that costs the coordinator and its store.
-
-#![expect(clippy::print_stdout, reason = "a person reads what it prints")]
+//! `lab load`: thousands of agents that wait, some that send, and what that costs the coordinator and its store.
 
 mod report;
 
-use std::io::Write;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, ValueEnum};
+use clap::Args;
 use harness::crowd::{Crowd, Pace, Sending};
 use harness::eventually::eventually;
 use harness::loaded::Loaded;
 use harness::vitals::raise_descriptor_limit;
 use tokio::time::{interval, sleep};
 
-use crate::report::{Report, Sent};
+use self::report::{Report, Sent};
+use crate::{Store, say};
 
 /// Descriptors that are not links: files, the runtime, the coordinator's pipes.
 const OTHER_DESCRIPTORS: u64 = 100;
@@ -24,10 +23,9 @@ const GATHERING: Duration = Duration::from_secs(180);
 /// How long the last messages may take to arrive once nobody sends any more.
 const LAST_ARRIVALS: Duration = Duration::from_secs(10);
 
-/// Many agents on one coordinator: how long they take to connect, what each costs, how fast messages reach them
-#[derive(Debug, Parser)]
-#[command(name = "make load ARGS='…'")]
-struct Options {
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
     /// Agents that wait for mail; with 0 the senders send to each other, and what is pushed to them is acknowledged
     #[arg(long, default_value_t = 1_000)]
     agents: usize,
@@ -61,18 +59,7 @@ struct Options {
     json: bool,
 }
 
-/// Where the coordinator keeps its messages.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Store {
-    /// A redis-server of its own, appendfsync everysec
-    Redis,
-    /// The embedded store
-    Sqlite,
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
-    let options = Options::parse();
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let limit = raise_descriptor_limit()?;
     let needed = (options.agents + options.senders) as u64 + OTHER_DESCRIPTORS;
     ensure!(
@@ -87,13 +74,13 @@ async fn main() -> Result<()> {
             Store::Sqlite => Loaded::on_sqlite(work.path()).await?,
         },
     };
-    let report = measure(&options, &server).await?;
+    let report = measure(options, &server).await?;
     if options.json {
         println!("{}", report.json());
     } else {
         println!("{report}");
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
@@ -164,10 +151,4 @@ async fn show_progress(crowd: &Crowd) -> std::convert::Infallible {
         let (sent, arrived) = crowd.tally().progress();
         say(&format!("{} agents wait, {sent} messages sent, {arrived} arrived", crowd.waiting()));
     }
-}
-
-/// Tells how it goes.
-fn say(line: &str) {
-    // Nobody is there to be told that standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

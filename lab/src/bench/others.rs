@@ -5,7 +5,7 @@
 //! Of several turns the least disturbed one counts, on either side: what else the machine does only ever adds.
 
 use std::net::SocketAddr;
-use std::process::{ExitCode, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -17,11 +17,9 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::Runtime;
 use tokio::time::{interval, sleep};
 
-use crate::chain;
-use crate::report::{Goal, Report};
-
-/// The argument that makes this program behave badly. How, and towards which coordinator, follow.
-pub(crate) const ROUGH: &str = "--rough";
+use super::part;
+use super::report::{Goal, Report};
+use super::scripts;
 
 /// The others: so many wait, so many send, together so many messages a second.
 const WAITING: usize = 100;
@@ -58,18 +56,19 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     let elsewhere = Loaded::on_redis(elsewhere_work.path()).await?;
     let (mut without, mut beside, mut with, mut memory) = (f64::MAX, f64::MAX, f64::MAX, 0);
     let (mut sent, mut refused) = (0, 0);
+    let span = report.span(SPAN);
     for _ in 0..TURNS {
-        let (back, p99) = others(&crowd, senders).await?;
+        let (back, p99) = others(&crowd, senders, span).await?;
         without = p99.min(without);
         let rough_ones = Apart::start(elsewhere.address, rough).await?;
         sleep(SETTLING).await;
-        let (back, p99) = others(&crowd, back).await?;
+        let (back, p99) = others(&crowd, back, span).await?;
         beside = p99.min(beside);
         rough_ones.end().await?;
         let rough_ones = Apart::start(server.address, rough).await?;
         sleep(SETTLING).await;
         let (back, p99) = tokio::select! {
-            measured = others(&crowd, back) => measured?,
+            measured = others(&crowd, back, span) => measured?,
             never = watch(&server, &mut memory) => match never? {},
         };
         with = p99.min(with);
@@ -85,9 +84,9 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     let alone = with / without;
     report.note(&format!("{alone:.1} x without them; the floor is the others' p99 with them at a coordinator beside"));
     report.figure(&format!("{name}: coordinator's memory"), memory as f64 / 1e6, "MB", None, Some(Goal::Below(MEMORY)));
-    let seconds = TURNS as f64 * (SPAN + 2 * SETTLING).as_secs_f64();
+    let seconds = TURNS as f64 * (span + 2 * SETTLING).as_secs_f64();
     report.note(&format!("{:.0} sends a second by them, {refused} refused", sent as f64 / seconds));
-    Ok(())
+    scripts::judge(&server, name, report).await
 }
 
 /// Some who behave badly, in a process of their own, which ends with its input.
@@ -99,8 +98,8 @@ struct Apart {
 impl Apart {
     /// Has some behave like that from now on. Returns once they have begun.
     async fn start(address: SocketAddr, rough: Rough) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args([ROUGH, rough.name(), &address.to_string()]).kill_on_drop(true);
+        let mut command = Command::from(part("rough")?);
+        command.args([rough.name(), &address.to_string()]).kill_on_drop(true);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let output = process.stdout.take().context("its output")?;
         let mut output = BufReader::new(output).lines();
@@ -119,26 +118,24 @@ impl Apart {
 }
 
 /// Behaves badly until the input ends, then says what was done.
-pub(crate) fn rough(name: &str, address: &str) -> ExitCode {
-    let behave = async {
+pub(super) fn rough(name: &str, address: SocketAddr) -> Result<()> {
+    crate::thread()?.block_on(async {
         let rough = Rough::ALL.into_iter().find(|rough| rough.name() == name).context("no such behaviour")?;
-        let ones = RoughOnes::start(address.parse()?, rough).await?;
+        let ones = RoughOnes::start(address, rough).await?;
         println!("begun");
         tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
         let did = ones.tally().take();
         println!("{} {}", did.sent.count(), did.troubles.values().sum::<u64>());
         ones.end().await;
         Ok(())
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    chain::code(runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(behave)))
+    })
 }
 
 /// The others go about their business. Returns them with the p99 of their deliveries, in milliseconds.
-async fn others(crowd: &Crowd, senders: Vec<Agent>) -> Result<(Vec<Agent>, f64)> {
+async fn others(crowd: &Crowd, senders: Vec<Agent>, span: Duration) -> Result<(Vec<Agent>, f64)> {
     crowd.tally().take();
     let targets = (0..WAITING).map(|number| format!("other-{number}")).collect();
-    let sending = Sending { targets, pace: Pace::PerSecond(RATE), span: SPAN, body: 50 };
+    let sending = Sending { targets, pace: Pace::PerSecond(RATE), span, body: 50 };
     let senders = crowd.send(senders, &sending).await?;
     sleep(SETTLING).await;
     Ok((senders, crowd.tally().take().arrived.percentile(0.99).as_secs_f64() * 1e3))

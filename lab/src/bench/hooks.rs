@@ -12,8 +12,8 @@ use harness::process::program;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::measure::{Server, Times};
-use crate::report::{Goal, Report};
+use super::measure::{Server, Times};
+use super::report::{Goal, Report};
 
 /// Enough for a steady 99th percentile.
 const ROUNDS: usize = 500;
@@ -41,7 +41,7 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     for (beside, coordinator) in beside {
         let folder = TempDir::new()?;
         let proxy = coordinator.map(|coordinator| proxy(folder.path(), coordinator)).transpose()?;
-        let (floor, hook) = rounds(folder.path())?;
+        let (floor, hook) = rounds(folder.path(), report.rounds(ROUNDS))?;
         for (name, share, most) in [("p50", 0.5, 2.0), ("p99", 0.99, 5.0)] {
             let what = format!("hook, {beside}, start to end, {name}");
             let floor = Some(floor.percentile(share));
@@ -67,17 +67,17 @@ fn proxy(runtime: &Path, coordinator: &str) -> Result<Server> {
 }
 
 /// Runs `/bin/true` and a hook in turn, so that both meet the same moments of the machine.
-fn rounds(runtime: &Path) -> Result<(Times, Times)> {
+fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
     let (mut floor, mut hook) = (Times::default(), Times::default());
     let c3po = program("c3po")?;
-    for round in 0..ROUNDS + ROUNDS / 10 {
+    for round in 0..rounds + rounds / 10 {
         let took = [time(command(PathBuf::from("/bin/true"), runtime))?, {
             let mut command = command(c3po.clone(), runtime);
             command.args(["hook", "stop"]);
             time(command)?
         }];
         // The first ones only warm up.
-        if round >= ROUNDS / 10 {
+        if round >= rounds / 10 {
             floor.add(took[0]);
             hook.add(took[1]);
         }

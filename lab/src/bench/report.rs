@@ -1,13 +1,15 @@
 //! The figures as people read them, and as programs do.
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 /// One figure, with its floor and its goal where it has them.
-#[derive(Debug, Clone, Serialize)]
-struct Row {
-    what: String,
-    value: f64,
-    unit: &'static str,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) what: String,
+    pub(super) value: f64,
+    pub(super) unit: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     floor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -23,37 +25,69 @@ struct Row {
 pub(crate) enum Goal {
     /// At most that much.
     Below(f64),
-    /// At least that much.
-    Above(f64),
     /// At most that much more than the floor.
     FloorAnd(f64),
     /// At most that many times the floor.
     Times(f64),
-    /// At most that much, and at most that many times the floor.
-    BelowAndTimes(f64, f64),
+    /// At least that share of the floor.
+    Share(f64),
 }
 
 /// All figures of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
     rows: Vec<Row>,
+    quick: bool,
+    silent: bool,
+    failed: bool,
 }
 
 impl Report {
+    /// A report of a full or of a quick run, which prints every line at once unless it is silent.
+    pub(crate) fn new(quick: bool, silent: bool) -> Self {
+        Self { rows: Vec::new(), quick, silent, failed: false }
+    }
+
+    /// Returns how many rounds this run takes of so many.
+    pub(crate) fn rounds(&self, full: usize) -> usize {
+        if self.quick { (full / 5).max(10) } else { full }
+    }
+
+    /// Returns how long this run measures what a full run measures for so long.
+    pub(crate) fn span(&self, full: Duration) -> Duration {
+        if self.quick { full / 2 } else { full }
+    }
+
+    fn print(&self, line: &str) {
+        if !self.silent {
+            println!("{line}");
+        }
+    }
+
+    /// Prints what the next figures are about.
+    pub(crate) fn heading(&self, what: &str) {
+        self.print(&format!("\n{what}"));
+    }
+
     /// Notes and prints a floor.
     pub(crate) fn floor(&mut self, what: &str, value: f64, unit: &'static str) {
-        println!("  {what:<58} {value:>10.3} {unit}");
-        self.rows.push(Row { what: what.to_owned(), value, unit, floor: None, ratio: None, goal: None, met: None });
+        self.figure(what, value, unit, None, None);
+    }
+
+    /// Notes and prints a figure whose goal has to be met: if it is not, the run fails.
+    pub(crate) fn must(&mut self, what: &str, value: f64, unit: &'static str, goal: Goal) {
+        self.figure(what, value, unit, None, Some(goal));
+        self.failed |= self.rows.last().is_some_and(|row| row.met == Some(false));
     }
 
     /// Prints that a figure could not be taken here.
     pub(crate) fn left_out(&self, what: &str, why: &str) {
-        println!("  {what:<58} not measured: {why}");
+        self.print(&format!("  {what:<58} not measured: {why}"));
     }
 
     /// Prints what belongs to the figure before it.
     pub(crate) fn note(&self, what: &str) {
-        println!("    {what}");
+        self.print(&format!("    {what}"));
     }
 
     /// Notes and prints a figure.
@@ -68,27 +102,25 @@ impl Report {
         let ratio = floor.map(|floor| value / floor);
         let met = goal.map(|goal| match goal {
             Goal::Below(most) => value <= most,
-            Goal::Above(least) => value >= least,
             Goal::FloorAnd(more) => floor.is_none_or(|floor| value <= floor + more),
             Goal::Times(times) => ratio.is_none_or(|ratio| ratio <= times),
-            Goal::BelowAndTimes(most, times) => value <= most && ratio.is_none_or(|ratio| ratio <= times),
+            Goal::Share(share) => ratio.is_none_or(|ratio| ratio >= share),
         });
         let goal = goal.map(|goal| match goal {
             Goal::Below(most) => format!("<= {most} {unit}"),
-            Goal::Above(least) => format!(">= {least} {unit}"),
             Goal::FloorAnd(more) => format!("<= floor + {more} {unit}"),
             Goal::Times(times) => format!("<= {times} x"),
-            Goal::BelowAndTimes(most, times) => format!("<= {most} {unit} and <= {times} x"),
+            Goal::Share(share) => format!(">= {share} x"),
         });
-        let ratio_text = ratio.map_or(String::new(), |ratio| format!("{ratio:.1} x floor"));
+        let ratio_text = ratio.map_or(String::new(), |ratio| format!("{ratio:.2} x floor"));
         let verdict = match met {
             Some(true) => "met",
             Some(false) => "NOT MET",
             None => "",
         };
         let goal_text = goal.as_deref().unwrap_or_default();
-        println!("  {what:<58} {value:>10.3} {unit:<4} {ratio_text:>14}  {goal_text:<24} {verdict}");
-        self.rows.push(Row { what: what.to_owned(), value, unit, floor, ratio, goal, met });
+        self.print(&format!("  {what:<58} {value:>10.3} {unit:<4} {ratio_text:>14}  {goal_text:<18} {verdict}"));
+        self.rows.push(Row { what: what.to_owned(), value, unit: unit.to_owned(), floor, ratio, goal, met });
     }
 
     /// Returns all figures as JSON.
@@ -99,5 +131,10 @@ impl Report {
     /// Returns whether no goal was missed.
     pub(crate) fn all_goals_met(&self) -> bool {
         self.rows.iter().all(|row| row.met != Some(false))
+    }
+
+    /// Returns whether a goal was missed that has to be met.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
     }
 }

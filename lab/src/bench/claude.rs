@@ -20,8 +20,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
-use crate::measure::Times;
-use crate::report::{Goal, Report};
+use super::measure::Times;
+use super::report::{Goal, Report};
 
 /// A turn takes a tenth of a second: enough rounds for a median, few enough for a minute.
 const ROUNDS: usize = 20;
@@ -88,7 +88,7 @@ async fn start(claude: &ClaudeCode, work: &Path) -> Result<Sessions> {
 /// Takes turns, so that what else the machine does falls on all of them.
 async fn measure(sessions: &Sessions, report: &mut Report) -> Result<()> {
     let (mut floor, mut beside, mut through) = (Times::default(), Times::default(), Times::default());
-    for round in 0..WARM_UP + ROUNDS {
+    for round in 0..WARM_UP + report.rounds(ROUNDS) {
         let plain = post(&sessions.plain, &sessions.plain_model, round).await?;
         let plugged = post(&sessions.plugged, &sessions.plugged_model, round).await?;
         let sent = send(&sessions.sender, &sessions.plugged_model, round).await?;

@@ -1,0 +1,97 @@
+//! `lab chaos`: many agents send each other messages while everything is killed by chance; then nothing may be lost.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use harness::storm::{self, Aftermath, Storm};
+use serde_json::json;
+
+/// What can be chosen.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// How many messages are to be accepted
+    #[arg(long, default_value_t = 10_000)]
+    messages: usize,
+    /// How many agents send them to each other
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(2..))]
+    agents: u64,
+    /// What chance follows from [default: the time, and it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What is under the coordinators
+    #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
+    store: Vec<Store>,
+    /// How long an agent pauses at the most between two sends, in milliseconds
+    #[arg(long, default_value_t = 600)]
+    pace: u64,
+    /// Print JSON, one line for each store
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    /// Two coordinators on one Redis
+    Redis,
+    /// Two coordinators on three Redis servers that share the keys
+    Cluster,
+    /// One coordinator
+    Sqlite,
+}
+
+impl From<Store> for storm::Store {
+    fn from(store: Store) -> Self {
+        match store {
+            Store::Redis => Self::Redis,
+            Store::Cluster => Self::Cluster,
+            Store::Sqlite => Self::Sqlite,
+        }
+    }
+}
+
+/// Fails if a message was lost, shown twice or out of order, a receipt was not true, or scripts took too long.
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let mut clean = true;
+    for store in &options.store {
+        let storm = Storm {
+            messages: options.messages,
+            agents: usize::try_from(options.agents)?,
+            seed: options.seed.unwrap_or(now),
+            store: (*store).into(),
+            pace: Duration::from_millis(options.pace),
+        };
+        eprintln!("{store:?}: {} messages, {} agents, --seed {}", storm.messages, storm.agents, storm.seed);
+        let seed = storm.seed;
+        let aftermath = storm::run(storm, |line| eprintln!("{store:?}: {line}")).await?;
+        clean &= aftermath.report.findings.is_empty() && aftermath.scripts.are_short();
+        tell(*store, seed, &aftermath, options.json);
+    }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tell(store: Store, seed: u64, aftermath: &Aftermath, as_json: bool) {
+    let Aftermath { report, kills, scripts, took, logs } = aftermath;
+    if let Some(logs) = logs {
+        eprintln!("{store:?}: the logs are in {}; again with --seed {seed}", logs.display());
+    }
+    if as_json {
+        let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
+        let summary = json!({
+            "store": format!("{store:?}").to_lowercase(), "seed": seed, "seconds": took.as_secs_f64(),
+            "kills": {"coordinators": kills[0], "store": kills[1], "proxies": kills[2], "links": kills[3]},
+            "sends": report.sends, "accepted": report.accepted, "queued": report.queued, "refused": report.refused,
+            "scripts": {"calls": scripts.calls, "over_2_ms": scripts.slow}, "unknown": report.unknown, "shown": report.shown, "repeated": report.repeated,
+            "findings": findings,
+        });
+        println!("{summary}");
+    } else {
+        println!("{store:?}, seed {seed}, {:.1} s: {report}", took.as_secs_f64());
+        println!(
+            "  {} scripts, {} of them longer than 2 ms; at most one in a hundred may be",
+            scripts.calls, scripts.slow
+        );
+    }
+}

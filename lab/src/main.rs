@@ -1,0 +1,88 @@
+//! `lab`: shows, loads, measures and breaks real coordinators and proxies. `make demo`, `make bench` and their like run it.
+
+#![expect(clippy::print_stdout, reason = "a person or a program reads what it prints")]
+
+mod bench;
+mod beside;
+mod chaos;
+mod demo;
+mod load;
+mod siege;
+mod soak;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+use tokio::runtime::{Builder, Runtime};
+
+/// Shows, loads, measures and breaks real coordinators and proxies
+#[derive(Debug, Parser)]
+#[command(name = "lab")]
+enum Lab {
+    /// Two agents, through two real proxies, ask and answer
+    Demo,
+    /// Many agents on one coordinator: how long they take to connect, what each costs, how fast messages reach them
+    Load(load::Options),
+    /// Mixed load on two coordinators and one Redis: what memory and descriptors do meanwhile
+    Soak(soak::Options),
+    /// Many messages while coordinators, their store, proxies and links are killed: none may be lost, none shown twice
+    Chaos(chaos::Options),
+    /// Malformed, oversized, slow, half-sent and random input to every entry, and how it affects a good client
+    Siege(siege::Options),
+    /// What c3po costs, beside the least that the same work can cost on this machine
+    Bench(bench::Options),
+    /// Runs a command beside a coordinator, whose address it finds in C3PO_COORDINATOR_URL
+    Beside(beside::Options),
+    /// A process that another subcommand starts
+    #[command(hide = true, subcommand)]
+    Part(bench::Part),
+}
+
+/// The store of a coordinator.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Store {
+    /// A redis-server of its own, appendfsync everysec
+    Redis,
+    /// The embedded store
+    Sqlite,
+}
+
+fn main() -> ExitCode {
+    match run(Lab::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("lab: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(lab: Lab) -> Result<ExitCode> {
+    match lab {
+        Lab::Demo => threads()?.block_on(demo::run()),
+        Lab::Load(options) => thread()?.block_on(load::run(&options)),
+        Lab::Soak(options) => thread()?.block_on(soak::run(&options)),
+        Lab::Chaos(options) => threads()?.block_on(chaos::run(&options)),
+        Lab::Siege(options) => threads()?.block_on(siege::run(&options)),
+        Lab::Bench(options) => bench::run(&options),
+        Lab::Beside(options) => threads()?.block_on(beside::run(&options)),
+        Lab::Part(part) => bench::play(&part),
+    }
+}
+
+/// For a program that measures: its own work takes one core and leaves the others alone.
+fn thread() -> Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("starting the runtime")
+}
+
+fn threads() -> Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build().context("starting the runtime")
+}
+
+/// Reports progress to a person.
+fn say(line: &str) {
+    // There is nobody to report to when standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
