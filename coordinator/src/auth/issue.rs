@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::Principal;
 use super::globs::{self, AgentGlobs};
 use super::secret::{self, Fresh, NoRandomness};
-use super::whole;
 use crate::store::{Invite, Key, Store};
 
 /// How often a change is tried again where somebody else changed the same key.
@@ -36,7 +35,7 @@ pub(crate) struct NewKey {
     #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
     /// For how many seconds; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
 }
@@ -53,15 +52,15 @@ pub(crate) struct NewInvite {
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
     /// How many hosts it lets in.
-    #[serde(default = "one", deserialize_with = "whole::small")]
+    #[serde(default = "one")]
     #[schemars(range(min = 1, max = INVITE_USES_MAX))]
     pub(crate) uses: u32,
     /// For how many seconds it does; a quarter of an hour where nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = INVITE_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
     /// For how many seconds the keys last; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) key_expires_in: Option<u64>,
 }

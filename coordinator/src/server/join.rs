@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::State;
 use c3po_shared::join::{JoinReply, JoinRequest};
 use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -14,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::endpoint::Body;
+use super::endpoint::{Answer, Body};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
 use super::{Server, control, download};
@@ -109,14 +110,18 @@ impl Joins {
                     .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
             }
         }
+        // The same for one that never was: nobody learns which codes there were.
+        let error = "this join code is unknown, was used, or has expired";
+        Refusal::new(ErrorCode::Unauthorized, error)
+            .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
     }
 }
 
 /// `POST /api/join`
 pub(super) async fn join(
-    server: Server,
+    State(server): State<Server>,
     Body(request): Body<JoinRequest, BODY_MAX>,
-) -> Result<Json<JoinReply>, Refusal> {
+) -> Answer<JoinReply> {
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
     let standing = issue::invited(store, &request).await?.ok_or_else(wrong)?;
     let joined = issue::join(store, request.host, &standing).await;
