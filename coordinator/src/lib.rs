@@ -8,6 +8,7 @@ mod admin;
 mod audit;
 mod auth;
 pub mod config;
+mod files;
 mod fleet;
 mod limit;
 mod metrics;
