@@ -123,9 +123,9 @@ pub(super) async fn join(
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> Answer<JoinReply> {
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
-    let standing = issue::invited(store, &request).await?.ok_or_else(wrong)?;
-    let joined = issue::join(store, request.host, &standing).await;
-    let by = format!("invite {}", standing.invite.id);
+    let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+    let by = format!("invite {}", presented.standing.invite.id);
+    let joined = issue::join(store, &request, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;

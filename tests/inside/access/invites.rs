@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{Invite, Key};
-use c3po_shared::limits::INVITES_MAX;
+use c3po_shared::limits::{INVITES_MAX, KEYS_MAX};
 use harness::eventually::eventually;
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ async fn what_a_text_begins_that_got_another_one_elsewhere_makes_nothing_that_la
         let own = store.keys().await?.into_iter().find(|key| Some(key.id.as_str()) == id(&admin).ok());
         let own = own.context("its own key")?;
         let rotated = Key { revision: own.revision + 1, hash: "f".repeat(64), ..own };
-        assert!(store.put_key(&rotated).await?);
+        assert!(store.put_key(&rotated, KEYS_MAX).await?);
         let before = store.keys().await?;
         let path = path.replace("ITSELF", &rotated.id);
         let answer = ask(&gate, method, &path, Some(&admin), None, &body.to_string()).await?;
