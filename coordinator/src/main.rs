@@ -4,8 +4,9 @@ use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use c3po_coordinator::config::{Action, CommandLine};
-use c3po_coordinator::{ask, ask_health, listen as listen_on, raise_descriptor_limit, run, store};
+use c3po_coordinator::cli::{Action, CommandLine, ask_health};
+use c3po_coordinator::config::Settings;
+use c3po_coordinator::{listen as listen_on, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -24,15 +25,9 @@ fn main() -> ExitCode {
 
 fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let settings = command_line.settings;
-    if let Some(Action::Health) = command_line.action {
-        let answer = ask_health(settings.listen, || settings.data_dir())?;
-        eprintln!("{answer}");
-        return Ok(());
-    }
-    if let Some(Action::Admin(request)) = &command_line.action {
-        let answer = ask(&settings.data_dir()?, settings.listen, request)?;
-        writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
-        return Ok(());
+    if let Some(action) = command_line.action {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        return runtime.context("starting the runtime")?.block_on(ask(&action, &settings));
     }
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
@@ -61,6 +56,18 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Asks the coordinator that runs, and prints its answer.
+async fn ask(action: &Action, settings: &Settings) -> anyhow::Result<()> {
+    match action {
+        Action::Health => eprintln!("{}", ask_health(settings).await?),
+        Action::Admin(request) => {
+            let answer = request.ask(&settings.data_dir()?, settings.listen).await?;
+            writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.
