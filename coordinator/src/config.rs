@@ -8,39 +8,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use c3po_shared::limits::{AUDIT_ENTRIES, SENDS_PER_MINUTE};
+use clap::Args;
 use clap::builder::BoolishValueParser;
-use clap::{Args, Parser, Subcommand};
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
-pub use crate::admin::Request;
 pub use crate::fleet::{Fleet, FleetError};
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
 /// The shortest token, in characters.
 const TOKEN_MIN: usize = 16;
-
-/// The command line.
-#[derive(Debug, Parser)]
-#[command(name = "c3po-coordinator", version, about = "The c3po server: keeps every message and serves agents")]
-pub struct CommandLine {
-    /// What to do instead of serving.
-    #[command(subcommand)]
-    pub action: Option<Action>,
-    /// How to serve.
-    #[command(flatten)]
-    pub settings: Settings,
-}
-
-/// What the program can do besides serving.
-#[derive(Debug, Subcommand)]
-pub enum Action {
-    /// Ask the coordinator at --listen whether it is well; exit code 0 if it is (for container health checks)
-    Health,
-    /// Ask the coordinator of this machine for something, over its own socket.
-    #[command(flatten)]
-    Admin(Request),
-}
 
 /// How to serve, as it is written on the command line.
 #[derive(Debug, Args)]
@@ -308,10 +285,18 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
     fn settings(arguments: &[&str]) -> Settings {
-        CommandLine::parse_from([&["c3po-coordinator"], arguments].concat()).settings
+        Line::parse_from([&["c3po-coordinator"], arguments].concat()).settings
     }
 
     #[test]
@@ -327,7 +312,7 @@ mod tests {
         check(&["--listen", "192.168.1.7:8420"], false);
         check(&["--listen", "0.0.0.0:8420", "--open"], true);
         check(&["--listen", "0.0.0.0:8420", "--token", "0123456789abcdef", "--open"], true);
-        assert!(CommandLine::try_parse_from(["c3po-coordinator", "--open", "--closed"]).is_err());
+        assert!(Line::try_parse_from(["c3po-coordinator", "--open", "--closed"]).is_err());
     }
 
     #[test]
@@ -377,7 +362,7 @@ mod tests {
     #[test]
     fn what_is_refused_is_not_printed_either() {
         let check = |arguments: &[&str], part: &str| {
-            let refused = CommandLine::try_parse_from([&["c3po-coordinator"], arguments].concat())
+            let refused = Line::try_parse_from([&["c3po-coordinator"], arguments].concat())
                 .map_err(|error| error.to_string())
                 .and_then(|line| line.settings.into_config().map_err(|error| format!("{error} {error:?}")))
                 .expect_err("it is refused");
@@ -398,7 +383,7 @@ mod tests {
             settings(&["--redis-cert", "c.pem", "--redis-key", "k.pem", "--store", "rediss://nas"]).into_config();
         let Ok(Config { store: StoreAddress::Redis(address), .. }) = both else { panic!("it is one") };
         assert_eq!(address.identity.map(|identity| identity.key), Some("k.pem".into()));
-        assert!(CommandLine::try_parse_from(["c3po-coordinator", "--redis-cert", "c.pem"]).is_err());
+        assert!(Line::try_parse_from(["c3po-coordinator", "--redis-cert", "c.pem"]).is_err());
         for store in ["redis://user:hunter2@nas", "sqlite:x"] {
             let refused = with(store).expect_err("no TLS").to_string();
             assert!(refused.contains("rediss://") && !refused.contains("hunter2"), "{refused}");

@@ -1,14 +1,15 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
-//! `main -> lib -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, auth, metrics, data_folder} -> config -> {address, admin, fleet}`
+//! `main -> lib -> cli -> server -> session -> request -> audit ->
+//! {store, presence, policy, limit, auth, metrics, data_folder} -> config -> {address, files, fleet}`
 
 mod address;
-mod admin;
 mod audit;
 mod auth;
+pub mod cli;
 pub mod config;
 mod data_folder;
+mod files;
 mod fleet;
 mod limit;
 mod metrics;
@@ -20,7 +21,6 @@ mod session;
 pub mod store;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
 use crate::auth::Auth;
-use crate::config::{Config, ConfigError, Request};
+use crate::config::Config;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
@@ -99,20 +99,6 @@ pub fn prepare_data_folder(config: &Config) -> anyhow::Result<()> {
 /// Takes the port on which [`run`] serves.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     server::listen(address)
-}
-
-/// Asks the coordinator that listens there whether it is well. Returns what it says of itself. Where it keeps what is its
-/// own is asked only if its port speaks TLS.
-pub fn ask_health(
-    listen: SocketAddr,
-    data_dir: impl FnOnce() -> Result<PathBuf, ConfigError>,
-) -> anyhow::Result<String> {
-    server::ask_health(listen, data_dir)
-}
-
-/// Asks a coordinator of this machine to make, list or end keys, over its own socket. Returns what is to be printed.
-pub fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> anyhow::Result<String> {
-    server::ask(data_dir, listen, request)
 }
 
 /// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.

@@ -1,4 +1,4 @@
-//! How often an agent may send: so many in any rolling minute.
+//! Rate limits: so much in any rolling minute.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -13,17 +13,67 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// How many agents' windows are kept before those that have run out are swept away.
 const SWEEP_AT: usize = 4_096;
 
-/// The sends of the last minute, by agent.
+/// What was counted in the last minute.
+#[derive(Debug)]
+pub(crate) struct Window<T>(VecDeque<Counted<T>>);
+
+#[derive(Debug)]
+struct Counted<T> {
+    at: Instant,
+    what: T,
+    weight: u32,
+}
+
+/// A limit that is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// How much was counted in the last minute.
+    pub(crate) count: u32,
+    /// In how many seconds there is room again.
+    pub(crate) retry_after_seconds: u64,
+}
+
+impl<T> Default for Window<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Window<T> {
+    /// Counts one more, unless the limit is reached.
+    pub(crate) fn take(&mut self, what: T, limit: u32, now: Instant) -> Result<(), Reached> {
+        self.roll(now);
+        let count = self.0.iter().fold(0, |sum: u32, counted| sum.saturating_add(counted.weight));
+        if count < limit {
+            self.0.push_back(Counted { at: now, what, weight: 1 });
+            return Ok(());
+        }
+        let mut left = count;
+        let enough = self.0.iter().find(|counted| {
+            left = left.saturating_sub(counted.weight);
+            left < limit
+        });
+        let wait = enough.map_or(WINDOW, |counted| WINDOW.saturating_sub(now.duration_since(counted.at)));
+        Err(Reached { count, retry_after_seconds: wait.as_secs() + 1 })
+    }
+
+    /// Forgets whatever is older than the window.
+    fn roll(&mut self, now: Instant) {
+        while self.0.front().is_some_and(|counted| now.duration_since(counted.at) >= WINDOW) {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// The sends of the last minute, by agent: messages, replies and copies.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     limit: Option<u32>,
-    windows: Mutex<HashMap<AgentId, Window>>,
+    windows: Mutex<HashMap<AgentId, Window<CallId>>>,
 }
 
-type Window = VecDeque<(Instant, CallId)>;
-
 impl RateLimit {
-    /// Allows that many sends per minute and agent; any number where `None`.
+    /// Allows that many sends per minute and agent; any number if `None`.
     pub(crate) fn new(limit: Option<u32>) -> Self {
         Self { limit, windows: Mutex::default() }
     }
@@ -35,25 +85,28 @@ impl RateLimit {
         let Some(limit) = self.limit else { return Ok(()) };
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         if windows.len() >= SWEEP_AT {
-            windows.retain(|_, window| window.back().is_some_and(|(at, _)| now.duration_since(*at) < WINDOW));
+            windows.retain(|_, window| {
+                window.roll(now);
+                !window.0.is_empty()
+            });
         }
         let window = windows.entry(agent.clone()).or_default();
-        while window.front().is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
-            window.pop_front();
-        }
-        if window.iter().any(|(_, counted)| *counted == call) {
+        window.roll(now);
+        if window.0.iter().any(|counted| counted.what == call) {
             return Ok(());
         }
-        let count = u32::try_from(window.len()).unwrap_or(u32::MAX);
-        match window.front() {
-            Some((oldest, _)) if count >= limit => {
-                let wait = WINDOW.saturating_sub(now.duration_since(*oldest));
-                Err(Refusal::rate_limited(count, limit, wait.as_secs() + 1))
-            }
-            _ => {
-                window.push_back((now, call));
-                Ok(())
-            }
+        let taken = window.take(call, limit, now);
+        taken.map_err(|reached| Refusal::rate_limited(reached.count, limit, reached.retry_after_seconds))
+    }
+
+    /// Counts a call as one send for each copy. A call that was let through is sent whole, so that a fleet larger than the
+    /// limit can be addressed once a minute.
+    pub(crate) fn weigh(&self, agent: &AgentId, call: &CallId, copies: usize) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted =
+            windows.get_mut(agent).and_then(|window| window.0.iter_mut().find(|counted| counted.what == *call));
+        if let Some(counted) = counted {
+            counted.weight = u32::try_from(copies.max(1)).unwrap_or(u32::MAX);
         }
     }
 }
@@ -94,6 +147,23 @@ mod tests {
         assert!(limit.take(&agent, call, now).is_ok());
         assert!(limit.take(&agent, call, now).is_ok());
         assert!(limit.take(&agent, CallId::fresh(), now).is_err());
+    }
+
+    #[test]
+    fn a_call_counts_as_many_sends_as_it_has_copies() {
+        let limit = RateLimit::new(Some(10));
+        let (agent, start) = (AgentId::human(), Instant::now());
+        let send = |seconds, copies| {
+            let call = CallId::fresh();
+            let taken = limit.take(&agent, call, start + Duration::from_secs(seconds));
+            taken.inspect(|()| limit.weigh(&agent, &call, copies)).map_err(|refusal| refusal.details)
+        };
+        send(0, 9).expect("nine of ten");
+        send(10, 300).expect("one is left, so all copies are sent");
+        let details = send(20, 1).expect_err("309 of 10");
+        assert_eq!((&details["count"], &details["retry_after_seconds"]), (&309.into(), &51.into()));
+        assert!(send(60, 1).is_err(), "the nine are gone, the 300 are not");
+        send(70, 1).expect("they are gone as well");
     }
 
     #[test]

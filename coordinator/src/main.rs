@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use c3po_coordinator::config::{Action, CommandLine, Config};
-use c3po_coordinator::{ask, ask_health, listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
+use c3po_coordinator::cli::{Action, CommandLine, ask_health};
+use c3po_coordinator::config::{Config, Settings};
+use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -25,15 +26,9 @@ fn main() -> ExitCode {
 
 fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let settings = command_line.settings;
-    if let Some(Action::Health) = command_line.action {
-        let answer = ask_health(settings.listen, || settings.data_dir())?;
-        eprintln!("{answer}");
-        return Ok(());
-    }
-    if let Some(Action::Admin(request)) = &command_line.action {
-        let answer = ask(&settings.data_dir()?, settings.listen, request)?;
-        writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
-        return Ok(());
+    if let Some(action) = command_line.action {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        return runtime.context("starting the runtime")?.block_on(ask(&action, &settings));
     }
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
@@ -71,6 +66,18 @@ async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> a
     };
     tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
     run(listener, config, store, stop).await
+}
+
+/// Asks the coordinator that runs, and prints its answer.
+async fn ask(action: &Action, settings: &Settings) -> anyhow::Result<()> {
+    match action {
+        Action::Health => eprintln!("{}", ask_health(settings).await?),
+        Action::Admin(request) => {
+            let answer = request.ask(&settings.data_dir()?, settings.listen).await?;
+            writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use c3po_coordinator::config::{Fleet, StoreAddress};
 use c3po_coordinator::store::{self, Invite, Key};
+use c3po_shared::limits::KEYS_MAX;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use futures_util::future::try_join_all;
@@ -48,11 +49,11 @@ pub(crate) async fn keys_are_kept_and_counted(fixture: Fixture) -> Result<()> {
     let store = &fixture.store;
     assert_eq!((store.keys().await?, store.key_changes().await?), (vec![], 0));
     let (one, other) = (key("00000001"), key("00000002"));
-    assert!(store.put_key(&one).await? && store.put_key(&other).await?);
+    assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
     let counted = store.key_changes().await?;
     assert!(counted > 0);
     let revoked = Key { revoked_at: Some(Timestamp::now()), revision: 2, ..other };
-    assert!(store.put_key(&revoked).await?);
+    assert!(store.put_key(&revoked, KEYS_MAX).await?);
     assert!(store.key_changes().await? > counted);
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
@@ -64,7 +65,11 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     let store = &fixture.store;
     let (one, other) = (key("00000001"), key("00000002"));
     let changed = Key { revision: 2, ..one.clone() };
-    assert!(store.put_key(&one).await? && store.put_key(&changed).await? && store.put_key(&other).await?);
+    assert!(
+        store.put_key(&one, KEYS_MAX).await?
+            && store.put_key(&changed, KEYS_MAX).await?
+            && store.put_key(&other, KEYS_MAX).await?
+    );
     let before = store.key_changes().await?;
     store.forget_key(&one).await?;
     assert_eq!((store.keys().await?.len(), store.key_changes().await?), (2, before), "it was changed since");
@@ -72,36 +77,63 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     let after = store.key_changes().await?;
     assert!(after > before);
     assert_eq!(store.keys().await?, [other]);
-    assert!(store.put_key(&one).await?, "the first again");
+    assert!(store.put_key(&one, KEYS_MAX).await?, "the first again");
     assert!(store.key_changes().await? > after);
+    Ok(())
+}
+
+pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(fixture: Fixture) -> Result<()> {
+    let (store, invite) = (&fixture.store, invite(100, SOON));
+    store.put_invite(&invite).await?;
+    let most = 5;
+    let tries = (0..50).map(|number| {
+        let invite = &invite;
+        async move {
+            let (made, joined) = (key(&format!("a{number:07x}")), key(&format!("b{number:07x}")));
+            let made = store.put_key(&made, most).await?;
+            let joined = store.redeem(&invite.hash, &joined, None, most).await?;
+            anyhow::Ok(usize::from(made) + usize::from(joined))
+        }
+    });
+    let done: usize = try_join_all(tries).await?.into_iter().sum();
+    let kept = store.keys().await?;
+    assert_eq!((done, kept.len()), (most, most));
+    let changed = Key { revision: 2, ..kept[0].clone() };
+    assert!(store.put_key(&changed, most).await?, "keys may still be changed");
+    store.forget_key(&changed).await?;
+    assert!(store.redeem(&invite.hash, &key("c0000000"), None, most).await?, "there is room again");
+    assert!(!store.put_key(&key("c0000001"), most).await?);
     Ok(())
 }
 
 pub(crate) async fn of_two_who_change_a_key_one_is_told(fixture: Fixture) -> Result<()> {
     let first = key("00000001");
-    assert!(fixture.store.put_key(&first).await?);
-    assert!(!fixture.store.put_key(&first).await?, "it is there");
+    assert!(fixture.store.put_key(&first, KEYS_MAX).await?);
+    assert!(!fixture.store.put_key(&first, KEYS_MAX).await?, "it is there");
     let changes = (0..20).map(|number| {
         let (store, change) =
             (Arc::clone(&fixture.store), Key { revision: 2, name: number.to_string(), ..first.clone() });
-        async move { store.put_key(&change).await }
+        async move { store.put_key(&change, KEYS_MAX).await }
     });
     let done: Vec<bool> = try_join_all(changes).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 1);
-    assert!(!fixture.store.put_key(&Key { revision: 4, ..first.clone() }).await?, "a revision is missing");
-    assert!(!fixture.store.put_key(&Key { id: "00000009".into(), revision: 2, ..first }).await?, "there is no first");
+    assert!(!fixture.store.put_key(&Key { revision: 4, ..first.clone() }, KEYS_MAX).await?, "a revision is missing");
+    assert!(
+        !fixture.store.put_key(&Key { id: "00000009".into(), revision: 2, ..first }, KEYS_MAX).await?,
+        "there is no first"
+    );
     Ok(())
 }
 
 pub(crate) async fn an_invite_is_good_for_as_many_as_it_says(fixture: Fixture) -> Result<()> {
     let invite = invite(3, SOON);
     fixture.store.put_invite(&invite).await?;
-    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001"), None).await?, "there is none");
+    assert!(!fixture.store.redeem(&"e".repeat(64), &key("00000001"), None, KEYS_MAX).await?, "there is none");
     assert_eq!(fixture.store.invite(&"e".repeat(64)).await?, None);
     assert_eq!(fixture.store.invite(&invite.hash).await?, Some(invite.clone()), "to look takes nothing");
     let tries = (0..20).map(|number| {
         let (store, hash) = (Arc::clone(&fixture.store), invite.hash.clone());
-        async move { store.redeem(&hash, &key(&format!("{number:08x}")), None).await }
+        async move { store.redeem(&hash, &key(&format!("{number:08x}")), None, KEYS_MAX).await }
     });
     let done: Vec<bool> = try_join_all(tries).await?;
     assert_eq!(done.iter().filter(|done| **done).count(), 3, "{done:?}");
@@ -114,38 +146,38 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     let (store, invite) = (&fixture.store, invite(1, SOON));
     store.put_invite(&invite).await?;
     let (taken, free) = (key("00000001"), key("00000002"));
-    assert!(store.put_key(&taken).await?);
+    assert!(store.put_key(&taken, KEYS_MAX).await?);
     let before = store.key_changes().await?;
     assert!(
-        !store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }, None).await?,
+        !store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }, None, KEYS_MAX).await?,
         "its id is another's"
     );
     assert_eq!(store.invite(&invite.hash).await?, Some(invite.clone()), "the use is still there");
-    assert!(!store.redeem(&"e".repeat(64), &free, None).await?, "there is no such invite");
+    assert!(!store.redeem(&"e".repeat(64), &free, None, KEYS_MAX).await?, "there is no such invite");
     assert_eq!((store.keys().await?, store.key_changes().await?), (vec![taken.clone()], before));
 
-    assert!(store.redeem(&invite.hash, &free, None).await?);
-    assert!(!store.redeem(&invite.hash, &key("00000003"), None).await?, "its use was taken");
+    assert!(store.redeem(&invite.hash, &free, None, KEYS_MAX).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000003"), None, KEYS_MAX).await?, "its use was taken");
     assert!(store.key_changes().await? > before, "whoever follows the keys reads them again");
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
     assert_eq!(kept, [taken, free.clone()]);
-    assert!(store.put_key(&Key { revision: 2, ..free }).await?, "it is changed like any other");
+    assert!(store.put_key(&Key { revision: 2, ..free }, KEYS_MAX).await?, "it is changed like any other");
     Ok(())
 }
 
 pub(crate) async fn nobody_joins_with_what_a_key_promised_that_was_changed_since(fixture: Fixture) -> Result<()> {
     let (store, invite, inviter) = (&fixture.store, invite(3, SOON), key("00000001"));
     store.put_invite(&invite).await?;
-    assert!(!store.redeem(&invite.hash, &key("00000002"), Some(&inviter)).await?, "there is no such key");
-    assert!(store.put_key(&inviter).await?);
-    assert!(store.redeem(&invite.hash, &key("00000002"), Some(&inviter)).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX).await?, "there is no such key");
+    assert!(store.put_key(&inviter, KEYS_MAX).await?);
+    assert!(store.redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX).await?);
     let changed = Key { revision: 2, ..inviter.clone() };
-    assert!(store.put_key(&changed).await?);
+    assert!(store.put_key(&changed, KEYS_MAX).await?);
     let before = (store.keys().await?.len(), store.invite(&invite.hash).await?);
-    assert!(!store.redeem(&invite.hash, &key("00000003"), Some(&inviter)).await?);
+    assert!(!store.redeem(&invite.hash, &key("00000003"), Some(&inviter), KEYS_MAX).await?);
     assert_eq!((store.keys().await?.len(), store.invite(&invite.hash).await?), before);
-    assert!(store.redeem(&invite.hash, &key("00000003"), Some(&changed)).await?);
+    assert!(store.redeem(&invite.hash, &key("00000003"), Some(&changed), KEYS_MAX).await?);
     Ok(())
 }
 
@@ -165,8 +197,8 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
     let brief = Invite { hash: "b".repeat(64), ..invite(1, Duration::from_secs(1)) };
     store.put_invite(&brief).await?;
     assert!(
-        store.redeem(&one.hash, &key("00000001"), None).await?
-            && store.redeem(&used.hash, &key("00000002"), None).await?
+        store.redeem(&one.hash, &key("00000001"), None, KEYS_MAX).await?
+            && store.redeem(&used.hash, &key("00000002"), None, KEYS_MAX).await?
     );
     let rest = Invite { uses: 1, ..one.clone() };
     eventually("one has ended", SOON, async || (store.invites().await.ok()? == [rest.clone()]).then_some(())).await?;
@@ -175,7 +207,10 @@ pub(crate) async fn invites_are_listed_while_they_let_somebody_in_and_forgotten_
     let forgets = (0..20).map(|_| store.forget_invite(&one.hash));
     let forgotten: Vec<Invite> = try_join_all(forgets).await?.into_iter().flatten().collect();
     assert_eq!(forgotten, [rest]);
-    assert_eq!((store.invites().await?, store.redeem(&one.hash, &key("00000003"), None).await?), (vec![], false));
+    assert_eq!(
+        (store.invites().await?, store.redeem(&one.hash, &key("00000003"), None, KEYS_MAX).await?),
+        (vec![], false)
+    );
     Ok(())
 }
 
@@ -185,8 +220,8 @@ pub(crate) async fn an_invite_ends(fixture: Fixture) -> Result<()> {
     let over = async || fixture.store.invite(&brief.hash).await.ok()?.is_none().then_some(());
     eventually("it has ended", SOON, over).await?;
     fixture.store.put_invite(&Invite { hash: "a".repeat(64), ..invite(1, SOON) }).await?;
-    assert!(!fixture.store.redeem(&brief.hash, &key("00000001"), None).await?);
-    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001"), None).await?);
+    assert!(!fixture.store.redeem(&brief.hash, &key("00000001"), None, KEYS_MAX).await?);
+    assert!(fixture.store.redeem(&"a".repeat(64), &key("00000001"), None, KEYS_MAX).await?);
     Ok(())
 }
 
@@ -195,7 +230,7 @@ async fn a_record_in_redis_that_cannot_be_read_is_in_no_other_keys_way() -> Resu
     let redis = Redis::start().await?;
     let store = store::open(&redis.url().parse::<StoreAddress>()?, &Fleet::default()).await?;
     let key = key("00000001");
-    assert!(store.put_key(&key).await?);
+    assert!(store.put_key(&key, KEYS_MAX).await?);
     redis.tell(&["HSET", "{c3po}:credentials", "00000002", "1 {}"]).await?;
     assert_eq!(store.keys().await?, [key]);
     store.close().await;

@@ -29,13 +29,14 @@ const MAPS: &[Map] = &[
         layers: &[
             &["main"],
             &["lib"],
+            &["cli"],
             &["server"],
             &["session"],
             &["request"],
             &["audit"],
             &["store", "presence", "policy", "limit", "auth", "metrics", "data_folder"],
             &["config"],
-            &["address", "admin", "fleet"],
+            &["address", "files", "fleet"],
         ],
     },
 ];

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::Principal;
 use super::globs::{self, AgentGlobs};
 use super::secret::{self, Fresh, NoRandomness};
-use super::whole;
 use crate::store::{Invite, Key, Store};
 
 /// How often a change is tried again where somebody else changed the same key.
@@ -36,7 +35,7 @@ pub(crate) struct NewKey {
     #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
     /// For how many seconds; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
 }
@@ -53,15 +52,15 @@ pub(crate) struct NewInvite {
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
     /// How many hosts it lets in.
-    #[serde(default = "one", deserialize_with = "whole::small")]
+    #[serde(default = "one")]
     #[schemars(range(min = 1, max = INVITE_USES_MAX))]
     pub(crate) uses: u32,
     /// For how many seconds it does; a quarter of an hour where nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = INVITE_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
     /// For how many seconds the keys last; for ever where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole::optional")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) key_expires_in: Option<u64>,
 }
@@ -92,31 +91,23 @@ impl From<NoRandomness> for Refusal {
 
 /// Makes a key. Returns it with its text, which is said this once.
 pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Result<(Key, String), Refusal> {
-    let (key, text) = draft(store, new, by.name(), by.presented()).await?;
-    match store.put_key(&key).await? {
-        true => Ok((key, text)),
-        // One in four billion.
-        false => Err(Refusal::new(ErrorCode::Conflict, "another key has that id; try again")),
+    let (key, text) = draft(new, by.name())?;
+    for _ in 0..CHANGE_TRIES {
+        let keys = store.keys().await.map_err(unchanged)?;
+        vouching(&keys, by.presented())?;
+        make_room(store, &keys).await?;
+        if store.put_key(&key, KEYS_MAX).await? {
+            return Ok((key, text));
+        }
     }
+    Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
 }
 
-/// Returns a key that is to be kept, with its text, and makes room for it. It is made with the key of that id and revision,
-/// where it is made with one.
-async fn draft(
-    store: &dyn Store,
-    new: NewKey,
-    by: &str,
-    presented: Option<(&str, u64)>,
-) -> Result<(Key, String), Refusal> {
+/// Returns a key to be kept, with its text.
+fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
-    let now = Timestamp::now();
-    let keys = store.keys().await.map_err(unchanged)?;
-    vouching(&keys, presented)?;
-    if let Some(oldest) = in_the_way(&keys, now)? {
-        store.forget_key(oldest).await.map_err(unchanged)?;
-    }
-    let fresh = Fresh::make()?;
+    let (fresh, now) = (Fresh::make()?, Timestamp::now());
     let key = Key {
         id: fresh.id,
         hash: secret::hash(&fresh.text),
@@ -130,6 +121,16 @@ async fn draft(
         revision: 1,
     };
     Ok((key, fresh.text))
+}
+
+/// Forgets a key that has ended if there is no room for another key. The store holds the bound if others are quicker.
+///
+/// Errors: `CONFLICT` if all keys are valid.
+async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Refusal> {
+    match in_the_way(keys, Timestamp::now())? {
+        Some(oldest) => store.forget_key(oldest).await.map_err(unchanged),
+        None => Ok(()),
+    }
 }
 
 /// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
@@ -177,7 +178,7 @@ async fn change(
             return Ok((key, false));
         }
         key.revision += 1;
-        if store.put_key(&key).await? {
+        if store.put_key(&key, KEYS_MAX).await? {
             return Ok((key, true));
         }
     }
@@ -248,10 +249,11 @@ pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
 ///
 /// Errors: `INVITE_NOT_FOUND` where none that lets somebody in has that id.
 pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -> Result<Invite, Refusal> {
-    vouching(&store.keys().await.map_err(unchanged)?, by.presented())?;
-    let found = invites(store).await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
-    let ended = match found {
-        Some(invite) => store.forget_invite(&invite.hash).await?,
+    let keys = store.keys().await.map_err(unchanged)?;
+    vouching(&keys, by.presented())?;
+    let found = store.invites().await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
+    let ended = match found.and_then(|invite| standing(invite, &keys, Timestamp::now())) {
+        Some(Standing { invite, .. }) => store.forget_invite(&invite.hash).await?,
         None => None,
     };
     ended.ok_or_else(|| {
@@ -281,37 +283,49 @@ fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<Standing> {
     Some(Standing { invite, made_with })
 }
 
+/// An invite whose code was presented, and the keys at that time.
+pub(crate) struct Presented {
+    pub(crate) standing: Standing,
+    keys: Vec<Key>,
+}
+
 /// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
 /// before a use is spent.
 ///
 /// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
 /// or got another text since.
-pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Standing>, Refusal> {
+pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Presented>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
     let (keys, now) = (store.keys().await?, Timestamp::now());
     let Some(standing) = standing(invite, &keys, now) else { return Ok(None) };
     in_the_way(&keys, now)?;
-    Ok(Some(standing))
+    Ok(Some(Presented { standing, keys }))
 }
 
-/// Lets the host of that name in, by an invite, of which a use is taken with the very step that keeps the key. Returns the
-/// key with what its host is told; `None` where others were quicker, be it to revoke.
+/// Lets a host in, by the invite that it presented, of which a use is taken with the very step that keeps the key. Returns
+/// the key with the reply to the host; `None` if the invite was used up or revoked meanwhile.
 pub(crate) async fn join(
     store: &dyn Store,
-    host: String,
-    Standing { invite, made_with }: &Standing,
+    request: &JoinRequest,
+    mut presented: Presented,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
-    let Invite { scope, key_seconds, .. } = *invite;
-    let new = NewKey { name: host, scope, agents: invite.agents.clone(), expires_in: key_seconds };
-    let (key, text) = draft(store, new, &format!("invite {}", invite.id), None).await?;
-    // Also where another key has its id, one in four billion: the code is as good as before.
-    if !store.redeem(&invite.hash, &key, made_with.as_ref()).await? {
-        return Ok(None);
+    for _ in 0..CHANGE_TRIES {
+        let Presented { standing: Standing { invite, made_with }, keys } = presented;
+        let (name, agents) = (request.host.clone(), invite.agents.clone());
+        let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds };
+        let (key, text) = draft(new, &format!("invite {}", invite.id))?;
+        make_room(store, &keys).await?;
+        if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {
+            let (key_id, agents) = (key.id.clone(), key.agents.clone());
+            let expires_at = key.expires_at.map(|end| end.to_string());
+            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })));
+        }
+        // Others were quicker: to use or end the invite, or to take the last room for a key.
+        let Some(again) = invited(store, request).await? else { return Ok(None) };
+        presented = again;
     }
-    let (key_id, agents) = (key.id.clone(), key.agents.clone());
-    let expires_at = key.expires_at.map(|end| end.to_string());
-    Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })))
+    Err(Refusal::new(ErrorCode::Conflict, "others are joining at the same time; try again"))
 }
 
 fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {

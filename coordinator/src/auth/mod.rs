@@ -6,7 +6,6 @@ mod keyring;
 mod principal;
 mod secret;
 pub(crate) mod watch;
-mod whole;
 
 use std::sync::Arc;
 

@@ -72,6 +72,10 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
             break;
         }
     }
+    // Nothing else tells the id of a broadcast of one's own from one that was made up.
+    if page.free() == PAGE_MAX && after.is_none() && call.cursor.is_none() {
+        return Err(Refusal::message_not_found(&thread));
+    }
     Ok(shown(page, after))
 }
 

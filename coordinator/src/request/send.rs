@@ -101,6 +101,7 @@ pub(super) async fn send_message(
                 return Err(Refusal::new(ErrorCode::AgentNotFound, format!("no other agent has the role {role}")));
             }
             draft.thread = Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0));
+            office.limit.weigh(&caller.agent, &id, recipients.len());
             Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
         }
     }
@@ -119,6 +120,7 @@ pub(super) async fn broadcast(
             && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
     };
     let recipients = others(office, caller, wanted).await?;
+    office.limit.weigh(&caller.agent, &id, recipients.len());
     let draft = Draft {
         leave: Leave::of(office, caller, Verb::Broadcast).await?,
         kind: Kind::Broadcast,
@@ -306,6 +308,10 @@ pub(super) async fn reply(
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
+    // A person who asked gets the answer: what is due to people is bounded by what they asked.
+    if question.from_agent != AgentId::human() {
+        take_turn(office, caller, id, Verb::Reply)?;
+    }
     Leave::of(office, caller, Verb::Reply).await?.check(office, caller, &question.from_agent).await?;
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);

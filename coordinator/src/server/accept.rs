@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, WRONG_CODES_PER_MINUTE};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, Admitted, STALL_MAX, farewell};
-use super::refused;
+use super::endpoint::Refused;
 use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 
@@ -188,7 +188,8 @@ async fn in_time(request: Request, next: Next) -> Response {
     let response = next.run(request.map(|body| Body::new(timed(body)))).await;
     if missed.load(Ordering::Relaxed) {
         let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
-        return refused(&Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network."));
+        let refusal = Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network.");
+        return Refused::from(refusal).into_response();
     }
     response
 }

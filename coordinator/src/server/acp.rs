@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Extension, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use c3po_shared::limits::FRAME_MAX;
 use c3po_shared::wire::SUBPROTOCOL;
 
-use super::{Server, refused};
+use super::Server;
+use super::endpoint::Refused;
 use crate::auth::{Principal, Right};
 use crate::request::check_right;
 use crate::session;
@@ -27,7 +28,7 @@ pub(super) async fn upgrade(
 ) -> Response {
     let stay = match check_right(&server.office, &principal, Right::Speak).and_then(|()| Principal::enter(&principal)) {
         Ok(stay) => stay,
-        Err(refusal) => return refused(&refusal),
+        Err(refusal) => return Refused::from(refusal).into_response(),
     };
     upgrade
         .protocols([SUBPROTOCOL])

@@ -1,27 +1,18 @@
 //! The coordinator's own socket, for commands on its machine: whoever may open the file may do everything but be an agent.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use axum::{Extension, Router};
-use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Principal;
-use crate::config::Request;
-
-/// How long an answer may take, each for writing and reading.
-const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest answer that is read: 10,000 keys.
-const ANSWER_MAX: u64 = 16 << 20;
 
 /// The listening end.
 #[derive(Debug)]
@@ -71,75 +62,20 @@ impl Socket {
     }
 }
 
-fn place(data_dir: &Path, port: u16) -> PathBuf {
+/// Returns the path of the socket of the coordinator that listens on that port.
+pub(crate) fn place(data_dir: &Path, port: u16) -> PathBuf {
     data_dir.join(format!("control-{port}.sock"))
 }
 
-/// Asks the coordinator of this machine that listens there. Returns what is to be printed.
-pub(crate) fn ask(data_dir: &Path, listen: SocketAddr, request: &Request) -> anyhow::Result<String> {
-    let path = place(data_dir, listen.port());
-    let stream = connect(&path).with_context(|| {
-        format!(
-            "no coordinator of yours serves {} (keys and invites are made by the one that runs; say --data-dir and \
-             --listen as it was started with)",
-            path.display()
-        )
-    })?;
-    let (method, in_path, body) = request.http();
-    let answer = exchange(stream, method, &in_path, &body).with_context(|| format!("asking {}", path.display()))?;
-    let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
-    if answer.status != 200 {
-        let said = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-        bail!("{}. {}", said("error"), said("suggestion"));
-    }
-    request.show(&body, &options(data_dir, listen))
-}
-
 /// Returns the options that lead the coordinator's own commands to the one that listens there.
-pub(super) fn options(data_dir: &Path, listen: SocketAddr) -> String {
+pub(crate) fn options(data_dir: &Path, listen: SocketAddr) -> String {
     format!("--data-dir {} --listen {listen}", data_dir.display())
-}
-
-/// Asks the coordinator of this machine that listens there how it is.
-pub(super) fn health(data_dir: &Path, listen: SocketAddr) -> anyhow::Result<Answer> {
-    let path = place(data_dir, listen.port());
-    let stream = connect(&path).with_context(|| {
-        format!("nobody serves {} (say --data-dir as the coordinator was started with)", path.display())
-    })?;
-    exchange(stream, "GET", "/api/health", "").with_context(|| format!("asking {}", path.display()))
-}
-
-fn connect(path: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(DEADLINE))?;
-    stream.set_write_timeout(Some(DEADLINE))?;
-    Ok(stream)
-}
-
-/// What came back.
-pub(super) struct Answer {
-    /// The status, such as 200.
-    pub(super) status: u16,
-    /// The body.
-    pub(super) body: String,
-}
-
-/// Sends one request, and reads until the other side closes: in HTTP/1.0 the answer ends with the connection.
-pub(super) fn exchange(mut stream: impl Read + Write, method: &str, path: &str, body: &str) -> anyhow::Result<Answer> {
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
-    let mut answer = String::new();
-    stream.take(ANSWER_MAX).read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the answer is none")?;
-    let status = head.split_whitespace().nth(1).and_then(|status| status.parse().ok()).context("the answer is none")?;
-    Ok(Answer { status, body: body.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
 
     #[tokio::test]

@@ -1,14 +1,13 @@
-//! `GET /api/openapi.json`: what all of REST takes and answers.
+//! `GET /api/openapi.json`: the description of REST.
 //!
-//! It is for everybody: it says what the source says, and nothing of what this coordinator keeps but whether whoever
-//! presents nothing is let in, which the next request would show.
+//! Everybody may read it: it holds what the source holds, and of this coordinator only whether it is open, which the next
+//! request would show.
 
-use c3po_shared::refusal::Refusal;
+use axum::Extension;
 
-use super::Server;
-use super::endpoint::{Media, Plain};
+use super::endpoint::{Description, Media, Plain};
 
-/// Where the description stands.
+/// The path of the description.
 pub(super) const PATH: &str = "/api/openapi.json";
 
 /// A description.
@@ -20,6 +19,6 @@ impl Media for OpenApi {
 }
 
 /// `GET /api/openapi.json`
-pub(super) async fn show(server: Server, (): ()) -> Result<Plain<OpenApi>, Refusal> {
-    Ok(Plain::new(server.description))
+pub(super) async fn show(Extension(Description(text)): Extension<Description>) -> Plain<OpenApi> {
+    Plain::new(text)
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
 use bytes::BytesMut;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use data_encoding::HEXLOWER;
@@ -24,7 +24,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::Server;
-use super::endpoint::{Answer, Answers, InPath, Media, Plain, refused_as};
+use super::endpoint::{InPath, Media, Plain, Refused};
 
 /// Where the script stands.
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
@@ -131,15 +131,17 @@ impl Media for Script {
 }
 
 /// `GET /join.sh`
-pub(super) async fn script(server: Server, (): ()) -> Result<Plain<Script>, Refusal> {
+pub(super) async fn script(State(server): State<Server>) -> Result<Plain<Script>, Refused> {
     let script = server.downloads.script(server.joins.url(), &server.joins.curl()).await;
-    script.map(Plain::new).map_err(|error| unreadable(&error))
+    Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
 
-/// A system and a processor.
+/// A system and a processor, in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(super) struct Machine(#[schemars(example = "linux-x86_64")] String);
+pub(super) struct For {
+    #[schemars(example = "linux-x86_64")]
+    machine: String,
+}
 
 /// The bytes of a program.
 #[derive(Debug)]
@@ -149,40 +151,22 @@ impl Media for Bytes {
     const TYPE: &'static str = "application/octet-stream";
 }
 
-/// The program for a machine, where there is one.
-#[derive(Debug)]
-pub(super) enum Program {
-    Found(Plain<Bytes>),
-    Missing(Refusal),
-}
-
-impl Answer for Program {
-    fn describe(answers: &mut Answers) {
-        Plain::<Bytes>::describe(answers);
-        answers.json::<Refusal>(StatusCode::NOT_FOUND, "There is none for such a machine");
-    }
-
-    fn respond(self) -> Response {
-        match self {
-            Self::Found(program) => program.respond(),
-            Self::Missing(refusal) => refused_as(StatusCode::NOT_FOUND, &refusal),
-        }
-    }
-}
-
 /// `GET /download/{machine}/c3po`
-pub(super) async fn program(server: Server, InPath(Machine(machine)): InPath<Machine>) -> Result<Program, Refusal> {
+pub(super) async fn program(
+    State(server): State<Server>,
+    InPath(For { machine }): InPath<For>,
+) -> Result<Plain<Bytes>, Refused> {
     let Some(program) = server.downloads.programs.get(&machine) else {
         let error = "this coordinator has no program for such a machine";
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
-        return Ok(Program::Missing(refusal));
+        return Err(Refused::with(StatusCode::NOT_FOUND, refusal));
     };
     let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
         let error = format!("{AT_ONCE} hosts are fetching it; try again soon");
-        return Err(Refusal::new(ErrorCode::RateLimited, error));
+        return Err(Refusal::new(ErrorCode::RateLimited, error).into());
     };
     let file = File::open(program).await.map_err(|error| unreadable(&error))?;
-    Ok(Program::Found(Plain::new(pieces(file, place))))
+    Ok(Plain::new(pieces(file, place)))
 }
 
 /// Returns the file piece by piece. Its place is free when the last one was sent, or nobody wants it any more.

@@ -1,16 +1,16 @@
 //! The invites over HTTP: making, listing and ending them. No answer but that of making one has a code.
 
 use axum::Json;
-use c3po_shared::refusal::Refusal;
+use axum::extract::State;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Server;
-use super::endpoint::{Body, By, InPath};
+use super::endpoint::{Answer, Body, By, InPath};
 use super::join::Invited;
-use super::keys::{Id, noted, unsure};
+use super::keys::{Named, noted, unsure};
 use crate::auth::issue::{self, NewInvite};
 use crate::store::Invite;
 
@@ -40,16 +40,17 @@ pub(super) struct Invites {
 }
 
 /// `GET /api/invites`
-pub(super) async fn list(server: Server, (): ()) -> Result<Json<Invites>, Refusal> {
+pub(super) async fn list(State(server): State<Server>) -> Answer<Invites> {
     let invites = issue::invites(server.office.store.as_ref()).await?;
     Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
 }
 
 /// `POST /api/invites`: returns the lines that a new host is given.
 pub(super) async fn create(
-    server: Server,
-    (By(principal), Body(new)): (By, Body<NewInvite>),
-) -> Result<Json<Invited>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    Body(new): Body<NewInvite>,
+) -> Answer<Invited> {
     let by = principal.name();
     let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.presented()).await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
@@ -60,9 +61,10 @@ pub(super) async fn create(
 
 /// `DELETE /api/invites/{id}`
 pub(super) async fn revoke(
-    server: Server,
-    (By(principal), InPath(Id(id))): (By, InPath<Id>),
-) -> Result<Json<Shown>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    InPath(Named { id }): InPath<Named>,
+) -> Answer<Shown> {
     let by = principal.name();
     let ended = issue::revoke_invite(server.office.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;

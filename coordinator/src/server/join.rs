@@ -1,11 +1,10 @@
 //! Letting hosts in: the one path that changes something for whoever has no key yet, and the line that leads there.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::Json;
+use axum::extract::State;
 use c3po_shared::join::{JoinReply, JoinRequest};
 use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -14,20 +13,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::endpoint::Body;
+use super::endpoint::{Answer, Body};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
 use super::{Server, control, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
+use crate::limit::{Reached, Window};
 use crate::store::Store;
 
 /// The largest request that is read of somebody who has no key, in bytes.
 const BODY_MAX: usize = 8 << 10;
 /// Who makes the invite of a coordinator that nobody has a key for.
 const START: &str = "start";
-/// In which time so many wrong codes are told to be wrong.
-const WINDOW: Duration = Duration::from_secs(60);
 
 /// What is known of joining.
 #[derive(Debug)]
@@ -37,8 +35,8 @@ pub(super) struct Joins {
     transport: Transport,
     /// By which words of a command line this coordinator is found on its machine.
     options: String,
-    /// When wrong codes were tried last.
-    wrong: Mutex<VecDeque<Instant>>,
+    /// The wrong codes of the last minute.
+    wrong: Mutex<Window<()>>,
 }
 
 /// An invite that was just made.
@@ -92,35 +90,25 @@ impl Joins {
     /// pass, or whoever can reach the port could keep others out; their 128 bits are what keeps a guesser out.
     fn refuse(&self, now: Instant) -> Refusal {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        while wrong.front().is_some_and(|at| now.duration_since(*at) >= WINDOW) {
-            wrong.pop_front();
+        if let Err(Reached { count, retry_after_seconds }) = wrong.take((), WRONG_CODES_PER_MINUTE, now) {
+            return Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, retry_after_seconds);
         }
-        let count = u32::try_from(wrong.len()).unwrap_or(u32::MAX);
-        match wrong.front() {
-            Some(oldest) if count >= WRONG_CODES_PER_MINUTE => {
-                let wait = WINDOW.saturating_sub(now.duration_since(*oldest));
-                Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, wait.as_secs() + 1)
-            }
-            _ => {
-                wrong.push_back(now);
-                // The same for one that never was: nobody learns which codes there were.
-                let error = "this join code is unknown, was used, or has expired";
-                Refusal::new(ErrorCode::Unauthorized, error)
-                    .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
-            }
-        }
+        // The same for one that never was: nobody learns which codes there were.
+        let error = "this join code is unknown, was used, or has expired";
+        Refusal::new(ErrorCode::Unauthorized, error)
+            .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
     }
 }
 
 /// `POST /api/join`
 pub(super) async fn join(
-    server: Server,
+    State(server): State<Server>,
     Body(request): Body<JoinRequest, BODY_MAX>,
-) -> Result<Json<JoinReply>, Refusal> {
+) -> Answer<JoinReply> {
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
-    let standing = issue::invited(store, &request).await?.ok_or_else(wrong)?;
-    let joined = issue::join(store, request.host, &standing).await;
-    let by = format!("invite {}", standing.invite.id);
+    let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+    let by = format!("invite {}", presented.standing.invite.id);
+    let joined = issue::join(store, &request, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;
@@ -164,6 +152,8 @@ fn outward() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -185,6 +175,6 @@ mod tests {
         let (now, code) = (Instant::now(), |at| joins.refuse(at).code);
         assert!((0..WRONG_CODES_PER_MINUTE).all(|_| code(now) == ErrorCode::Unauthorized));
         assert_eq!(code(now + Duration::from_secs(59)), ErrorCode::RateLimited);
-        assert_eq!(code(now + WINDOW), ErrorCode::Unauthorized);
+        assert_eq!(code(now + Duration::from_secs(60)), ErrorCode::Unauthorized);
     }
 }

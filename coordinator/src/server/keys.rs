@@ -1,6 +1,7 @@
 //! The keys over HTTP: listing, making, ending and renewing them.
 
 use axum::Json;
+use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
@@ -9,15 +10,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Server;
-use super::endpoint::{Body, By, InPath};
+use super::endpoint::{Answer, Body, By, InPath};
 use crate::auth;
 use crate::auth::issue::{self, NewKey};
 use crate::store::Key;
 
 /// The name of a key or an invite in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub(super) struct Id(#[schemars(regex(pattern = "^[0-9a-f]{8}$"))] pub(super) String);
+pub(super) struct Named {
+    #[schemars(regex(pattern = "^[0-9a-f]{8}$"))]
+    pub(super) id: String,
+}
 
 /// A key as lists show it: without its hash.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -70,7 +73,7 @@ pub(super) struct Keys {
 }
 
 /// `GET /api/keys`
-pub(super) async fn list(server: Server, (): ()) -> Result<Json<Keys>, Refusal> {
+pub(super) async fn list(State(server): State<Server>) -> Answer<Keys> {
     let mut keys = server.office.store.keys().await?;
     keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
     let now = Timestamp::now();
@@ -79,9 +82,10 @@ pub(super) async fn list(server: Server, (): ()) -> Result<Json<Keys>, Refusal> 
 
 /// `POST /api/keys`
 pub(super) async fn create(
-    server: Server,
-    (By(principal), Body(new)): (By, Body<NewKey>),
-) -> Result<Json<MadeKey>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    Body(new): Body<NewKey>,
+) -> Answer<MadeKey> {
     let by = principal.name();
     let made = issue::create(server.office.store.as_ref(), new, &principal).await;
     made_key(&server, "created", None, by, made).await
@@ -89,9 +93,10 @@ pub(super) async fn create(
 
 /// `POST /api/keys/{id}/rotate`
 pub(super) async fn rotate(
-    server: Server,
-    (By(principal), InPath(Id(id))): (By, InPath<Id>),
-) -> Result<Json<MadeKey>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    InPath(Named { id }): InPath<Named>,
+) -> Answer<MadeKey> {
     let rotated = issue::rotate(server.office.store.as_ref(), &id, &principal).await;
     made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
 }
@@ -103,7 +108,7 @@ async fn made_key(
     id: Option<&str>,
     by: &str,
     made: Result<(Key, String), Refusal>,
-) -> Result<Json<MadeKey>, Refusal> {
+) -> Answer<MadeKey> {
     let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
     changed(server, verb, &key.id, by).await;
     Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
@@ -111,9 +116,10 @@ async fn made_key(
 
 /// `DELETE /api/keys/{id}`
 pub(super) async fn revoke(
-    server: Server,
-    (By(principal), InPath(Id(id))): (By, InPath<Id>),
-) -> Result<Json<Shown>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    InPath(Named { id }): InPath<Named>,
+) -> Answer<Shown> {
     let by = principal.name();
     let ended = issue::revoke(server.office.store.as_ref(), &id, &principal).await;
     let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Reply, Tool, listing, presented_messages, presented_via};
 use c3po_shared::ids::CallId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -22,8 +25,9 @@ use serde_json::value::to_raw_value;
 use tokio::time::{Instant, interval_at};
 
 use super::accept::BODY_MAX;
+use super::endpoint::read_body;
 use super::evidence::{self, Shown};
-use super::{Server, http_session::HttpSessions};
+use super::{Server, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, Office};
 
@@ -41,7 +45,6 @@ pub(super) fn service(server: &Server) -> Router {
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
-        .with_max_request_body_bytes(BODY_MAX)
         .with_cancellation_token(server.stop.clone())
         .with_allowed_origins(LOOPBACK_ORIGINS)
         .enforce_origin_validation()
@@ -49,7 +52,18 @@ pub(super) fn service(server: &Server) -> Router {
         .with_allowed_hosts(Vec::<String>::new());
     let service =
         StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
-    Router::new().fallback_service(service).layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
+    Router::new()
+        .fallback_service(service)
+        .layer(middleware::from_fn_with_state(server.clone(), evidence::layer))
+        .layer(middleware::from_fn_with_state(server.clone(), read_first))
+}
+
+/// Reads the body before rmcp does, which would wait for the rest of it also while the coordinator stops.
+async fn read_first(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    match read_body(&server, &mut request, BODY_MAX).await {
+        Ok(body) => next.run(request.map(|_| Body::from(body))).await,
+        Err(refusal) => refused(refusal),
+    }
 }
 
 #[derive(Debug, Clone)]

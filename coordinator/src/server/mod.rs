@@ -10,7 +10,6 @@ mod description;
 mod download;
 mod endpoint;
 mod evidence;
-mod health;
 mod http_session;
 mod invites;
 mod join;
@@ -26,12 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use bytes::Bytes;
+use axum::{Json, Router};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
@@ -43,14 +41,13 @@ use self::accept::Door;
 pub(crate) use self::accept::listen;
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
-pub(crate) use self::control::ask;
+pub(crate) use self::control::{options as control_options, place as control_socket};
 use self::download::Downloads;
-use self::endpoint::{Endpoint, refused};
-pub(crate) use self::health::ask as ask_health;
+use self::endpoint::status_of;
 use self::http_session::HttpSessions;
 use self::join::Joins;
 use self::tls::Transport;
-use crate::auth::{Auth, Principal};
+use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
 use crate::request::Office;
 
@@ -67,8 +64,6 @@ pub(crate) struct Server {
     http_sessions: Arc<HttpSessions>,
     joins: Arc<Joins>,
     downloads: Arc<Downloads>,
-    /// What REST takes and answers, as JSON.
-    description: Bytes,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -91,19 +86,16 @@ pub(crate) async fn serve(
     let admission =
         Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics);
-    let endpoints = routes::endpoints();
-    let description = endpoint::document(&endpoints, auth.anybody());
     let server = Server {
         office,
         auth,
-        description: description.to_string().into(),
         joins: Arc::new(Joins::new(config, address, transport.clone())),
         downloads: Arc::new(Downloads::look()),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = accept::bounded(routes(&server, config, &endpoints));
+    let routes = accept::bounded(routes(&server, config));
     let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -127,44 +119,35 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &Server, config: &Config, endpoints: &[Endpoint]) -> Router {
-    let (guarded, open): (Vec<_>, Vec<_>) = endpoints.iter().partition(|endpoint| endpoint.is_guarded());
-    let guarded = routes::router(guarded.into_iter())
-        .method_not_allowed_fallback(rest::no_such_method)
-        .layer(middleware::from_fn_with_state(server.clone(), guard_rest));
+fn routes(server: &Server, config: &Config) -> Router {
     let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
         .nest_service(MCP_PATH, mcp::service(server))
         .layer(middleware::from_fn_with_state(server.clone(), guard_sessions));
-    routes::router(open.into_iter())
+    routes::router(server)
         .method_not_allowed_fallback(rest::no_such_method)
-        .merge(guarded)
         .merge(sessions)
         .fallback(rest::nowhere)
         .layer(middleware::from_fn_with_state(pages::Names::new(config), pages::layer))
         .with_state(server.clone())
 }
 
-/// What is asked for ends with the credential, but for what is done to its end: each endpoint says of itself which it is.
-async fn guard_rest(State(server): State<Server>, mut request: Request, next: Next) -> Response {
-    match guard(&server, &mut request) {
-        Ok(_) => next.run(request).await,
-        Err(refusal) => refused(&refusal),
-    }
+async fn guard_sessions(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+    let answered = async {
+        let stay = guard(&server, &mut request)?;
+        stay.principal().unless_ended(next.run(request)).await
+    };
+    answered.await.unwrap_or_else(refused)
 }
 
-/// Proxies and MCP clients know the newer name of a store that is away.
-async fn guard_sessions(State(server): State<Server>, mut request: Request, next: Next) -> Response {
-    let said = |refusal: Refusal| (endpoint::status_of(refusal.code), axum::Json(refusal)).into_response();
-    match guard(&server, &mut request) {
-        Ok(principal) => principal.unless_ended(next.run(request)).await.unwrap_or_else(said),
-        Err(refusal) => said(refusal),
-    }
+/// Returns a refusal for proxies and MCP clients, which know the newer name of the code for a store that is away.
+fn refused(refusal: Refusal) -> Response {
+    (status_of(refusal.code), Json(refusal)).into_response()
 }
 
 /// Admits a request: nothing of it is read before that.
-fn guard(server: &Server, request: &mut Request) -> Result<Arc<Principal>, Refusal> {
+fn guard(server: &Server, request: &mut Request) -> Result<Arc<Stay>, Refusal> {
     let admitted = match request.extensions().get::<Arc<Principal>>() {
         // Whoever reaches the control socket.
         Some(local) => Ok(Arc::clone(local)),
@@ -180,6 +163,6 @@ fn guard(server: &Server, request: &mut Request) -> Result<Arc<Principal>, Refus
     // Until there is an answer, and as long as anything works on the request; a link counts by itself.
     let stay = Arc::new(Principal::enter(&principal)?);
     request.extensions_mut().insert(Arc::clone(&stay));
-    request.extensions_mut().insert(Arc::clone(&principal));
-    Ok(principal)
+    request.extensions_mut().insert(principal);
+    Ok(stay)
 }

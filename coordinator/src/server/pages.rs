@@ -11,10 +11,11 @@ use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
-use super::{MCP_PATH, refused};
+use super::MCP_PATH;
+use super::endpoint::Refused;
 use crate::config::Config;
 
 /// Endings of names that lead to nobody but one's own network (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the
@@ -70,7 +71,7 @@ fn is_own(name: &str) -> bool {
 pub(super) async fn layer(State(names): State<Names>, request: Request, next: Next) -> Response {
     match names.check(request.headers(), request.uri().path()) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => Refused::from(refusal).into_response(),
     }
 }
 

@@ -1,17 +1,17 @@
 //! `GET /api/policy/check`: what the policy says of a case.
 
 use axum::Json;
+use axum::extract::State;
 use c3po_shared::policy::{PolicyAnswer, PolicyQuestion};
-use c3po_shared::refusal::Refusal;
 
 use super::Server;
-use super::endpoint::Query;
+use super::endpoint::{Answer, Query};
 use crate::request;
 
 /// Answers from the rules that hold now.
 pub(super) async fn check(
-    server: Server,
+    State(server): State<Server>,
     Query(question): Query<PolicyQuestion>,
-) -> Result<Json<PolicyAnswer>, Refusal> {
-    request::explain_policy(&server.office, question).await.map(Json)
+) -> Answer<PolicyAnswer> {
+    Ok(Json(request::explain_policy(&server.office, question).await?))
 }

@@ -1,6 +1,10 @@
 //! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
+use aide::generate::GenContext;
+use aide::openapi::{Operation, Response as Described, StatusCode as Code};
+use aide::operation::OperationOutput;
 use axum::Json;
+use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
@@ -12,7 +16,7 @@ use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{Answer, Answers, By, Media, Plain, Query, Speaker, refused_as};
+use super::endpoint::{Answer, By, Media, Plain, Query, Refused, Speaker, described};
 use super::{Server, description};
 use crate::store::{Agent, Selection};
 
@@ -48,13 +52,19 @@ pub(super) struct Unwell {
     suggestion: &'static str,
 }
 
-impl Answer for Health {
-    fn describe(answers: &mut Answers) {
-        answers.json::<Well>(StatusCode::OK, "It is well");
-        answers.json::<Unwell>(StatusCode::INTERNAL_SERVER_ERROR, "It does not reach its store");
-    }
+impl OperationOutput for Health {
+    type Inner = Well;
 
-    fn respond(self) -> Response {
+    fn inferred_responses(context: &mut GenContext, _: &mut Operation) -> Vec<(Option<Code>, Described)> {
+        let schemas = &mut context.schema;
+        let well = described("It is well", "application/json", schemas.subschema_for::<Well>());
+        let unwell = described("It does not reach its store", "application/json", schemas.subschema_for::<Unwell>());
+        vec![(Some(Code::Code(200)), well), (Some(Code::Code(500)), unwell)]
+    }
+}
+
+impl IntoResponse for Health {
+    fn into_response(self) -> Response {
         match self {
             Self::Well(well) => Json(well).into_response(),
             Self::Unwell(unwell) => (StatusCode::INTERNAL_SERVER_ERROR, Json(unwell)).into_response(),
@@ -63,18 +73,18 @@ impl Answer for Health {
 }
 
 /// `GET /api/health`
-pub(super) async fn health(server: Server, (): ()) -> Result<Health, Refusal> {
+pub(super) async fn health(State(server): State<Server>) -> Health {
     if let Err(error) = server.office.store.check().await {
         tracing::warn!("unhealthy: {error}");
-        return Ok(Health::Unwell(Unwell {
+        return Health::Unwell(Unwell {
             status: "error",
             error: "Store connection failed",
             code: "REDIS_UNAVAILABLE",
             suggestion: ErrorCode::StoreUnavailable.suggestion(),
-        }));
+        });
     }
     let agents_online = server.office.presence.connected() + server.http_sessions.online();
-    Ok(Health::Well(Well { status: "ok", agents_online }))
+    Health::Well(Well { status: "ok", agents_online })
 }
 
 /// How much of an inbox is wanted.
@@ -97,12 +107,13 @@ pub(super) struct PendingMessages {
 
 /// `GET /api/pending`
 pub(super) async fn pending(
-    server: Server,
-    (Speaker(agent), Query(page)): (Speaker, Query<Page>),
-) -> Result<Json<PendingMessages>, Refusal> {
+    State(server): State<Server>,
+    Speaker(agent): Speaker,
+    Query(page): Query<Page>,
+) -> Answer<PendingMessages> {
     let limit = page.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")));
+        return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
     }
     let store = &server.office.store;
     let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
@@ -112,7 +123,7 @@ pub(super) async fn pending(
 }
 
 /// `GET /api/agents`: all of them, for people who look.
-pub(super) async fn agents(server: Server, (): ()) -> Result<Json<Vec<AgentRecord>>, Refusal> {
+pub(super) async fn agents(State(server): State<Server>) -> Answer<Vec<AgentRecord>> {
     let now = Timestamp::now();
     let mut records: Vec<AgentRecord> = Vec::new();
     loop {
@@ -137,15 +148,17 @@ pub(super) struct Unregistered {
 
 /// `POST /api/unregister`
 pub(super) async fn unregister(
-    server: Server,
-    (By(principal), Speaker(agent)): (By, Speaker),
-) -> Result<Json<Unregistered>, Refusal> {
+    State(server): State<Server>,
+    By(principal): By,
+    Speaker(agent): Speaker,
+) -> Answer<Unregistered> {
     let known = server.office.store.agent(&agent).await?;
     let linked = known
         .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
     if linked {
         let error = format!("{agent} is a connected session, which ends by itself");
-        return Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye."));
+        let refusal = Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye.");
+        return Err(refusal.into());
     }
     let known = server.office.store.unregister(&agent).await?;
     let said = if known { "unregistered" } else { "was not registered" };
@@ -166,21 +179,21 @@ impl Media for OpenMetrics {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(server: Server, (): ()) -> Result<Plain<OpenMetrics>, Refusal> {
+pub(super) async fn metrics(State(server): State<Server>) -> Plain<OpenMetrics> {
     let presence = &server.office.presence;
-    Ok(Plain::new(server.office.metrics.text(presence.connected(), presence.listening())))
+    Plain::new(server.office.metrics.text(presence.connected(), presence.listening()))
 }
 
 /// Every path that leads nowhere.
-pub(super) async fn nowhere(uri: Uri) -> Response {
+pub(super) async fn nowhere(uri: Uri) -> Refused {
     let error = format!("there is nothing at {}", uri.path());
-    refused_as(StatusCode::NOT_FOUND, &unheard_of(error))
+    Refused::with(StatusCode::NOT_FOUND, unheard_of(error))
 }
 
 /// Every method that a path does not have. Which it has stands in the header `Allow`.
-pub(super) async fn no_such_method(uri: Uri) -> Response {
+pub(super) async fn no_such_method(uri: Uri) -> Refused {
     let error = format!("that is not done to {}", uri.path());
-    refused_as(StatusCode::METHOD_NOT_ALLOWED, &unheard_of(error))
+    Refused::with(StatusCode::METHOD_NOT_ALLOWED, unheard_of(error))
 }
 
 fn unheard_of(error: String) -> Refusal {

@@ -1,8 +1,6 @@
 //! TLS of the port: whose certificate it shows, and what hosts know it by. Files that change are taken up while it runs.
 
-use std::fs::{self, Metadata};
 use std::net::IpAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -16,19 +14,19 @@ use rustls::crypto::ring::default_provider;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate;
 use crate::config::{Identity, Tls};
+use crate::files;
 
 /// What a connection over TLS begins with: the type of the record that a handshake is in.
 pub(super) const FIRST_BYTE: u8 = 0x16;
 /// How long the handshake may take.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// How often is looked whether the files of the certificate have changed.
-const LOOK: Duration = Duration::from_secs(2);
+/// The largest file of a certificate or key, in bytes.
+const PEM_MAX: u64 = 1 << 20;
 
 /// How the port is spoken to: plainly, or over TLS. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,8 +38,6 @@ pub(crate) struct Transport {
 #[derive(Debug)]
 struct Shown {
     files: Identity,
-    /// What the files were before they were read for the first time.
-    first: Stamp,
     loaded: RwLock<Loaded>,
 }
 
@@ -70,9 +66,11 @@ impl Transport {
             Tls::Auto => certificate::own(data_dir, listen).context("making a certificate of the coordinator's own")?,
             Tls::Files(files) => files.clone(),
         };
-        let first = Stamp::of(&files);
-        let loaded = RwLock::new(load(&files)?);
-        Ok(Self { shown: Some(Arc::new(Shown { files, first, loaded })) })
+        let pems = read(&files).map_err(anyhow::Error::msg)?;
+        let loaded =
+            load(&pems).with_context(|| format!("of {} and {}", files.certificate.display(), files.key.display()))?;
+        let loaded = RwLock::new(loaded);
+        Ok(Self { shown: Some(Arc::new(Shown { files, loaded })) })
     }
 
     /// Returns what URLs of this coordinator begin with: `http` or `https`.
@@ -110,56 +108,54 @@ impl Transport {
     /// Takes up files that change, until `stop` is cancelled. New connections see the new certificate, older ones live on.
     pub(super) async fn follow_files(self, stop: CancellationToken) {
         let Some(shown) = self.shown else { return };
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known = shown.first;
-        while stop.run_until_cancelled(looks.tick()).await.is_some() {
-            let of_files = Arc::clone(&shown);
-            // Files are read where nobody waits for it. One who reads in vain looks again.
-            let look = move || {
-                let now = Stamp::of(&of_files.files);
-                (now != known).then(|| (now, load(&of_files.files)))
-            };
-            let Ok(Some((now, loaded))) = tokio::task::spawn_blocking(look).await else { continue };
-            known = now;
-            match loaded {
-                Ok(loaded) => {
-                    tracing::info!("the certificate has changed; its fingerprint is {}", loaded.fingerprint);
-                    *shown.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
-                }
-                Err(error) => tracing::warn!("the certificate stays what it was: {error:#}"),
+        let take = |found: &Found| {
+            let loaded =
+                found.as_ref().map_err(Clone::clone).and_then(|pems| load(pems).map_err(|why| format!("{why:#}")))?;
+            let mut current = shown.loaded.write().unwrap_or_else(PoisonError::into_inner);
+            if loaded.fingerprint != current.fingerprint {
+                tracing::info!("the certificate has changed; its fingerprint is {}", loaded.fingerprint);
             }
-        }
+            *current = loaded;
+            Ok(())
+        };
+        let report = |why: &str| tracing::warn!("the previous certificate stays in use: {why}");
+        let identity = shown.files.clone();
+        files::follow(move || read(&identity), take, report, stop).await;
     }
 }
 
-/// What tells that files are no longer what they were.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp([Option<(i64, i64, u64, u64)>; 2]);
-
-impl Stamp {
-    fn of(files: &Identity) -> Self {
-        let stamp = |found: Metadata| (found.mtime(), found.mtime_nsec(), found.ino(), found.size());
-        Self([&files.certificate, &files.key].map(|path| fs::metadata(path).ok().map(stamp)))
-    }
+/// A certificate with its chain, and its key, as PEM.
+#[derive(PartialEq, Eq)]
+struct Pems {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
 }
 
-/// Reads a certificate with its chain, and its key.
-fn load(files: &Identity) -> anyhow::Result<Loaded> {
-    let (certificate, key) = (&files.certificate, &files.key);
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.with_context(|| format!("reading the certificate {}", certificate.display()))?;
-    let leaf = chain.first().with_context(|| format!("there is no certificate in {}", certificate.display()))?;
+/// The content of both files, or the reason why they cannot be read.
+type Found = Result<Pems, String>;
+
+fn read(identity: &Identity) -> Found {
+    let read = |what, path: &Path| {
+        files::read(path, PEM_MAX).map_err(|error| format!("reading the {what} {}: {error}", path.display()))
+    };
+    Ok(Pems { certificate: read("certificate", &identity.certificate)?, key: read("key", &identity.key)? })
+}
+
+/// Makes of a certificate with its chain, and its key, what a handshake needs.
+fn load(pems: &Pems) -> anyhow::Result<Loaded> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pems.certificate).collect();
+    let chain = chain.context("reading the certificate")?;
+    let leaf = chain.first().context("there is no certificate in its file")?;
     let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
-    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
-    let signing = any_supported_type(&key).with_context(|| format!("using the key {}", files.key.display()))?;
-    let public_key = signing.public_key().with_context(|| format!("{} has no public key", files.key.display()))?;
+    let key = PrivateKeyDer::from_pem_slice(&pems.key).context("reading the key")?;
+    let signing = any_supported_type(&key).context("using the key")?;
+    let public_key = signing.public_key().context("the key has no public key")?;
     let public_key = BASE64.encode(digest(&SHA256, &public_key).as_ref());
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .with_context(|| format!("using the certificate {} and its key", certificate.display()))?;
+        .context("using the certificate and its key")?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Loaded { config: Arc::new(config), fingerprint, public_key, is_alone })
 }
@@ -170,6 +166,8 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> anyhow::Result<Fingerprint> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tokio_util::task::TaskTracker;
 
     use super::*;

@@ -112,8 +112,9 @@ pub trait KeyStore: Send + Sync {
     /// Returns a number that grows with every change of a key, at the cost of one small read.
     async fn key_changes(&self) -> Result<u64>;
 
-    /// Keeps the key as its next revision. Returns false, and changes nothing, where it was changed by somebody else since.
-    async fn put_key(&self, key: &Key) -> Result<bool>;
+    /// Keeps the key as its next revision. Returns false, and changes nothing, if it was changed since, or if it is new and
+    /// there are `most` keys.
+    async fn put_key(&self, key: &Key, most: usize) -> Result<bool>;
 
     /// Forgets the key of that revision; one that was changed since stays. For those that read keys that is a change.
     async fn forget_key(&self, key: &Key) -> Result<()>;
@@ -131,7 +132,7 @@ pub trait KeyStore: Send + Sync {
     async fn forget_invite(&self, hash: &str) -> Result<Option<Invite>>;
 
     /// Takes one use of the invite with that hash and keeps a new key, in one atomic step: neither is done without the
-    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, a key has that id, or the key
-    /// that the invite was made with, if it is said, was changed since.
-    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool>;
+    /// other. Returns false, and changes nothing, where there is no such invite, it has ended, a key has that id, there are
+    /// `most` keys, or the key that the invite was made with, if it is said, was changed since.
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool>;
 }

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{Invite, Key};
-use c3po_shared::limits::INVITES_MAX;
+use c3po_shared::limits::{INVITES_MAX, KEYS_MAX};
 use harness::eventually::eventually;
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{ask, code};
@@ -124,7 +124,7 @@ async fn what_a_text_begins_that_got_another_one_elsewhere_makes_nothing_that_la
         let own = store.keys().await?.into_iter().find(|key| Some(key.id.as_str()) == id(&admin).ok());
         let own = own.context("its own key")?;
         let rotated = Key { revision: own.revision + 1, hash: "f".repeat(64), ..own };
-        assert!(store.put_key(&rotated).await?);
+        assert!(store.put_key(&rotated, KEYS_MAX).await?);
         let before = store.keys().await?;
         let path = path.replace("ITSELF", &rotated.id);
         let answer = ask(&gate, method, &path, Some(&admin), None, &body.to_string()).await?;
@@ -137,17 +137,25 @@ async fn what_a_text_begins_that_got_another_one_elsewhere_makes_nothing_that_la
 
 #[tokio::test]
 async fn a_body_that_is_half_sent_holds_up_no_stop() -> Result<()> {
-    let gate = Gate::start().await?;
-    let mut half = TcpStream::connect(gate.address()?).await?;
-    let head =
-        "POST /api/join HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
-    half.write_all(head.as_bytes()).await?;
-    // It is begun once somebody who came after it is answered.
-    let other = gate.key("agent", "*", &[]).await?;
-    assert_eq!(ask(&gate, "GET", "/metrics", Some(&other), None, "").await?.status, 200);
-    let began = Instant::now();
-    gate.served.stop().await?;
-    ensure!(began.elapsed() < STOP, "it took {:?}", began.elapsed());
+    for path in ["/api/join", "/mcp"] {
+        let gate = Gate::start().await?;
+        let key = gate.key("agent", "*", &[]).await?;
+        let mut half = TcpStream::connect(gate.address()?).await?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nX-Agent-ID: half\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n\
+             Content-Length: 100\r\n\r\n{{"
+        );
+        half.write_all(head.as_bytes()).await?;
+        // It is begun once a later request is answered.
+        assert_eq!(ask(&gate, "GET", "/metrics", Some(&key), None, "").await?.status, 200);
+        let began = Instant::now();
+        gate.served.stop().await?;
+        ensure!(began.elapsed() < STOP, "{path}: it took {:?}", began.elapsed());
+        let mut answer = String::new();
+        half.read_to_string(&mut answer).await?;
+        ensure!(answer.starts_with("HTTP/1.1 503") && answer.contains("COORD_DOWN"), "{path}: {answer}");
+    }
     Ok(())
 }
 

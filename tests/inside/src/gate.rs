@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::config::{Action, CommandLine};
+use c3po_coordinator::cli::{Action, CommandLine};
 use clap::Parser as _;
 
 use crate::served::Served;
@@ -46,8 +46,7 @@ impl Gate {
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
         let line = CommandLine::try_parse_from([&["c3po-coordinator"], words].concat())?;
         let Some(Action::Admin(request)) = line.action else { anyhow::bail!("{words:?} asks nothing") };
-        let (folder, address) = (self.served.folder().to_owned(), self.address()?);
-        tokio::task::spawn_blocking(move || c3po_coordinator::ask(&folder, address, &request)).await?
+        request.ask(self.served.folder(), self.address()?).await
     }
 
     /// Makes a key. Returns its text.

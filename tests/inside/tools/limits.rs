@@ -3,12 +3,13 @@
 use anyhow::Result;
 use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
 use harness::http;
+use harness::link::{Link, Who};
 use inside::served::Served;
 use serde_json::{Value, json};
 
 use super::{ask, each, two_agents};
 
-async fn refused(link: &mut harness::link::Link, tool: &str, arguments: Value) -> Result<Value> {
+async fn refused(link: &mut Link, tool: &str, arguments: Value) -> Result<Value> {
     match link.try_call(tool, arguments).await? {
         Ok(reply) => anyhow::bail!("{tool} was not refused: {reply}"),
         Err(refusal) => Ok(refusal),
@@ -131,6 +132,31 @@ async fn sends_are_limited_per_minute_and_agent() -> Result<()> {
     assert_eq!(refusal["code"], "RATE_LIMITED");
     meshtastic.call("send_message", json!({"target": "homeassistant", "message": "another's limit"})).await?;
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn replies_and_copies_count_against_the_limit_and_answers_to_people_do_not() -> Result<()> {
+    let served = Served::start_with(|config| config.rate_limit = Some(4)).await?;
+    let (mut a, mut b, _c) = (served.join("a").await?, served.join("b").await?, served.join("c").await?);
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
+    let ask = json!({"target": "b", "message": "hi"});
+    let (asked, asked_by_a_person) =
+        (a.call("send_message", ask.clone()).await?, person.call("send_message", ask.clone()).await?);
+    let reply = |asked: &Value| json!({"message_id": asked["id"], "response": "hi"});
+    let copies = b.call("broadcast", json!({"message": "three copies"})).await?;
+    assert_eq!(copies["recipients"], json!(["a", "c", "human"]));
+    let asked_again = a.call("send_message", ask.clone()).await?;
+    b.call("reply", reply(&asked)).await?;
+    let refusal = refused(&mut b, "reply", reply(&asked_again)).await?;
+    assert_eq!((&refusal["code"], &refusal["details"]["count"]), (&json!("RATE_LIMITED"), &json!(4)));
+    b.call("reply", reply(&asked_by_a_person)).await?;
+
+    a.call("send_message", ask.clone()).await?;
+    let copies = a.call("broadcast", json!({"message": "one is left, and all go"})).await?;
+    assert_eq!(copies["recipients"], json!(["b", "c", "human"]));
+    let refusal = refused(&mut a, "send_message", ask).await?;
+    assert_eq!((&refusal["code"], &refusal["details"]["count"]), (&json!("RATE_LIMITED"), &json!(6)));
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use inside::served::Served;
 use serde_json::{Value, json};
 use tokio::try_join;
 
-use super::each;
+use super::{each, two_agents};
 
 /// How many messages the thread has, of as many characters each.
 const MESSAGES: usize = 600;
@@ -90,6 +90,17 @@ async fn each_page_of_thirty_megabytes_reads_a_page() -> Result<()> {
         }
     }
     assert!(read.iter().eq(ids.iter().map(MessageId::as_str)), "{} of {MESSAGES}", read.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_id_of_a_broadcast_that_never_was_leads_nowhere() -> Result<()> {
+    let (_served, mut homeassistant, _meshtastic) = two_agents().await?;
+    let copies = homeassistant.call("broadcast", json!({"message": "hi"})).await?;
+    let thread = homeassistant.call("get_thread", json!({"message_id": copies["id"]})).await?;
+    assert_eq!(each(&thread["messages"], "message"), ["hi"]);
+    let made_up = json!({"message_id": "homeassistant::all::00000001"});
+    assert_eq!(homeassistant.refusal("get_thread", made_up).await?, "MESSAGE_NOT_FOUND");
     Ok(())
 }
 

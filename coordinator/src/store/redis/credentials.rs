@@ -24,9 +24,9 @@ impl KeyStore for RedisStore {
         Ok(self.within(self.connection.run::<Option<u64>>(&read)).await?.unwrap_or_default())
     }
 
-    async fn put_key(&self, key: &Key) -> Result<bool> {
+    async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
         let mut call = self.names.call("put_credential", [self.credentials()]);
-        call.arg(&key.id).arg(key.revision).arg(records::write(key)?);
+        call.arg(&key.id).arg(key.revision).arg(records::write(key)?).arg(most);
         self.within(self.connection.invoke(&call)).await
     }
 
@@ -56,13 +56,14 @@ impl KeyStore for RedisStore {
         self.one("forget_invite", hash).await
     }
 
-    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool> {
         let mut call: Call = self.names.call("redeem", [self.credentials(), self.open_invites()]);
         call.arg(hash).arg(&key.id).arg(key.revision).arg(records::write(key)?);
         match made_with {
             Some(made_with) => call.arg(&made_with.id).arg(made_with.revision),
             None => call.arg("").arg(""),
         };
+        call.arg(most);
         self.within(self.connection.invoke(&call)).await
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::OptionalExtension;
 
 use super::SqliteStore;
-use super::rows::{count, json, stamp};
+use super::rows::{count, integer, json, stamp};
 use super::worker::Work;
 use crate::store::{Invite, Key, KeyStore, Result, read_invites, read_key};
 
@@ -25,9 +25,9 @@ impl KeyStore for SqliteStore {
         Ok(count(self.reader.run(sum).await?) as u64)
     }
 
-    async fn put_key(&self, key: &Key) -> Result<bool> {
+    async fn put_key(&self, key: &Key, most: usize) -> Result<bool> {
         let key = key.clone();
-        self.writer.run(move |work| put(work, &key)).await
+        self.writer.run(move |work| put(work, &key, most)).await
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
@@ -54,9 +54,9 @@ impl KeyStore for SqliteStore {
         self.writer.run(move |work| forget_invite(work, &hash)).await
     }
 
-    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
+    async fn redeem(&self, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool> {
         let (hash, key, made_with) = (hash.to_owned(), key.clone(), made_with.cloned());
-        self.writer.run(move |work| redeem(work, &hash, &key, made_with.as_ref())).await
+        self.writer.run(move |work| redeem(work, &hash, &key, made_with.as_ref(), most)).await
     }
 }
 
@@ -66,11 +66,12 @@ fn all(work: &mut Work<'_>) -> Result<Vec<Key>> {
     Ok(records.iter().filter_map(|record| read_key(record)).collect())
 }
 
-fn put(work: &mut Work<'_>, key: &Key) -> Result<bool> {
+fn put(work: &mut Work<'_>, key: &Key, most: usize) -> Result<bool> {
     let sql = "INSERT INTO keys (id, revision, record) SELECT ?1, ?2, ?3
         WHERE ?2 = 1 + coalesce((SELECT revision FROM keys WHERE id = ?1), 0)
+            AND (?2 > 1 OR (SELECT count(*) FROM keys WHERE id <> '') < ?4)
         ON CONFLICT (id) DO UPDATE SET revision = excluded.revision, record = excluded.record";
-    Ok(work.connection.prepare_cached(sql)?.execute((&key.id, revision(key), json(key)?))? == 1)
+    Ok(work.connection.prepare_cached(sql)?.execute((&key.id, revision(key), json(key)?, integer(most)))? == 1)
 }
 
 fn revision(key: &Key) -> i64 {
@@ -111,10 +112,10 @@ fn forget_invite(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
     one(work, hash, &format!("DELETE FROM invites WHERE hash = ? AND {OPEN} RETURNING uses, record"))
 }
 
-fn redeem(work: &mut Work<'_>, hash: &str, key: &Key, made_with: Option<&Key>) -> Result<bool> {
+fn redeem(work: &mut Work<'_>, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool> {
     // What is found out first changes nothing; what fails after that takes the whole operation back.
     let is_as_before = made_with.map_or(Ok(true), |key| is_as_before(work, key))?;
-    if !is_as_before || look(work, hash)?.is_none() || !put(work, key)? {
+    if !is_as_before || look(work, hash)?.is_none() || !put(work, key, most)? {
         return Ok(false);
     }
     work.connection.prepare_cached("UPDATE invites SET uses = uses - 1 WHERE hash = ?")?.execute([hash])?;
@@ -162,7 +163,7 @@ mod tests {
             made_by: "local".into(),
             revision: 1,
         };
-        assert!(store.put_key(&key).await.expect("it is kept"));
+        assert!(store.put_key(&key, 10).await.expect("it is kept"));
         let other = Connection::open(&path).expect("the same file");
         other.execute("INSERT INTO keys VALUES ('00000002', 1, '{}')", []).expect("a row");
         assert_eq!(store.keys().await.expect("readable"), [key]);

@@ -1,12 +1,17 @@
 -- Credentials of hosts and invites: two hashes. A credential is 'revision record', an invite 'uses end record'; how often
 -- any credential was changed is in the field `changes`.
 
--- Keeps a credential as its next revision: 1, or 0 where it was changed since.
--- KEYS: -, credentials. ARGV: id, revision, record
+-- Returns whether there are fewer credentials than `most`; the field `changes` does not count.
+local function has_room(credentials, most)
+  return redis.call('HLEN', credentials) - redis.call('HEXISTS', credentials, 'changes') < tonumber(most)
+end
+
+-- Keeps a credential as its next revision: 1, or 0 if it was changed since, or is new and there is no room.
+-- KEYS: -, credentials. ARGV: id, revision, record, how many there may be
 define('put_credential', SMALL, function(keys, args)
   local before = redis.call('HGET', keys[2], args[1])
   local revision = before and tonumber(string.match(before, '^%d+')) or 0
-  if revision + 1 ~= tonumber(args[2]) then
+  if revision + 1 ~= tonumber(args[2]) or not (before or has_room(keys[2], args[4])) then
     return 0
   end
   redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. args[3])
@@ -81,13 +86,14 @@ define('forget_invite', SMALL, function(keys, args)
   return { uses, text }
 end)
 
--- Takes one use of an open invite and keeps a new credential: 1, or 0 where it is over, a credential has that id, or the
--- one that the invite was made with was changed since. KEYS: -, credentials, invites
--- ARGV: hash, id, revision and record of the credential, id and revision of the one that it was made with or two times ''
+-- Takes one use of an open invite and keeps a new credential: 1, or 0 where it is over, a credential has that id, there
+-- is no room, or the one that the invite was made with was changed since. KEYS: -, credentials, invites
+-- ARGV: hash, id, revision and record of the credential, id and revision of the one that it was made with or two times '',
+-- how many there may be
 define('redeem', SMALL, function(keys, args)
   begin(keys)
   local uses, expires, text = open(redis.call('HGET', keys[3], args[1]))
-  if not uses or redis.call('HEXISTS', keys[2], args[2]) == 1 then
+  if not uses or redis.call('HEXISTS', keys[2], args[2]) == 1 or not has_room(keys[2], args[7]) then
     return 0
   end
   if args[5] ~= '' then

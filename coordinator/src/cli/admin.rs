@@ -1,14 +1,28 @@
 //! What is asked of a running coordinator on its command line, and how its answers are shown.
 
-use anyhow::Context;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use axum::http::{Method, StatusCode};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use super::exchange;
+use crate::server::{control_options, control_socket};
+
+/// How long the answer may take.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// A question to the coordinator of this machine.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Request {
+pub enum Admin {
     /// Make, list, renew or end the keys of hosts
     #[command(subcommand)]
     Keys(Keys),
@@ -94,32 +108,56 @@ pub struct Invite {
     pub key_expires: Option<Span>,
 }
 
-impl Request {
+impl Admin {
+    /// Asks the coordinator of this machine that listens there, over its own socket. Returns what is to be printed.
+    pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {
+        let path = control_socket(data_dir, listen.port());
+        let stream = UnixStream::connect(&path).await.with_context(|| {
+            format!(
+                "no coordinator is listening on {}; pass the --data-dir and --listen it was started with",
+                path.display()
+            )
+        })?;
+        let (method, in_path, body) = self.http();
+        let answer = exchange(stream, (method, &in_path, body), DEADLINE).await;
+        let answer = answer.with_context(|| format!("asking {}", path.display()))?;
+        let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
+        if answer.status != StatusCode::OK {
+            let said = |name: &str| body[name].as_str().unwrap_or_default();
+            bail!("{}. {}", said("error"), said("suggestion"));
+        }
+        self.show(&body, &control_options(data_dir, listen))
+    }
+
     /// Returns it as HTTP: method, path and body.
-    pub(crate) fn http(&self) -> (&'static str, String, String) {
+    fn http(&self) -> (Method, String, String) {
         let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
-            Self::Keys(Keys::List { .. }) => ("GET", "/api/keys".to_owned(), String::new()),
+            Self::Keys(Keys::List { .. }) => (Method::GET, "/api/keys".to_owned(), String::new()),
             Self::Keys(Keys::Create(Create { name, scope, agents, expires })) => {
                 let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires)});
-                ("POST", "/api/keys".to_owned(), body.to_string())
+                (Method::POST, "/api/keys".to_owned(), body.to_string())
             }
-            Self::Keys(Keys::Revoke { id }) => ("DELETE", format!("/api/keys/{}", in_path(id)), String::new()),
-            Self::Keys(Keys::Rotate { id }) => ("POST", format!("/api/keys/{}/rotate", in_path(id)), String::new()),
+            Self::Keys(Keys::Revoke { id }) => (Method::DELETE, format!("/api/keys/{}", in_path(id)), String::new()),
+            Self::Keys(Keys::Rotate { id }) => {
+                (Method::POST, format!("/api/keys/{}/rotate", in_path(id)), String::new())
+            }
             Self::Invite(Invite { agents, scope, uses, expires, key_expires }) => {
                 let body = json!({
                     "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.duration().as_secs(),
                     "key_expires_in": seconds(key_expires),
                 });
-                ("POST", "/api/invites".to_owned(), body.to_string())
+                (Method::POST, "/api/invites".to_owned(), body.to_string())
             }
-            Self::Invites(Invites::List { .. }) => ("GET", "/api/invites".to_owned(), String::new()),
-            Self::Invites(Invites::Revoke { id }) => ("DELETE", format!("/api/invites/{}", in_path(id)), String::new()),
+            Self::Invites(Invites::List { .. }) => (Method::GET, "/api/invites".to_owned(), String::new()),
+            Self::Invites(Invites::Revoke { id }) => {
+                (Method::DELETE, format!("/api/invites/{}", in_path(id)), String::new())
+            }
         }
     }
 
     /// Returns the answer as people read it. `options` lead a command to the coordinator that answered.
-    pub(crate) fn show(&self, answer: &Value, options: &str) -> anyhow::Result<String> {
+    fn show(&self, answer: &Value, options: &str) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
             Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
@@ -149,12 +187,8 @@ impl Request {
 }
 
 /// An id that is none leads nowhere, whatever it is made of.
-fn in_path(id: &str) -> String {
-    let encoded = |byte: u8| match char::from(byte) {
-        plain if plain.is_ascii_alphanumeric() => plain.to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    id.bytes().map(encoded).collect()
+fn in_path(id: &str) -> impl fmt::Display {
+    utf8_percent_encode(id, NON_ALPHANUMERIC)
 }
 
 fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
@@ -237,7 +271,7 @@ mod tests {
             key("0000000f", "guest", "expired", past.clone(), Value::Null),
             key("00000010", "old", "revoked", soon, past),
         ]});
-        let list = |json| Request::Keys(Keys::List { json });
+        let list = |json| Admin::Keys(Keys::List { json });
         assert_eq!(
             list(false).show(&answer, "").expect("a list"),
             "ID        SCOPE  NAME                   MADE (UTC)        STATE (UTC)                   AGENTS\n\
@@ -257,7 +291,7 @@ mod tests {
             {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000,
                 "expires_at": "2026-01-22T08:00:59.999Z", "made_by": null},
         ]});
-        let list = |json| Request::Invites(Invites::List { json });
+        let list = |json| Admin::Invites(Invites::List { json });
         assert_eq!(
             list(false).show(&answer, "").expect("a list"),
             "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
@@ -271,7 +305,7 @@ mod tests {
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {
-        let request = Request::Keys(Keys::Revoke { id: "../agents?x=1".into() });
+        let request = Admin::Keys(Keys::Revoke { id: "../agents?x=1".into() });
         assert_eq!(request.http().1, "/api/keys/%2E%2E%2Fagents%3Fx%3D1");
     }
 }

@@ -1,0 +1,103 @@
+//! Files that are read again while the coordinator runs: rules and certificates.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// How often files are read.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Reads a regular file, one byte more than `max` at the most. Pipes and devices are not opened: one of them could block.
+pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("this is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads something every second until `stop` is cancelled, and hands it to `take` at first and whenever it has changed.
+///
+/// An error of `take` goes to `report` if the next look finds the same: somebody may still be writing.
+pub(crate) async fn follow<T: PartialEq + Send + 'static>(
+    read: impl Fn() -> T + Clone + Send + 'static,
+    take: impl Fn(&T) -> Result<(), String>,
+    report: impl Fn(&str),
+    stop: CancellationToken,
+) {
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut known, mut is_settled) = (None, false);
+    while stop.run_until_cancelled(looks.tick()).await.is_some() {
+        // A disk may be slow, and nothing else waits for it. A look that failed is made again.
+        let Ok(found) = tokio::task::spawn_blocking(read.clone()).await else { continue };
+        let is_same = known.as_ref() == Some(&found);
+        if is_same && is_settled {
+            continue;
+        }
+        let taken = take(&found);
+        is_settled = taken.is_ok() || is_same;
+        if let Err(why) = taken
+            && is_same
+        {
+            report(&why);
+        }
+        known = Some(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Returns what was taken and what was reported, in order, when each look finds the next of `found`.
+    async fn followed(found: &[&'static str]) -> Vec<String> {
+        let (said, stop) = (Mutex::new(Vec::new()), CancellationToken::new());
+        let left = Arc::new(Mutex::new(found.iter().rev().copied().collect::<Vec<_>>()));
+        let (looking, end) = (Arc::clone(&left), stop.clone());
+        let read = move || {
+            let mut left = looking.lock().expect("unbroken");
+            if left.len() == 1 {
+                end.cancel();
+            }
+            left.pop().unwrap_or_default()
+        };
+        let say = |what: String| said.lock().expect("unbroken").push(what);
+        let take = |text: &&str| match text.strip_prefix("broken") {
+            Some(_) => Err((*text).to_owned()),
+            None => {
+                say(format!("took {text}"));
+                Ok(())
+            }
+        };
+        follow(read, take, |why| say(format!("reported {why}")), stop).await;
+        said.into_inner().expect("unbroken")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_taken_once_and_an_error_is_reported_once_it_stands() {
+        assert_eq!(followed(&["first", "first", "second", "first"]).await, ["took first", "took second", "took first"]);
+        assert_eq!(followed(&["broken", "second"]).await, ["took second"], "it was being written");
+        assert_eq!(followed(&["broken", "broken", "broken", "first"]).await, ["reported broken", "took first"]);
+        assert_eq!(followed(&["a", "b", "c"]).await, ["took a", "took b", "took c"], "it changes all the time");
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_no_more_of_them_than_allowed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in [folder.path(), Path::new("/dev/zero")] {
+            let error = read(path, 10).expect_err("nothing to read").to_string();
+            assert_eq!(error, "this is not a regular file", "{}", path.display());
+        }
+        let file = folder.path().join("file");
+        fs::write(&file, "0123456789ab").expect("written");
+        assert_eq!(read(&file, 10).expect("readable").len(), 11);
+    }
+}

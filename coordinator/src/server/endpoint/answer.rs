@@ -1,0 +1,113 @@
+//! The answers of REST. Each describes itself.
+
+use std::marker::PhantomData;
+
+use aide::generate::GenContext;
+use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
+use aide::operation::OperationOutput;
+use axum::Json;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use schemars::{Schema, json_schema};
+use serde_json::{Value, json};
+
+/// The media type of JSON.
+pub(super) const JSON: &str = "application/json";
+
+/// JSON, or a refusal.
+pub(in crate::server) type Answer<T> = Result<Json<T>, Refused>;
+
+/// A refusal, with its HTTP status.
+#[derive(Debug)]
+pub(in crate::server) struct Refused {
+    status: StatusCode,
+    refusal: Box<Refusal>,
+}
+
+impl Refused {
+    /// A refusal with another status than that of its code.
+    pub(in crate::server) fn with(status: StatusCode, refusal: Refusal) -> Self {
+        Self { status, refusal: Box::new(refusal) }
+    }
+}
+
+impl<E: Into<Refusal>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        let refusal: Refusal = error.into();
+        Self::with(status_of(refusal.code), refusal)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut body = json!(self.refusal);
+        body["code"] = Value::from(word_of(self.refusal.code));
+        (self.status, Json(body)).into_response()
+    }
+}
+
+impl OperationOutput for Refused {
+    type Inner = Refusal;
+
+    fn operation_response(context: &mut GenContext, _: &mut Operation) -> Option<Described> {
+        let schema = context.schema.subschema_for::<Refusal>();
+        Some(described("A refusal", JSON, schema))
+    }
+}
+
+/// Returns the HTTP status of a refusal with that code.
+pub(in crate::server) fn status_of(code: ErrorCode) -> StatusCode {
+    StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Returns the word of an error code. REST keeps the older name of the code for a store that is away.
+pub(super) fn word_of(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::StoreUnavailable => "REDIS_UNAVAILABLE",
+        code => code.as_str(),
+    }
+}
+
+/// Describes an answer.
+pub(in crate::server) fn described(about: &str, media: &str, json_schema: Schema) -> Described {
+    let schema = Some(SchemaObject { json_schema, external_docs: None, example: None });
+    let content = [(media.to_owned(), MediaType { schema, ..MediaType::default() })].into();
+    Described { description: about.to_owned(), content, ..Described::default() }
+}
+
+/// The media type of a body other than JSON.
+pub(in crate::server) trait Media {
+    /// Its name.
+    const TYPE: &'static str;
+}
+
+/// A body of another media type than JSON.
+#[derive(Debug)]
+pub(in crate::server) struct Plain<M> {
+    body: Body,
+    media: PhantomData<M>,
+}
+
+impl<M> Plain<M> {
+    /// Wraps a body.
+    pub(in crate::server) fn new(body: impl Into<Body>) -> Self {
+        Self { body: body.into(), media: PhantomData }
+    }
+}
+
+impl<M: Media> IntoResponse for Plain<M> {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, M::TYPE)], self.body).into_response()
+    }
+}
+
+impl<M: Media> OperationOutput for Plain<M> {
+    type Inner = Self;
+
+    fn inferred_responses(_: &mut GenContext, _: &mut Operation) -> Vec<(Option<Code>, Described)> {
+        vec![(Some(Code::Code(200)), described("The answer", M::TYPE, json_schema!({})))]
+    }
+}

@@ -1,0 +1,186 @@
+//! The extractors of REST. Each describes itself, and rejects a request with a refusal.
+
+use std::mem;
+use std::sync::Arc;
+
+use aide::generate::GenContext;
+use aide::openapi::{MediaType, Operation, RequestBody, SchemaObject};
+use aide::operation::{OperationInput, ParamLocation, add_parameters, parameters_from_schema, set_body};
+use axum::Json;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use bytes::Bytes;
+use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use http_body::Body as _;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, json_schema};
+use serde::de::DeserializeOwned;
+
+use super::answer::{JSON, Refused};
+use crate::auth::Principal;
+use crate::request::check_name;
+use crate::server::Server;
+use crate::server::accept::BODY_MAX;
+use crate::server::http_session::{AGENT_HEADER, agent_header};
+
+/// The credential of the request.
+#[derive(Debug)]
+pub(in crate::server) struct By(pub(in crate::server) Arc<Principal>);
+
+impl FromRequestParts<Server> for By {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Refused> {
+        let principal = parts.extensions.get().cloned();
+        Ok(Self(principal.ok_or_else(|| Refusal::new(ErrorCode::Internal, "nobody was admitted"))?))
+    }
+}
+
+impl OperationInput for By {}
+
+/// The agent named in the header, which the credential covers.
+#[derive(Debug)]
+pub(in crate::server) struct Speaker(pub(in crate::server) AgentId);
+
+impl FromRequestParts<Server> for Speaker {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Refused> {
+        // In the words of the first API reference where it names none.
+        let missing = || Refusal::invalid(format!("Missing {AGENT_HEADER} header"));
+        let agent = agent_header(&parts.headers)?.ok_or_else(missing)?;
+        let By(principal) = By::from_request_parts(parts, server).await?;
+        check_name(&server.office, &principal, &agent)?;
+        Ok(Self(agent))
+    }
+}
+
+impl OperationInput for Speaker {
+    fn operation_input(context: &mut GenContext, operation: &mut Operation) {
+        let header = json_schema!({"properties": {AGENT_HEADER: schema::<AgentId>()}, "required": [AGENT_HEADER]});
+        describe_parameters(context, operation, header, ParamLocation::Header);
+    }
+}
+
+/// The query string.
+#[derive(Debug)]
+pub(in crate::server) struct Query<T>(pub(in crate::server) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Server> for Query<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Refused> {
+        let query = axum::extract::Query::try_from_uri(&parts.uri);
+        Ok(query.map(|query| Self(query.0)).map_err(|error| Refusal::invalid(error.body_text()))?)
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Query<T> {
+    fn operation_input(context: &mut GenContext, operation: &mut Operation) {
+        describe_parameters(context, operation, schema::<T>(), ParamLocation::Query);
+    }
+}
+
+/// The named parts of the path.
+#[derive(Debug)]
+pub(in crate::server) struct InPath<T>(pub(in crate::server) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Server> for InPath<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Refused> {
+        let path = Path::from_request_parts(parts, server).await;
+        Ok(path.map(|Path(path)| Self(path)).map_err(|error| Refusal::invalid(error.body_text()))?)
+    }
+}
+
+impl<T: JsonSchema> OperationInput for InPath<T> {
+    fn operation_input(context: &mut GenContext, operation: &mut Operation) {
+        describe_parameters(context, operation, schema::<T>(), ParamLocation::Path);
+    }
+}
+
+/// The body: a JSON object of at most `MAX` bytes.
+#[derive(Debug)]
+pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(pub(in crate::server) T);
+
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<Server> for Body<T, MAX> {
+    type Rejection = Refused;
+
+    async fn from_request(mut request: Request, server: &Server) -> Result<Self, Refused> {
+        let media = request.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+        if !media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON) {
+            return Err(Refusal::invalid(format!("the body has to be JSON: send it with Content-Type: {JSON}")).into());
+        }
+        let bytes = read_body(server, &mut request, MAX).await?;
+        // serde would read a list as the members of an object in their order.
+        if !bytes.trim_ascii_start().starts_with(b"{") {
+            return Err(Refusal::invalid("the body has to be a JSON object").into());
+        }
+        let body = Json::from_bytes(&bytes);
+        Ok(body.map(|Json(body)| Self(body)).map_err(|error| Refusal::invalid(error.body_text()))?)
+    }
+}
+
+impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
+    fn operation_input(context: &mut GenContext, operation: &mut Operation) {
+        let schema = SchemaObject { json_schema: schema::<T>(), external_docs: None, example: None };
+        let content = [(JSON.to_owned(), MediaType { schema: Some(schema), ..MediaType::default() })].into();
+        set_body(context, operation, RequestBody { content, required: true, ..RequestBody::default() });
+    }
+}
+
+/// Returns the schema of an input, with every definition inlined: the document's own definitions are those of outputs.
+fn schema<T: JsonSchema>() -> Schema {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let settings = settings.with(|settings| (settings.inline_subschemas, settings.meta_schema) = (true, None));
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: Schema, location: ParamLocation) {
+    let parameters = parameters_from_schema(context, of, location);
+    add_parameters(context, operation, parameters);
+}
+
+/// Takes the body and reads all of it, unless the credential ends or the coordinator stops before that.
+///
+/// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `UNAUTHORIZED`, `COORD_DOWN`.
+pub(in crate::server) async fn read_body(
+    server: &Server,
+    request: &mut Request,
+    limit: usize,
+) -> Result<Bytes, Refusal> {
+    let principal = request.extensions().get::<Arc<Principal>>().cloned();
+    let count = request.body().size_hint().lower();
+    let mut body = Request::new(mem::take(request.body_mut()));
+    DefaultBodyLimit::max(limit).apply(&mut body);
+    let reading = Bytes::from_request(body, &());
+    let reading = async {
+        match principal {
+            Some(principal) => principal.unless_ended(reading).await,
+            None => Ok(reading.await),
+        }
+    };
+    let read = server.stop.run_until_cancelled(reading).await.ok_or_else(stopping)??;
+    read.map_err(|error| unread(&error, count, limit))
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(ErrorCode::CoordDown, "the coordinator is stopping, and had not heard all of this; nothing was done")
+        .detail("applied", "no")
+}
+
+/// `count` is the length that the request announces, 0 if it announces none.
+fn unread(error: &BytesRejection, count: u64, limit: usize) -> Refusal {
+    if error.status() != StatusCode::PAYLOAD_TOO_LARGE {
+        return Refusal::invalid("the body did not come whole");
+    }
+    let refusal = Refusal::new(ErrorCode::PayloadTooLarge, format!("the body has more than the {limit} bytes allowed"))
+        .suggest("Say less in one request.")
+        .detail("limit", limit);
+    if count > 0 { refusal.detail("count", count) } else { refusal }
+}
