@@ -1,4 +1,4 @@
-//! The Redis store on a cluster of three masters: the same promises, and what it does when one of them is lost.
+//! The Redis store on a cluster of three masters: where its keys are, and what it does when one of them is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,13 +17,6 @@ use tokio::time::timeout;
 use super::Fixture;
 use super::fixture::{SOON, brief, claim, everything, id, message, news, send};
 use super::redis::{ANSWERED, fixture_on, open, recovered};
-
-async fn start() -> Result<Fixture> {
-    let cluster = Cluster::borrow().await?;
-    fixture_on(cluster.url(), cluster).await
-}
-
-every_promise!(start);
 
 /// Three agents, each on another master.
 const AGENTS: [&str; 3] = ["a", "b", "c"];
@@ -51,7 +44,7 @@ async fn home(cluster: &Cluster, name: &str) -> Result<usize> {
 
 #[tokio::test]
 async fn every_key_of_an_agent_is_on_its_own_master() -> Result<()> {
-    let cluster = Cluster::borrow().await?;
+    let cluster = Cluster::start().await?;
     let fixture = fixture_on(cluster.url(), ()).await?;
     fixture.pair().await?;
     let tenure = fixture.agent("c").await?;
@@ -290,7 +283,7 @@ async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_kill
 
 #[tokio::test]
 async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Result<()> {
-    let cluster = Cluster::borrow().await?;
+    let cluster = Cluster::start().await?;
     let refused = open(&cluster.masters[0].url()).await.expect_err("it is one of three");
     assert!(matches!(refused, OpenError::InCluster { .. }), "{refused}");
     let alone = Redis::start().await?;

@@ -58,9 +58,20 @@ pub(super) async fn fixture_on(url: String, place: impl Any + std::marker::Send 
 pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + std::marker::Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let address = address.clone();
-        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address).await?) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Arc::new(opened(&address).await?) as Arc<dyn Store>) })
     };
     Fixture::new(place, Box::new(open)).await
+}
+
+/// Opens a store. A connection that takes more than half a second counts as refused; a busy machine may need longer.
+async fn opened(address: &RedisAddress) -> Result<RedisStore, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match RedisStore::open(address).await {
+            Err(OpenError::Unreachable { .. }) if begun.elapsed() < SOON => {}
+            opened => return opened,
+        }
+    }
 }
 
 async fn start() -> Result<Fixture> {
