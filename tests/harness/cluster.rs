@@ -1,11 +1,8 @@
 //! A real Redis Cluster of three masters without replicas: its own folders, free ports, ended with the test.
 
-use std::ops::Deref;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 
 use crate::certificates::Certificates;
@@ -35,59 +32,7 @@ pub struct Cluster {
     pub masters: Vec<Redis>,
 }
 
-/// Clusters that nobody uses, each with the process that ends it when this one is gone: statics are never dropped.
-static IDLE: Mutex<Vec<(Cluster, Child)>> = Mutex::new(Vec::new());
-/// Waits until whoever started it is gone, then ends these processes and removes these folders.
-const REMOVE: &str = "cat > /dev/null; kill -9 $1 $2 $3; rm -rf \"$4\" \"$5\" \"$6\"";
-
-/// A cluster with nothing in it, for a test that ends none of its servers. Others use it afterwards: starting one takes
-/// two seconds, and there are many such tests.
-#[derive(Debug)]
-pub struct Borrowed(Option<(Cluster, Child)>);
-
-impl Deref for Borrowed {
-    type Target = Cluster;
-
-    fn deref(&self) -> &Cluster {
-        &self.0.as_ref().expect("it is taken out only by drop").0
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
-    }
-}
-
 impl Cluster {
-    /// Takes one that nobody uses and empties it, or starts one.
-    ///
-    /// # Panics
-    ///
-    /// Where there is no redis-server in the `PATH`.
-    pub async fn borrow() -> Result<Borrowed> {
-        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let (cluster, remover) = match idle {
-            Some(idle) => idle,
-            None => {
-                let cluster = Self::start().await?;
-                let remover = cluster.remover()?;
-                (cluster, remover)
-            }
-        };
-        cluster.clear().await?;
-        Ok(Borrowed(Some((cluster, remover))))
-    }
-
-    fn remover(&self) -> Result<Child> {
-        let (pids, folders): (Vec<_>, Vec<_>) = self.masters.iter().map(Redis::remains).unzip();
-        let pids = pids.iter().map(u32::to_string);
-        let mut remover = Command::new("sh");
-        remover.args(["-c", REMOVE, "sh"]).args(pids).args(folders);
-        let quiet = remover.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.spawn().context("starting the process that ends a cluster")
-    }
-
     /// Starts three servers, makes them one cluster, and waits until it serves every slot.
     ///
     /// # Panics
@@ -181,15 +126,6 @@ impl Cluster {
         .await
     }
 
-    /// Removes everything that is kept.
-    pub async fn clear(&self) -> Result<()> {
-        for master in &self.masters {
-            let told = master.tell(&["FLUSHALL"]).await?;
-            ensure!(told.starts_with("+OK"), "{told}");
-        }
-        Ok(())
-    }
-
     /// Returns which of the masters has that key.
     pub async fn master_of(&self, key: &str) -> Result<usize> {
         self.place(&self.masters[0], key).await
@@ -217,6 +153,6 @@ mod tests {
                 assert_eq!(answer.is_ok(), number == place, "{key} at {number}: {answer:?}");
             }
         }
-        cluster.clear().await
+        Ok(())
     }
 }

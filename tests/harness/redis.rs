@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -125,11 +124,6 @@ impl Redis {
     /// Returns the port that its clients and others of its cluster use: with TLS, where it speaks that.
     pub(crate) fn client_port(&self) -> u16 {
         self.tls_port.unwrap_or(self.port)
-    }
-
-    /// Returns its process and the folder of its files.
-    pub(crate) fn remains(&self) -> (u32, &Path) {
-        (self.child.id(), self.folder.path())
     }
 
     /// Runs one command and returns the beginning of its answer, as it was written.

@@ -25,7 +25,7 @@ const LOCK: [&str; 4] = ["ACL", "SETUSER", "default", ">open-sesame"];
 async fn a_coordinator_serves_from_every_kind_of_redis_and_never_shows_its_password() -> Result<()> {
     let certificates = Certificates::make()?;
     let (redis, secret) = Redis::start_with_tls(&certificates).await?;
-    let cluster = Cluster::borrow().await?;
+    let cluster = Cluster::start().await?;
     let watched = Watched::start(0, 1).await?;
     redis.tell(&["ACL", "SETUSER", "default", "resetpass", ">open-sesame"]).await?;
     watched.servers[0].tell(&LOCK).await?;

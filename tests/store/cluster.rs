@@ -1,4 +1,4 @@
-//! The Redis store on a cluster of three masters: the same promises, and what it does when one of them is lost.
+//! The Redis store on a cluster of three masters: where its keys are, and what it does when one of them is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,13 +16,6 @@ use harness::redis::Redis;
 use super::Fixture;
 use super::fixture::{SOON, claim, everything, id, message, news, send};
 use super::redis::{ANSWERED, address, fixture_of, fixture_on, keep_apart, open, recovered};
-
-async fn start() -> Result<Fixture> {
-    let cluster = Cluster::borrow().await?;
-    fixture_on(cluster.url(), cluster).await
-}
-
-every_promise!(start);
 
 /// The key that names the slot of the fleet.
 const FLEET: &str = "{c3po}:-";
@@ -196,7 +189,7 @@ async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_kill
 
 #[tokio::test]
 async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Result<()> {
-    let cluster = Cluster::borrow().await?;
+    let cluster = Cluster::start().await?;
     let refused = open(&cluster.masters[0].url()).await.expect_err("it is one of three");
     assert!(matches!(refused, OpenError::InCluster { .. }), "{refused}");
     let alone = Redis::start().await?;

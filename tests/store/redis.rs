@@ -71,9 +71,20 @@ pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + Send + S
 pub(super) async fn fixture_of(fleet: Fleet, address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (fleet, address) = (fleet.clone(), address.clone());
-        Box::pin(async move { Ok(Arc::new(RedisStore::open(&address, &fleet).await?) as Arc<dyn Store>) })
+        Box::pin(async move { Ok(Arc::new(opened(&address, &fleet).await?) as Arc<dyn Store>) })
     };
     Fixture::new(place, Box::new(open)).await
+}
+
+/// Opens a store. A connection that takes more than half a second counts as refused; a busy machine may need longer.
+async fn opened(address: &RedisAddress, fleet: &Fleet) -> Result<RedisStore, OpenError> {
+    let begun = Instant::now();
+    loop {
+        match RedisStore::open(address, fleet).await {
+            Err(OpenError::Unreachable { .. }) if begun.elapsed() < SOON => {}
+            opened => return opened,
+        }
+    }
 }
 
 async fn start() -> Result<Fixture> {

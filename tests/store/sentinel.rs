@@ -1,4 +1,4 @@
-//! The Redis store on a master that sentinels watch: the same promises, and what it does when the master changes.
+//! The Redis store on a master that sentinels watch: what it does when the master changes.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,8 @@ use harness::eventually::eventually;
 use harness::watched::{MASTER, Watched};
 use tokio::time::timeout;
 
-use super::Fixture;
 use super::fixture::{SOON, id, message, send};
 use super::redis::{ANSWERED, fixture_on, open, recovered};
-
-async fn start() -> Result<Fixture> {
-    let watched = Watched::start(0, 1).await?;
-    fixture_on(watched.url(), watched).await
-}
-
-every_promise!(start);
 
 /// How long a failover may take until the store has found the new master: a second of silence, the vote, the change.
 const FAILOVER: Duration = Duration::from_secs(30);

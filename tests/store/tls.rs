@@ -1,4 +1,4 @@
-//! The Redis store over TLS: the same promises, and whom it trusts.
+//! The Redis store over TLS: which certificates it trusts.
 
 use anyhow::Result;
 use c3po_coordinator::config::{Fleet, Identity, RedisAddress};
@@ -8,19 +8,10 @@ use harness::cluster::Cluster;
 use harness::redis::Redis;
 use harness::watched::Watched;
 
-use super::Fixture;
 use super::redis::{address, fixture_at};
 
-async fn start() -> Result<Fixture> {
-    let certificates = Certificates::make()?;
-    let (redis, url) = Redis::start_with_tls(&certificates).await?;
-    fixture_at(trusting(&certificates, &url), (redis, certificates)).await
-}
-
-every_promise!(start);
-
 /// Returns the address with the authority that is to be trusted.
-fn trusting(certificates: &Certificates, url: &str) -> RedisAddress {
+pub(super) fn trusting(certificates: &Certificates, url: &str) -> RedisAddress {
     RedisAddress { authority: Some(certificates.authority()), ..address(url) }
 }
 

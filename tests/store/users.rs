@@ -1,15 +1,16 @@
-//! The Redis store as a user who may do no more than the README says: the same promises, with every topology.
+//! Every promise, kept by Redis as the README's user, over TLS, behind a sentinel; that user in every topology.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Store;
+use harness::certificates::Certificates;
 use harness::cluster::Cluster;
-
 use harness::redis::Redis;
 use harness::watched::{MASTER, Watched};
 
 use super::Fixture;
 use super::fixture::woken;
-use super::redis::{fixture_on, open};
+use super::redis::{fixture_at, fixture_on, open};
+use super::tls::trusting;
 
 const README: &str = include_str!("../../README.md");
 /// What begins the words that the README needs only with sentinels, and only in a cluster.
@@ -32,10 +33,12 @@ fn as_user(url: &str) -> String {
     url.replacen("://", "://c3po:open-sesame@", 1)
 }
 
+/// Each of these changes the way to the store and not what it does there, so one run covers them together.
 async fn start() -> Result<Fixture> {
-    let redis = Redis::start().await?;
-    introduce(&redis, &[WITH_SENTINELS, IN_CLUSTERS]).await?;
-    fixture_on(as_user(&redis.url()), redis).await
+    let certificates = Certificates::make()?;
+    let (watched, url) = Watched::start_with_tls(&certificates).await?;
+    introduce(&watched.servers[0], &[IN_CLUSTERS]).await?;
+    fixture_at(trusting(&certificates, &as_user(&url)), (watched, certificates)).await
 }
 
 every_promise!(start);
@@ -57,7 +60,7 @@ async fn converse(url: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_user_of_a_cluster_needs_no_more_than_the_rules_say() -> Result<()> {
-    let cluster = Cluster::borrow().await?;
+    let cluster = Cluster::start().await?;
     for master in &cluster.masters {
         introduce(master, &[WITH_SENTINELS]).await?;
     }
