@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 
 use super::claude_code::bundle::{Bundle, Change};
 use super::claude_code::client::{self, Client};
 use super::claude_code::host_file::{self, Plan, Wanted};
-use super::claude_code::record::Record;
-use super::claude_code::settings::{self, Kept, OURS, STATUS_LINE, Settings};
-use super::claude_code::status_line::{self, Owner};
+use super::claude_code::settings::{self, Members, OURS, Settings};
+use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{PLUGIN, stopped};
 use super::print::Printer;
@@ -41,15 +40,14 @@ pub(super) struct Arguments {
 }
 
 /// Everything that is known before anything is changed.
-struct Situation<'a> {
-    config: &'a Config,
+struct Situation {
     claude: Client,
     bundle: Bundle,
     /// This very program.
     this: PathBuf,
     settings: Settings,
-    /// The settings' text, where there is one.
-    before: Option<String>,
+    /// Its members.
+    before: Members,
 }
 
 /// How a status line gets in.
@@ -81,8 +79,8 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     })
 }
 
-impl<'a> Situation<'a> {
-    fn look(config: &'a Config, arguments: &Arguments) -> Result<Self, Failure> {
+impl Situation {
+    fn look(config: &Config, arguments: &Arguments) -> Result<Self, Failure> {
         if config.places.home.is_none() {
             return Err(Failure::Usage("HOME is not set: there is nowhere to install to".to_owned()));
         }
@@ -90,15 +88,11 @@ impl<'a> Situation<'a> {
         let claude = Client::find(named, &config.places).ok_or_else(|| client::missing(named))?;
         let this = std::env::current_exe().context("cannot find this program's own file").map_err(stopped)?;
         let settings = Settings::in_folder(&config.places.claude_dir);
-        let before = settings.text().map_err(|error| Failure::Stopped {
+        let before = settings.read().map_err(|error| Failure::Stopped {
             why: format!("{error:#}"),
             advice: "Mend that file first: Claude Code does not take it either.".to_owned(),
         })?;
-        let before = match (Record::read(&config.state_dir).map_err(stopped)?, before) {
-            (Some(record), Some(now)) => Some(record.in_form_before(&now).map_err(stopped)?.unwrap_or(now)),
-            (_, before) => before,
-        };
-        Ok(Self { config, claude, bundle: Bundle::in_data(&config.places.data_dir), this, settings, before })
+        Ok(Self { claude, bundle: Bundle::in_data(&config.places.data_dir), this, settings, before })
     }
 
     /// The calls that register the plugin, in order.
@@ -109,31 +103,26 @@ impl<'a> Situation<'a> {
             .to_str()
             .ok_or_else(|| Failure::Usage(format!("{} is not UTF-8", self.bundle.folder().display())))?;
         let mut calls = vec![vec!["plugin", "marketplace", "add", folder], vec!["plugin", "install", PLUGIN]];
-        if self.was_there()? {
+        if settings::enabled(&self.before) {
             calls.push(vec!["plugin", "update", PLUGIN]);
         }
         Ok(calls)
     }
 
-    fn was_there(&self) -> Result<bool, Failure> {
-        settings::enabled(self.before.as_deref().unwrap_or_default()).map_err(stopped)
-    }
-
-    fn status_line(&self, arguments: &Arguments) -> Result<StatusLine, Failure> {
+    fn status_line(&self, arguments: &Arguments) -> StatusLine {
         if !arguments.statusline {
-            return Ok(StatusLine::NotAsked);
+            return StatusLine::NotAsked;
         }
-        let before = self.before.as_deref().unwrap_or_default();
-        Ok(match status_line::owner(before, &self.bundle.program()).map_err(stopped)? {
+        match status_line::owner(&self.before, &self.bundle.program()) {
             Owner::Us => StatusLine::There,
             Owner::Another if !arguments.force => StatusLine::Kept,
             Owner::Nobody | Owner::Older | Owner::Another => StatusLine::Set,
-        })
+        }
     }
 }
 
 /// Writes the plugin's files, or says which.
-fn put_files(situation: &Situation<'_>, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let (bundle, this) = (&situation.bundle, &situation.this);
     let changes = bundle.changes(this).map_err(stopped)?;
     if changes.is_empty() {
@@ -156,18 +145,17 @@ fn put_files(situation: &Situation<'_>, steps: &mut Steps<'_>) -> Result<(), Fai
 }
 
 /// Says what `register` would do.
-fn tell_plan(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn tell_plan(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
     for call in situation.calls()? {
         steps.tell("plugin", Outcome::Would, format!("run {}", situation.claude.typed(&call)))?;
     }
     let path = situation.settings.path().display();
-    if !situation.was_there()? {
-        let members: Vec<_> = OURS.iter().map(|path| path.join(".")).collect();
-        let backup = if situation.before.is_some() { ", with a backup beside it" } else { "" };
-        let text = format!("claude adds {} to {path}; the rest stays as it is{backup}", members.join(" and "));
+    if !settings::enabled(&situation.before) {
+        let members: Vec<_> = OURS.iter().map(|(group, member)| format!("{group}.{member}")).collect();
+        let text = format!("claude rewrites {path} with {}; a backup stays beside it", members.join(" and "));
         steps.tell("settings", Outcome::Would, text)?;
     }
-    match situation.status_line(arguments)? {
+    match situation.status_line(arguments) {
         StatusLine::NotAsked => Ok(()),
         StatusLine::There => steps.tell("status line", Outcome::Unchanged, path.to_string()),
         StatusLine::Set => {
@@ -178,44 +166,29 @@ fn tell_plan(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps
     }
 }
 
-/// Has Claude Code take the plugin, and puts the rest of its settings back as it was.
-async fn register(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+/// Registers the plugin with `claude`, which rewrites the settings: a backup is made before.
+async fn register(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let (claude, file) = (&situation.claude, &situation.settings);
-    let before = situation.before.as_deref();
     let backup = file.back_up().map_err(stopped)?;
-    remember(situation, backup.as_deref()).map_err(stopped)?;
-    let registered = call_claude(situation).await;
-    // Also where a call has failed: an earlier one may have written the file.
-    let kept = match before {
-        Some(before) => file.put_back(before).map_err(stopped)?,
-        None => Kept::AllBut(Vec::new()),
-    };
-    finish(&situation.config.state_dir).map_err(stopped)?;
-    registered?;
-    let outcome = if situation.was_there()? { Outcome::Unchanged } else { Outcome::Done };
-    steps.tell("plugin", outcome, format!("{PLUGIN} is enabled, by {}", claude.typed(&[]).trim_end()))?;
     set_status_line(situation, arguments, steps)?;
+    let registered = call_claude(situation).await;
+    let is_new = backup.is_none();
     let backup = file.without_needless(backup).map_err(stopped)?;
-    let saved = backup.map_or_else(String::new, |backup| format!("; before: {}", backup.display()));
+    registered?;
+    let outcome = if settings::enabled(&situation.before) { Outcome::Unchanged } else { Outcome::Done };
+    steps.tell("plugin", outcome, format!("{PLUGIN} is enabled, by {}", claude.typed(&[]).trim_end()))?;
     let path = file.path().display();
-    match kept {
-        Kept::AllBut(others) if others.is_empty() && saved.is_empty() && before.is_some() => {
-            steps.tell("settings", Outcome::Unchanged, path.to_string())
-        }
-        Kept::AllBut(others) => {
-            let others =
-                others.iter().fold(String::new(), |text, other| format!("{text}\nclaude itself changed {other}"));
-            let text = format!("{path}: every byte that is not ours is as it was{saved}{others}");
+    match backup {
+        Some(backup) => {
+            let text = format!("{path}: rewritten by claude, backup in {}", backup.display());
             steps.tell("settings", Outcome::Done, text)
         }
-        Kept::Rewritten => {
-            let text = format!("{path}: says the same, in the form in which claude wrote it{saved}");
-            steps.tell("settings", Outcome::Left, text)
-        }
+        None if is_new => steps.tell("settings", Outcome::Done, path.to_string()),
+        None => steps.tell("settings", Outcome::Unchanged, path.to_string()),
     }
 }
 
-async fn call_claude(situation: &Situation<'_>) -> Result<(), Failure> {
+async fn call_claude(situation: &Situation) -> Result<(), Failure> {
     let claude = &situation.claude;
     for call in situation.calls()? {
         claude.must(&call).await?;
@@ -227,48 +200,21 @@ async fn call_claude(situation: &Situation<'_>) -> Result<(), Failure> {
     Err(Failure::Stopped { why, advice: format!("Look at `{}`.", claude.typed(&["plugin", "list"])) })
 }
 
-/// Remembers how the settings were before the first installation, which a second one must not forget.
-fn remember(situation: &Situation<'_>, backup: Option<&Path>) -> Result<()> {
-    let state = &situation.config.state_dir;
-    let program = situation.bundle.program();
-    let before = situation.before.as_deref().unwrap_or_default();
-    let untouched = settings::without_ours(before)? == before && status_line::owner(before, &program)? != Owner::Us;
-    let fresh = || Record { backup: backup.map(Path::to_owned), status_line: None, unfinished: true };
-    match Record::read(state)? {
-        Some(record) if !untouched || record.unfinished => Record { unfinished: true, ..record }.write(state),
-        _ => fresh().write(state),
-    }
-}
-
-/// Notes that the settings have their form again.
-fn finish(state: &Path) -> Result<()> {
-    Record::read(state)?.map_or(Ok(()), |record| Record { unfinished: false, ..record }.write(state))
-}
-
-fn set_status_line(situation: &Situation<'_>, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let (file, program) = (&situation.settings, situation.bundle.program());
-    match situation.status_line(arguments)? {
+    match situation.status_line(arguments) {
         StatusLine::NotAsked => return Ok(()),
         StatusLine::There => return steps.tell("status line", Outcome::Unchanged, file.path().display().to_string()),
         StatusLine::Kept => return tell_kept_status_line(situation, steps),
         StatusLine::Set => {}
     }
-    let set = || -> Result<()> {
-        let now = file.text()?.unwrap_or_default();
-        if status_line::owner(&now, &program)? == Owner::Another
-            && let Some(raw) = settings::raw_member(&now, STATUS_LINE)?
-            && let Some(mut record) = Record::read(&situation.config.state_dir)?
-        {
-            record.status_line = Some(raw.to_owned());
-            record.write(&situation.config.state_dir)?;
-        }
-        file.write(&settings::with(&now, STATUS_LINE, &status_line::value(&program))?)
-    };
-    set().map_err(stopped)?;
+    let mut members = situation.before.clone();
+    members.insert(STATUS_LINE.to_owned(), status_line::value(&program));
+    file.write(&members).map_err(stopped)?;
     steps.tell("status line", Outcome::Done, format!("{} statusline", program.display()))
 }
 
-fn tell_kept_status_line(situation: &Situation<'_>, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn tell_kept_status_line(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let value = status_line::value(&situation.bundle.program());
     let text = format!(
         "{} has another statusLine, which stays. To replace it say --force, or write there:\n\"statusLine\": {value}",

@@ -2,13 +2,12 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::claude_code::bundle::Bundle;
 use super::claude_code::client::Client;
-use super::claude_code::record::Record;
-use super::claude_code::settings::{self, STATUS_LINE, Settings};
-use super::claude_code::status_line::{self, Owner};
+use super::claude_code::settings::{self, Members, Settings};
+use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::print::Printer;
@@ -38,22 +37,9 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     }
     let bundle = Bundle::in_data(&config.places.data_dir);
     let file = Settings::in_folder(&config.places.claude_dir);
-    let before = file.text().map_err(stopped)?;
-    let record = Record::read(&config.state_dir).map_err(stopped)?;
-    let before = match (&record, before) {
-        (Some(record), Some(now)) => Some(record.in_form_before(&now).map_err(stopped)?.unwrap_or(now)),
-        (_, before) => before,
-    };
-    let wanted = before.as_deref().map(|before| as_it_was(before, record.as_ref(), &bundle)).transpose();
-    let wanted = wanted.map_err(stopped)?;
-
-    let changed = before != wanted;
+    let before = file.read().map_err(stopped)?;
+    let changed = without_ours(&before, &file, &bundle).map_err(stopped)? != before;
     let backup = if arguments.dry_run { None } else { file.back_up().map_err(stopped)? };
-
-    if let (Some(record), false) = (&record, arguments.dry_run) {
-        // From here on claude may have written the settings in its own form.
-        Record { unfinished: true, ..record.clone() }.write(&config.state_dir).map_err(stopped)?;
-    }
     match Client::find(arguments.claude.as_deref(), &config.places) {
         Some(claude) => unregister(&claude, &mut steps).await?,
         None => tell_missing(&mut steps)?,
@@ -61,27 +47,16 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     if arguments.dry_run {
         return tell_plan(&file, &bundle, changed, steps);
     }
-    let path = file.path().display();
-    match wanted {
-        None => steps.tell("settings", Outcome::Unchanged, format!("there is no {path}"))?,
-        Some(wanted) => {
-            let exactly = restore(&file, &wanted, record.as_ref(), &bundle).map_err(stopped)?;
-            if let (true, Some(backup)) = (exactly, backup) {
-                fs::remove_file(&backup).with_context(|| backup.display().to_string()).map_err(stopped)?;
-            }
-            file.without_needless(record.and_then(|record| record.backup)).map_err(stopped)?;
-            let outcome = if changed { Outcome::Done } else { Outcome::Unchanged };
-            let mut text = format!("{path} has nothing of c3po");
-            for backup in file.backups().map_err(stopped)? {
-                text += &format!("\nbackup: {}", backup.display());
-            }
-            steps.tell("settings", outcome, text)?;
-        }
+    take_out(&file, &bundle).map_err(stopped)?;
+    file.without_needless(backup).map_err(stopped)?;
+    let mut text = format!("{} has nothing of c3po", file.path().display());
+    for backup in file.backups().map_err(stopped)? {
+        text += &format!("\nbackup: {}", backup.display());
     }
+    steps.tell("settings", if changed { Outcome::Done } else { Outcome::Unchanged }, text)?;
     let removed = bundle.remove().map_err(stopped)?;
     let outcome = if removed { Outcome::Done } else { Outcome::Unchanged };
     steps.tell("files", outcome, format!("{} is gone", bundle.folder().display()))?;
-    Record::remove(&config.state_dir).map_err(stopped)?;
     for folder in [&config.places.data_dir, &config.state_dir] {
         // Only if it is empty: others keep things there.
         let _ = fs::remove_dir(folder);
@@ -102,7 +77,7 @@ fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {
 
 fn tell_plan(file: &Settings, bundle: &Bundle, changed: bool, mut steps: Steps<'_>) -> Result<(), Failure> {
     if changed {
-        let text = format!("take ours out of {}; the rest stays as it is", file.path().display());
+        let text = format!("take ours out of {}; a backup stays beside it", file.path().display());
         steps.tell("settings", Outcome::Would, text)?;
     }
     if bundle.folder().exists() {
@@ -111,32 +86,30 @@ fn tell_plan(file: &Settings, bundle: &Bundle, changed: bool, mut steps: Steps<'
     steps.end("Nothing was changed. The same without --dry-run does it.")
 }
 
-/// Returns the settings without ours: byte for byte those before the installation, if nothing else was changed since.
-fn as_it_was(now: &str, record: Option<&Record>, bundle: &Bundle) -> Result<String> {
-    if let Some(backup) = record.and_then(|record| record.backup.as_ref())
-        && let Ok(original) = fs::read_to_string(backup)
-    {
-        let mut installed = settings::with_ours_of(&original, now)?;
-        if status_line::owner(now, &bundle.program())? == Owner::Us {
-            installed = settings::with(&installed, STATUS_LINE, &status_line::value(&bundle.program()))?;
-        }
-        if installed == now {
-            return Ok(original);
-        }
-    }
-    stripped(now, record, bundle)
+/// Removes from the file what `claude` left of ours, and our status line.
+fn take_out(file: &Settings, bundle: &Bundle) -> Result<()> {
+    let now = file.read()?;
+    let wanted = without_ours(&now, file, bundle)?;
+    if wanted == now { Ok(()) } else { file.write(&wanted) }
 }
 
-/// Returns a text without our members, and with the status line that ours took the place of.
-fn stripped(now: &str, record: Option<&Record>, bundle: &Bundle) -> Result<String> {
-    let text = if settings::has_ours(now)? { settings::without_ours(now)? } else { now.to_owned() };
-    if !matches!(status_line::owner(&text, &bundle.program())?, Owner::Us | Owner::Older) {
-        return Ok(text);
+/// Returns settings without our members, and with the status line that ours replaced: that of the newest backup from
+/// before.
+fn without_ours(settings: &Members, file: &Settings, bundle: &Bundle) -> Result<Members> {
+    let is_ours =
+        |members: &Members| matches!(status_line::owner(members, &bundle.program()), Owner::Us | Owner::Older);
+    let mut wanted = settings.clone();
+    settings::remove_ours(&mut wanted);
+    if !is_ours(&wanted) {
+        return Ok(wanted);
     }
-    match record.and_then(|record| record.status_line.as_deref()) {
-        Some(raw) => settings::with_raw(&text, STATUS_LINE, raw),
-        None => settings::without(&text, STATUS_LINE),
-    }
+    // A backup that cannot be read any more has nothing to restore.
+    let backups = file.backups()?.into_iter().rev().filter_map(|backup| settings::members_of(&backup).ok());
+    match backups.into_iter().find(|members| !is_ours(members)).and_then(|mut members| members.remove(STATUS_LINE)) {
+        Some(theirs) => wanted.insert(STATUS_LINE.to_owned(), theirs),
+        None => wanted.shift_remove(STATUS_LINE),
+    };
+    Ok(wanted)
 }
 
 /// Has Claude Code forget the plugin and the marketplace. What it does not know any more is no failure.
@@ -163,40 +136,27 @@ fn refused(claude: &Client, call: &[&str], said: &str) -> Failure {
     Failure::Stopped { why, advice: "Mend what it names and run this again.".to_owned() }
 }
 
-/// Writes the settings as they are wanted. Returns whether that could be done to the byte.
-fn restore(file: &Settings, wanted: &str, record: Option<&Record>, bundle: &Bundle) -> Result<bool> {
-    let now = file.text()?.unwrap_or_default();
-    // Since it was read, claude has written the same in its own form, or something else was changed as well.
-    let left = stripped(&now, record, bundle)?;
-    let exactly = settings::same(&left, wanted)?;
-    let text =
-        if exactly { wanted.to_owned() } else { settings::in_form_of(wanted, &left)?.map_or(left, |(text, _)| text) };
-    if text != now {
-        file.write(&text)?;
-    }
-    if record.is_some_and(|record| record.backup.is_none()) {
-        file.remove_if_empty()?;
-    }
-    Ok(exactly)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
+    use serde_json::{Value, json};
 
     #[test]
-    fn the_status_line_of_a_moved_c3po_is_taken_back_as_well() {
-        let bundle = Bundle::in_data(Path::new("/data"));
-        let line =
-            |command: &str| format!(r#"{{"a": 1, "statusLine": {{"type": "command", "command": "{command}"}}}}"#);
-        let check = |command: &str, record: Option<&Record>, expected: &str| {
-            assert_eq!(as_it_was(&line(command), record, &bundle).unwrap(), expected, "{command}");
+    fn the_status_line_of_a_moved_c3po_is_removed_and_the_one_that_it_replaced_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, bundle) = (Settings::in_folder(folder.path()), Bundle::in_data(folder.path()));
+        let line = |command: &str| json!({"a": 1, "statusLine": {"type": "command", "command": command}});
+        let check = |command: &str, expected: &Value| {
+            let left = without_ours(line(command).as_object().unwrap(), &file, &bundle).unwrap();
+            assert_eq!(Value::Object(left), *expected, "{command}");
         };
-        check("/moved/c3po statusline", None, r#"{"a": 1}"#);
-        check("'/an older/bin/c3po' statusline", None, r#"{"a": 1}"#);
-        let theirs = Record { backup: None, status_line: Some(r#"{"command": "mine"}"#.to_owned()), unfinished: false };
-        check("/moved/c3po statusline", Some(&theirs), r#"{"a": 1, "statusLine": {"command": "mine"}}"#);
-        check("~/line.sh", None, &line("~/line.sh"));
+        check("/moved/c3po statusline", &json!({"a": 1}));
+        check("'/an older/bin/c3po' statusline", &json!({"a": 1}));
+        check("~/line.sh", &line("~/line.sh"));
+        for (time, command) in [(1, "~/oldest.sh"), (2, "~/mine.sh"), (3, "/moved/c3po statusline")] {
+            let backup = folder.path().join(format!("settings.json.before-c3po-{time}"));
+            fs::write(backup, line(command).to_string()).unwrap();
+        }
+        check("/moved/c3po statusline", &line("~/mine.sh"));
     }
 }

@@ -72,6 +72,10 @@ impl Host {
         Ok(fs::write(self.settings(), text)?)
     }
 
+    pub(super) fn parsed_settings(&self) -> Result<Value> {
+        Ok(serde_json::from_str(&fs::read_to_string(self.settings())?)?)
+    }
+
     /// Returns the backups of the settings that are there.
     pub(super) fn backups(&self) -> Result<Vec<PathBuf>> {
         let names = fs::read_dir(self.home().join(".claude"))?.map(|entry| Ok(entry?.path()));

@@ -27,12 +27,12 @@ async fn one_command_installs_and_a_second_one_finds_everything_there() -> Resul
     let config = host.home().join(".config/c3po/config.toml");
     assert_eq!(fs::read_to_string(&config)?, "coordinator_url = \"http://nas:8420\"\n");
 
-    let (settings, files) = (fs::read(host.settings())?, fs::metadata(host.installed().join("plugin/bin/c3po"))?);
+    let (settings, files) = (host.parsed_settings()?, fs::metadata(host.installed().join("plugin/bin/c3po"))?);
     let again = host.c3po(&["install", "--coordinator", "http://nas:8420", "--json"]).await?;
     for step in ["files", "plugin", "settings", "coordinator"] {
         assert_eq!(again.outcomes(step)?, ["unchanged"], "{step}");
     }
-    assert_eq!(fs::read(host.settings())?, settings);
+    assert_eq!(host.parsed_settings()?, settings);
     assert_eq!(fs::metadata(host.installed().join("plugin/bin/c3po"))?.modified()?, files.modified()?);
     assert!(host.backups()?.is_empty(), "nothing was there to be kept");
     let folder = host.installed().display().to_string();

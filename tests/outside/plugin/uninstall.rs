@@ -1,14 +1,15 @@
-//! `c3po uninstall`: everything is as it was before, also where half is missing or something was changed since.
+//! `c3po uninstall`: nothing of c3po is left, also if half is missing or something was changed since.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use harness::claude::ClaudeCode;
 use harness::skip::skipped;
+use serde_json::{Value, json};
 
 use super::host::Host;
-use super::settings::ODD;
+use super::settings::BY_HAND;
 
 /// What Claude Code keeps for itself, whatever was installed and removed.
 fn is_claudes_own(home: &Path, path: &Path) -> bool {
@@ -17,32 +18,41 @@ fn is_claudes_own(home: &Path, path: &Path) -> bool {
     own.iter().any(|own| path.starts_with(own))
 }
 
+/// The settings without the objects that Claude Code leaves empty.
+fn settings(host: &Host) -> Result<Value> {
+    let mut settings = if host.settings().exists() { host.parsed_settings()? } else { json!({}) };
+    settings.as_object_mut().context("no object")?.retain(|_, value| *value != json!({}));
+    Ok(settings)
+}
+
 #[tokio::test]
-async fn after_it_the_home_is_as_before() -> Result<()> {
+async fn after_it_the_home_is_as_before_but_for_the_layout_of_the_settings_and_their_backups() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("uninstalling", "there is no Claude Code") };
-    for settings in [None, Some(ODD), Some("{\"enabledPlugins\": { }}")] {
+    for text in [None, Some(BY_HAND), Some("{\"enabledPlugins\": { }}")] {
         let host = Host::new(Some(&claude))?;
         fs::create_dir_all(host.home().join(".local/share"))?;
         fs::create_dir_all(host.home().join(".local/state"))?;
         fs::create_dir_all(host.home().join(".claude"))?;
-        if let Some(settings) = settings {
-            host.write_settings(settings)?;
+        if let Some(text) = text {
+            host.write_settings(text)?;
         }
         let contents = |host: &Host| -> Result<Vec<_>> {
-            let tree = host.tree()?.into_iter().filter(|(path, _)| !is_claudes_own(&host.home(), path));
+            let is_settings = |path: &Path| path.display().to_string().contains("settings.json");
+            let left = |path: &Path| !is_claudes_own(&host.home(), path) && !is_settings(path);
+            let tree = host.tree()?.into_iter().filter(|(path, _)| left(path));
             Ok(tree.map(|(path, (mode, _, _, text))| (path, mode, text)).collect())
         };
-        let before = contents(&host)?;
+        let before = (contents(&host)?, settings(&host)?);
         host.c3po(&["install", "--statusline"]).await?.good()?;
         assert!(host.plugin().await?.is_some());
         host.c3po(&["uninstall"]).await?.good()?;
-        assert_eq!(contents(&host)?, before, "{settings:?}");
+        assert_eq!((contents(&host)?, settings(&host)?), before, "{text:?}");
         assert!(host.plugin().await?.is_none());
         assert!(!host.claude(&["plugin", "marketplace", "list"]).await?.good()?.contains("c3po"));
 
         let again = host.c3po(&["uninstall", "--json"]).await?;
         assert_eq!(again.outcomes("plugin")?, ["unchanged"]);
-        assert_eq!(contents(&host)?, before, "{settings:?}");
+        assert_eq!((contents(&host)?, settings(&host)?), before, "{text:?}");
     }
     Ok(())
 }
@@ -51,15 +61,17 @@ async fn after_it_the_home_is_as_before() -> Result<()> {
 async fn what_was_changed_since_the_installation_stays() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("settings changed since", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;
-    host.write_settings(ODD)?;
+    host.write_settings(BY_HAND)?;
     host.c3po(&["install", "--statusline"]).await?.good()?;
     let installed = fs::read_to_string(host.settings())?;
-    host.write_settings(&installed.replacen("1.00", "2.00", 1))?;
+    host.write_settings(&installed.replacen("Bash(ls)", "Bash(cat)", 1))?;
     let said = host.c3po(&["uninstall"]).await?.good()?;
-    assert_eq!(fs::read_to_string(host.settings())?, ODD.replacen("1.00", "2.00", 1));
+    assert_eq!(settings(&host)?, serde_json::from_str::<Value>(&BY_HAND.replacen("Bash(ls)", "Bash(cat)", 1))?);
     let backups = host.backups()?;
-    assert_eq!(backups.len(), 1, "what was before stays");
-    assert!(said.contains(&backups[0].display().to_string()), "{said}");
+    assert_eq!(backups.len(), 2, "one from before the installation, one from before its end");
+    for backup in backups {
+        assert!(said.contains(&backup.display().to_string()), "{said}");
+    }
     Ok(())
 }
 
@@ -67,17 +79,12 @@ async fn what_was_changed_since_the_installation_stays() -> Result<()> {
 async fn half_an_installation_is_taken_back_as_well() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("half an installation", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;
-    host.write_settings(ODD)?;
+    host.write_settings(BY_HAND)?;
     host.c3po(&["install", "--statusline"]).await?.good()?;
     host.claude(&["plugin", "uninstall", "c3po@c3po"]).await?.good()?;
     fs::remove_dir_all(host.installed())?;
-    fs::remove_dir_all(host.home().join(".local/state"))?;
     host.c3po(&["uninstall"]).await?.good()?;
-    let settings: serde_json::Value = serde_json::from_str(&fs::read_to_string(host.settings())?)?;
-    for name in ["extraKnownMarketplaces", "statusLine"] {
-        assert!(settings.get(name).is_none(), "{settings}");
-    }
-    assert_eq!(settings["permissions"]["allow"][1], "Read");
+    assert_eq!(settings(&host)?, serde_json::from_str::<Value>(BY_HAND)?);
 
     // And where claude is gone: ours is taken out, and what claude itself remembers is named.
     host.c3po(&["install"]).await?.good()?;

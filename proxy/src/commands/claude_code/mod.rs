@@ -3,8 +3,6 @@
 pub(super) mod bundle;
 pub(super) mod client;
 pub(super) mod host_file;
-mod json_text;
-pub(super) mod record;
 pub(super) mod settings;
 pub(super) mod status_line;
 pub(super) mod steps;

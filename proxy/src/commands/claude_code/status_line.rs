@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::settings::{STATUS_LINE, member};
+use super::settings::Members;
 
+/// The name of the member.
+pub(in crate::commands) const STATUS_LINE: &str = "statusLine";
 /// How often an idle session draws it again, in seconds.
 const REFRESH: u64 = 5;
 
@@ -29,17 +30,17 @@ pub(in crate::commands) fn value(program: &Path) -> Value {
 }
 
 /// Returns whose status line the settings have.
-pub(in crate::commands) fn owner(settings: &str, program: &Path) -> Result<Owner> {
-    let Some(found) = member(settings, STATUS_LINE)? else { return Ok(Owner::Nobody) };
-    if found == value(program) {
-        return Ok(Owner::Us);
+pub(in crate::commands) fn owner(settings: &Members, program: &Path) -> Owner {
+    let Some(found) = settings.get(STATUS_LINE) else { return Owner::Nobody };
+    if *found == value(program) {
+        return Owner::Us;
     }
     let command = found["command"].as_str().unwrap_or_default();
     let ours = command.strip_suffix(" statusline").map(|program| program.trim_matches('\''));
-    Ok(match ours.and_then(|program| Path::new(program).file_name()) {
+    match ours.and_then(|program| Path::new(program).file_name()) {
         Some(name) if name == "c3po" => Owner::Older,
         _ => Owner::Another,
-    })
+    }
 }
 
 /// A shell reads it.
@@ -60,9 +61,10 @@ mod tests {
     #[test]
     fn ours_is_told_from_others() {
         let check = |settings: &str, expected: Owner| {
-            assert_eq!(owner(settings, Path::new("/d/bin/c3po")).unwrap(), expected, "{settings}");
+            let members = serde_json::from_str(settings).unwrap();
+            assert_eq!(owner(&members, Path::new("/d/bin/c3po")), expected, "{settings}");
         };
-        check("", Owner::Nobody);
+        check("{}", Owner::Nobody);
         check(&json!({"statusLine": value(Path::new("/d/bin/c3po"))}).to_string(), Owner::Us);
         check(&json!({"statusLine": value(Path::new("/an other/c3po"))}).to_string(), Owner::Older);
         check(r#"{"statusLine": {"type": "command", "command": "c3po statusline"}}"#, Owner::Older);
