@@ -22,9 +22,9 @@ words! {
         Denied = "denied",
         /// A message got further: `stage`, by the evidence `via`.
         Receipt = "receipt",
-        /// A session, or a person's command, has connected.
+        /// A session has connected.
         SessionBegun = "session_begun",
-        /// A connection has ended.
+        /// A session has ended.
         SessionEnded = "session_ended",
         /// A session goes on under another name, `to`.
         Renamed = "renamed",

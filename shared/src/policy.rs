@@ -48,7 +48,7 @@ impl Verb {
     }
 }
 
-/// `policy_check`: what would become of it.
+/// What is asked of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyQuestion {
     /// Who would do it.
@@ -74,7 +74,7 @@ pub struct PolicyParty {
     pub host: Option<String>,
 }
 
-/// The result of `policy_check`.
+/// What the policy answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyAnswer {
     /// What would become of it.

@@ -63,7 +63,7 @@ fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refus
     Refusal::new(ErrorCode::ForbiddenByPolicy, error).detail("rule", rule)
 }
 
-/// `policy_check`: what the rules say now, and of whom.
+/// Returns what the rules say now of a case, and what is known of its two sides.
 pub(crate) async fn explain(office: &Office, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
     let (from, to) = futures_util::try_join!(party(office, question.from), party(office, question.to))?;
     fn known(party: &PolicyParty) -> Party<'_> {

@@ -4,7 +4,6 @@ mod connection;
 mod delivery;
 mod end;
 mod hello;
-mod inquiry;
 mod ledger;
 mod pace;
 mod said;
@@ -60,7 +59,7 @@ pub(crate) fn serve(
     let greeting = Box::pin(greet(socket, stay, office, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
-        session.note(AuditEvent::SessionBegun, session.manner());
+        session.note(AuditEvent::SessionBegun, "session");
         let end = session.run(&stop).await;
         // What is with the store has a deadline of its own, which is no later than this.
         let _ = timeout(CALL_DEADLINE, Box::pin(session.finish())).await;
@@ -106,8 +105,6 @@ enum Event {
     Noted(Noted),
     Delivery(delivery::Page),
     Renewed(Result<bool, StoreError>),
-    /// The frame that answers an inquiry.
-    Inquired(String),
     News(News),
     Replaced,
     Revoked,
@@ -131,7 +128,6 @@ struct Session {
     ledger: Ledger,
     pace: Pace,
     calls: FuturesUnordered<BoxFuture<'static, Option<Box<Finished>>>>,
-    inquiries: FuturesUnordered<BoxFuture<'static, String>>,
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
@@ -164,7 +160,6 @@ impl Session {
             ledger: Ledger::default(),
             pace: Pace::default(),
             calls: FuturesUnordered::new(),
-            inquiries: FuturesUnordered::new(),
             running: HashMap::new(),
             renewal: None,
             renewed: now,
@@ -202,14 +197,11 @@ impl Session {
         }
     }
 
-    /// Notes in the audit that the link begins or ends.
+    /// Notes in the audit that a session begins or ends. The short links of commands are not sessions.
     fn note(&self, event: AuditEvent, how: &str) {
-        self.office.audit.note(self.caller.entry(event).verb(how));
-    }
-
-    /// Returns the word for whose link it is.
-    fn manner(&self) -> &'static str {
-        if self.caller.tenure.is_some() { "session" } else { "person" }
+        if self.caller.tenure.is_some() {
+            self.office.audit.note(self.caller.entry(event).verb(how));
+        }
     }
 
     /// Returns whether the host has been silent, or has owed an answer, for too long.
@@ -229,7 +221,6 @@ impl Session {
             () = replaced(self.present.as_ref()) => Event::Replaced,
             () = self.stay.principal().ended() => Event::Revoked,
             Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
-            Some(frame) = self.inquiries.next(), if !self.inquiries.is_empty() => Event::Inquired(frame),
             noted = self.ledger.noted() => Event::Noted(noted),
             page = self.delivery.page() => Event::Delivery(page),
             renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
@@ -258,7 +249,6 @@ impl Session {
             Event::Noted(noted) => self.on_noted(noted)?,
             Event::Delivery(page) => self.outbox.extend(self.delivery.frames(page, &self.caller.memory)),
             Event::Renewed(renewed) => self.on_renewed(renewed)?,
-            Event::Inquired(frame) => self.outbox.push(frame),
             Event::News(News::Receipt) => {}
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
             Event::Replaced => return Err(End::TakenOver),

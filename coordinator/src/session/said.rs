@@ -1,7 +1,5 @@
 //! What the host says on a link: each frame is answered, or lined up in the order in which it came.
 
-use std::sync::Arc;
-
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, SILENCE_MAX};
@@ -11,7 +9,6 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, ReceiptParams, RequestId, SessionChange, ToCoordinator};
 use tokio::time::Instant;
 
-use super::inquiry::{self, Inquiry};
 use super::ledger::Entry;
 use super::{End, Session};
 use crate::presence::News;
@@ -66,8 +63,6 @@ impl Session {
                 let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
                 self.answer(&id, &reply);
             }
-            (ToCoordinator::PolicyCheck(question), Some(id)) => self.inquire(id, Inquiry::Policy(question)),
-            (ToCoordinator::Audit(query), Some(id)) => self.inquire(id, Inquiry::Audit(query)),
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
                 Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                     self.refuse(&id, Refusal::too_many_calls());
@@ -86,15 +81,6 @@ impl Session {
             (_, None) => {}
         }
         Ok(())
-    }
-
-    /// Answers beside everything else: it changes nothing, and waits for nothing of the session's.
-    fn inquire(&mut self, id: RequestId, inquiry: Inquiry) {
-        if self.inquiries.len() >= inquiry::AT_ONCE {
-            return self.refuse(&id, Refusal::too_many_calls());
-        }
-        let (office, caller) = (Arc::clone(&self.office), self.caller.clone());
-        self.inquiries.push(Box::pin(async move { inquiry::answer(&office, &caller, id, inquiry).await }));
     }
 
     /// Lines up a call behind the receipts that came before it.

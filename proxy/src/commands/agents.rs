@@ -1,13 +1,12 @@
 //! `c3po agents`: who there is.
 
 use c3po_shared::agent::AgentRecord;
-use c3po_shared::catalogue::Agents;
 use c3po_shared::vocabulary::Status;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::print::{Printer, aligned, harmless, moment};
 use super::rest;
-use super::session::{Failure, Session};
+use super::session::Failure;
 use crate::config::Config;
 
 /// Which agents.
@@ -20,10 +19,8 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let online = arguments.online;
-    let agents = match Session::with(config.clone(), false, async |session| every_agent(session, online).await).await {
-        Err(failure) if failure.is_forbidden() => those_seen(&config, online).await?,
-        outcome => outcome?,
-    };
+    let mut agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?.read;
+    agents.retain(|agent| !online || agent.status == Status::Online);
     if printer.json {
         return printer.document(&json!({"agents": agents}));
     }
@@ -35,33 +32,6 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
     let rows: Vec<_> = agents.iter().map(row).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
-}
-
-async fn every_agent(session: &Session, online: bool) -> Result<Vec<AgentRecord>, Failure> {
-    let mut agents = Vec::new();
-    let mut cursor: Option<String> = None;
-    loop {
-        let mut arguments = json!({"limit": 1_000});
-        if online {
-            arguments["status"] = Value::from(Status::Online.as_str());
-        }
-        if let Some(cursor) = cursor {
-            arguments["cursor"] = Value::from(cursor);
-        }
-        let (page, _) = session.call::<Agents>("list_agents", &arguments).await?;
-        agents.extend(page.agents);
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(agents);
-        }
-    }
-}
-
-/// Returns the same for a key that may look, and be nobody.
-async fn those_seen(config: &Config, online: bool) -> Result<Vec<AgentRecord>, Failure> {
-    let mut agents = rest::get::<Vec<AgentRecord>>(config, rest::AGENTS, &json!({})).await?.read;
-    agents.retain(|agent| !online || agent.status == Status::Online);
-    Ok(agents)
 }
 
 fn row(agent: &AgentRecord) -> Vec<String> {

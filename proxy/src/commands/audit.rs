@@ -9,7 +9,7 @@ use c3po_shared::time::{Span, Timestamp};
 
 use super::print::{Printer, harmless, moment};
 use super::rest;
-use super::session::{Failure, Session};
+use super::session::Failure;
 use crate::config::Config;
 
 /// How often it is looked whether something happened.
@@ -56,43 +56,32 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     let Arguments { follow, since, agent } = arguments;
     let since = since.map(|Since(since)| since).or(follow.then(Timestamp::now));
     let query = AuditQuery { after: None, since, agent, limit: Some(AUDIT_PAGE_MAX) };
-    let over_link = Session::with(config.clone(), false, async |session| {
-        let ask = async |query: &AuditQuery| session.ask::<AuditPage>("audit", query).await.map(|(page, _)| page);
-        read(ask, printer, query.clone(), follow).await
-    });
-    match over_link.await {
-        Err(failure) if failure.is_forbidden() => {
-            let ask =
-                async |query: &AuditQuery| rest::get(&config, "/api/audit", query).await.map(|answer| answer.read);
-            read(ask, printer, query, follow).await
-        }
-        outcome => outcome,
-    }
-}
-
-/// Prints page after page, until there is no more or Ctrl-C is pressed.
-async fn read(
-    ask: impl AsyncFn(&AuditQuery) -> Result<AuditPage, Failure>,
-    printer: &Printer,
-    query: AuditQuery,
-    follow: bool,
-) -> Result<(), Failure> {
     tokio::select! {
-        ended = every_page(ask, printer, query, follow) => ended,
+        ended = every_page(&config, printer, query, follow) => ended,
         pressed = tokio::signal::ctrl_c() => {
             pressed.map_err(|error| Failure::Usage(format!("cannot listen for Ctrl-C: {error}")))
         }
     }
 }
 
-async fn every_page(
-    ask: impl AsyncFn(&AuditQuery) -> Result<AuditPage, Failure>,
-    printer: &Printer,
-    mut query: AuditQuery,
-    follow: bool,
-) -> Result<(), Failure> {
+/// Prints page after page, until there is no more.
+async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
+    let mut is_away = false;
     loop {
-        let page = ask(&query).await?;
+        let page: AuditPage = match rest::get(config, "/api/audit", &query).await {
+            Ok(answer) => answer.read,
+            // What began to follow goes on when the coordinator is back.
+            Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
+                if !is_away {
+                    eprintln!("c3po: {refusal}; it is asked again until it answers");
+                }
+                is_away = true;
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        is_away = false;
         for entry in &page.entries {
             if printer.json { printer.document(entry) } else { printer.line(&line(entry)) }?;
         }

@@ -5,8 +5,8 @@ use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Ver
 use clap::Subcommand;
 
 use super::print::{Printer, Tone, harmless};
-use super::rest;
-use super::session::{Failure, Session};
+use super::rest::{self, Answer};
+use super::session::Failure;
 use crate::config::Config;
 
 /// What can be asked of the policy.
@@ -26,14 +26,7 @@ pub(super) enum Action {
 pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
     let Action::Check { from, to, verb } = action;
     let question = PolicyQuestion { from, to, verb };
-    let asking = async |session: &Session| session.ask::<PolicyAnswer>("policy_check", &question).await;
-    let (answer, raw) = match Session::with(config.clone(), false, asking).await {
-        Err(failure) if failure.is_forbidden() => {
-            let answer = rest::get(&config, "/api/policy/check", &question).await?;
-            (answer.read, answer.raw)
-        }
-        outcome => outcome?,
-    };
+    let Answer { read: answer, raw, .. } = rest::get::<PolicyAnswer>(&config, "/api/policy/check", &question).await?;
     if printer.json {
         return printer.document(&raw);
     }

@@ -1,17 +1,20 @@
-//! What a key may ask that is nobody's: over HTTP, from the same coordinators and with the same trust as a link.
+//! Questions about the coordinator and its agents, asked over REST: with the coordinators, key and trust of a link.
+
+use std::time::Duration;
 
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
-use super::session::Failure;
+use super::session::{Failure, START_ONE};
 use crate::config::Config;
 use crate::link::{Trust, as_written, http};
 
-/// Where all agents are listed.
-pub(super) const AGENTS: &str = "/api/agents";
+/// How long a coordinator may take if there is another one to ask.
+const TURN_MAX: Duration = Duration::from_secs(3);
 
 /// An answer, read and as it came, and whose it is.
 pub(super) struct Answer<T> {
@@ -20,7 +23,7 @@ pub(super) struct Answer<T> {
     pub(super) coordinator: String,
 }
 
-/// Asks the first coordinator that answers.
+/// Asks the first coordinator that answers, as the configured agent.
 pub(super) async fn get<T: DeserializeOwned>(
     config: &Config,
     path: &str,
@@ -29,17 +32,22 @@ pub(super) async fn get<T: DeserializeOwned>(
     let question = serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
     let (path, trust) = (format!("{path}{}", query(&question)), Trust::new(config.fingerprint));
     let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
-    let headers: Vec<_> = bearer.as_deref().map(|bearer| ("Authorization", bearer)).into_iter().collect();
+    let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
+    headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+    let mut targets = config.urls.iter().peekable();
     let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator is named");
-    for target in &config.urls {
+    while let Some(target) = targets.next() {
         let coordinator = as_written(target);
-        match http::get(&coordinator, &trust, &path, &headers).await {
-            Ok((status, body)) => return read(coordinator, status, &body),
-            Err(refusal) if refusal.code == ErrorCode::CoordDown => away = refusal,
-            Err(refusal) => return Err(refusal.into()),
-        }
+        let asked = http::get(&coordinator, &trust, &path, &headers);
+        let asked = if targets.peek().is_some() { timeout(TURN_MAX, asked).await } else { Ok(asked.await) };
+        away = match asked {
+            Ok(Ok((status, body))) => return read(coordinator, status, &body),
+            Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => refusal.detail("coordinator", coordinator),
+            Ok(Err(refusal)) => return Err(refusal.into()),
+            Err(_) => continue,
+        };
     }
-    Err(away.into())
+    Err(away.suggest(START_ONE).into())
 }
 
 fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<Answer<T>, Failure> {

@@ -8,7 +8,6 @@ use c3po_shared::catalogue::Call;
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -24,8 +23,9 @@ use crate::link::{self, Link, Standing, State};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a command waits at its end for its receipts to be taken.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// How long the coordinator may take to answer a question about itself.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// What to do if no coordinator answers.
+pub(super) const START_ONE: &str =
+    "Start one with `make up`, or set C3PO_COORDINATOR_URL to where one runs, such as http://nas:8420.";
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
@@ -82,13 +82,6 @@ fn tell_refusal(refusal: &Refusal, printer: &Printer) {
         eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
     } else {
         eprintln!("c3po: {refusal}\ntry: {}", words::suggestion(refusal));
-    }
-}
-
-impl Failure {
-    /// Returns whether the credential is not for what was wanted: it may be for looking, over HTTP.
-    pub(super) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if refusal.code == ErrorCode::Forbidden)
     }
 }
 
@@ -178,20 +171,6 @@ impl Session {
         Ok(self.link.call(&call, arguments).await?)
     }
 
-    /// Asks the coordinator about itself; returns its answer, read and as it came.
-    pub(super) async fn ask<T: DeserializeOwned>(
-        &self,
-        method: &'static str,
-        question: &impl Serialize,
-    ) -> Result<(T, Box<RawValue>), Failure> {
-        let params = serde_json::value::to_raw_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
-        let asked = tokio::time::timeout(ANSWER_MAX, self.link.ask(method, params)).await;
-        let raw = asked.map_err(|_| Refusal::new(ErrorCode::CoordDown, "the coordinator did not answer in time"))??;
-        let read = serde_json::from_str(raw.get())
-            .map_err(|error| Refusal::new(ErrorCode::Internal, format!("the answer is not readable: {error}")))?;
-        Ok((read, raw))
-    }
-
     /// Says that messages were printed.
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
@@ -203,7 +182,7 @@ impl Session {
 fn unreachable(standing: &Standing) -> Refusal {
     let why = standing.last_error.as_deref().unwrap_or("no answer within 5 s");
     let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", standing.coordinator))
-        .suggest("Start one with `make up`, or set C3PO_COORDINATOR_URL to where one runs, such as http://nas:8420.")
+        .suggest(START_ONE)
         .detail("coordinator", standing.coordinator.as_str());
     if let Some(error) = &standing.last_error {
         refusal = refusal.detail("last_error", error.as_str());

@@ -211,14 +211,6 @@ impl Link {
         if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
-    /// Asks the coordinator something about itself, for a person: a method of the link that is no tool.
-    pub async fn ask(&self, method: &'static str, params: Box<RawValue>) -> Answer {
-        let gone = || Refusal::new(ErrorCode::CoordDown, "the link ended before there was an answer");
-        let answer = self.shared.pending().add_question(method, params)?;
-        self.shared.to_write.notify_one();
-        answer.await.unwrap_or_else(|_| Err(gone()))
-    }
-
     /// Says how far messages got on this host, in which context of the session. Nothing waits for it; it is sent again
     /// until it is answered.
     pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via, context: u64) {

@@ -113,8 +113,6 @@ struct Entry {
 
 enum Body {
     Call(Box<OutgoingCall>, oneshot::Sender<Answer>),
-    /// A person's question about the coordinator itself: nothing is applied by it, so that it needs no id of its own.
-    Question(&'static str, Box<RawValue>, oneshot::Sender<Answer>),
     Receipt(ReceiptParams),
 }
 
@@ -140,8 +138,7 @@ fn broke_too_often() -> Refusal {
 
 /// A reply that the driver has to look at before it goes to the caller.
 pub(super) struct Answered {
-    /// The tool's call, where it was one.
-    pub(super) call: Option<Box<OutgoingCall>>,
+    pub(super) call: Box<OutgoingCall>,
     reply: oneshot::Sender<Answer>,
 }
 
@@ -169,21 +166,6 @@ impl Pending {
         // Ahead of the call, or it could be shown once more what was shown.
         self.write_postponed();
         Ok((self.add(Body::Call(Box::new(call), sender)), receiver))
-    }
-
-    /// Adds a question; the reply comes out of the receiver.
-    pub(super) fn add_question(
-        &mut self,
-        method: &'static str,
-        params: Box<RawValue>,
-    ) -> Result<oneshot::Receiver<Answer>, Refusal> {
-        if self.calls >= CALLS_IN_FLIGHT {
-            return Err(Refusal::too_many_calls());
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.calls += 1;
-        self.add(Body::Question(method, params, sender));
-        Ok(receiver)
     }
 
     /// Adds a receipt; as several where it names more messages than one frame may.
@@ -235,9 +217,6 @@ impl Pending {
                     entry.written = Some(now);
                     return Some(match &entry.body {
                         Body::Call(call, _) => call.frame(number, now),
-                        Body::Question(method, params, _) => {
-                            Outgoing::request(&RequestId::Number(number), method, params).text()
-                        }
                         Body::Receipt(receipt) => {
                             Outgoing::request(&RequestId::Number(number), "receipt", receipt).text()
                         }
@@ -279,11 +258,7 @@ impl Pending {
     /// Takes the reply to a request. Returns whose it is; receipts and heartbeats are nobody's.
     pub(super) fn answered(&mut self, number: i64) -> Option<Answered> {
         let entry = self.entries.remove(&number)?;
-        let (call, reply) = match entry.body {
-            Body::Call(call, reply) => (Some(call), reply),
-            Body::Question(_, _, reply) => (None, reply),
-            Body::Receipt(_) => return None,
-        };
+        let Body::Call(call, reply) = entry.body else { return None };
         self.calls -= 1;
         Some(Answered { call, reply })
     }

@@ -185,8 +185,8 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
         }
         return;
     };
-    if let (Ok(reply), Some(call)) = (&outcome, &answered.call) {
-        note(shared, call, reply);
+    if let Ok(reply) = &outcome {
+        note(shared, &answered.call, reply);
     }
     answered.pass_on(outcome);
 }

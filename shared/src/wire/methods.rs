@@ -6,11 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::audit::AuditQuery;
 use crate::ids::{AgentId, CallId, MessageId};
 use crate::limits::{CONTEXT_MAX, IDS_MAX};
 use crate::message::Message;
-use crate::policy::PolicyQuestion;
 use crate::receipt::{Stage, Via};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::time::Timestamp;
@@ -226,10 +224,6 @@ pub enum ToCoordinator<'a> {
     Receipt(ReceiptParams),
     /// `heartbeat` -> [`HeartbeatReply`]
     Heartbeat(Heartbeat),
-    /// `policy_check` -> [`crate::policy::PolicyAnswer`], for persons
-    PolicyCheck(PolicyQuestion),
-    /// `audit` -> [`crate::audit::AuditPage`], for persons
-    Audit(AuditQuery),
 }
 
 /// What a coordinator says.
@@ -268,8 +262,6 @@ impl<'a> ToCoordinator<'a> {
             "session" => Self::Session(read(method, params)?),
             "receipt" => Self::Receipt(read(method, params)?),
             "heartbeat" => Self::Heartbeat(read(method, params)?),
-            "policy_check" => Self::PolicyCheck(read(method, params)?),
-            "audit" => Self::Audit(read(method, params)?),
             _ => return Err(unknown(method)),
         })
     }

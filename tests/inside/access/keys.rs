@@ -243,6 +243,7 @@ async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom
 async fn what_a_key_did_or_was_denied_is_noted_with_it() -> Result<()> {
     let gate = Gate::start().await?;
     let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
+    assert_eq!(ask(&gate, "POST", "/api/keys", Some(&key), None, "").await?.status, 403);
     assert_eq!(ask(&gate, "GET", "/api/keys", Some(&key), None, "").await?.status, 403);
     call(&gate, Some(&key), "three", "ping", &json!({})).await?;
     assert_eq!(ask(&gate, "POST", "/api/unregister", Some(&key), Some("three"), "").await?.status, 200);

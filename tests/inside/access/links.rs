@@ -296,27 +296,3 @@ async fn a_hello_in_the_place_of_another_is_a_hello_of_ones_own() -> Result<()> 
     scene.mine.call("ping", json!({})).await?;
     Ok(())
 }
-
-#[tokio::test]
-async fn only_a_person_with_the_right_key_asks_about_the_coordinator() -> Result<()> {
-    let gate = Gate::start().await?;
-    let (right, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
-    let questions =
-        [("audit", json!({"limit": 10})), ("policy_check", json!({"from": "mine", "to": "others", "verb": "message"}))];
-    for (key, who, passes) in [
-        (&right, Who::new("mine"), false),
-        (&right, Who::person("human"), false),
-        (&admin, Who::new("mine"), false),
-        (&admin, Who::person("human"), true),
-    ] {
-        let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
-        link.hello(&who).await?.expect("it is covered");
-        for (method, question) in &questions {
-            let answer = link.request(method, question.clone()).await?;
-            let refused = answer.err().map(|error| error["data"]["code"].clone());
-            assert_eq!(refused, (!passes).then(|| json!("FORBIDDEN")), "{method} {who:?}");
-        }
-        link.notify("goodbye", json!({})).await?;
-    }
-    Ok(())
-}

@@ -82,6 +82,12 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
             ensure!(host.fails(words, 1).await?.contains("FORBIDDEN"), "{words}");
         }
     }
+    let entries: Value =
+        serde_json::from_str(&format!("[{}]", operator.says("audit --json").await?.replace("}\n{", "},\n{")))?;
+    let of_keys = |entry: &&Value| entry["event"] != "key_changed";
+    let events: Vec<_> =
+        entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| &entry["event"]).collect();
+    assert_eq!(events, ["session_begun"], "reading leaves no entry, be it allowed or refused");
     // What takes being somebody is refused as before.
     ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not speak as an agent"));
     web.call("ping", json!({})).await?;
@@ -126,7 +132,7 @@ async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let host = Host::with(&gate, "agent", "*").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender.hello(&Who::new("sender")).await?.expect("it is covered");
-    host.says("agents").await?;
+    host.says("inbox").await?;
     let sent = sender.call("send_message", json!({"target": "human", "message": "hello"})).await?;
     let id = sent["id"].as_str().context("an id")?;
     let said = host.fails("ack sender::human::00000000", 1).await?;
