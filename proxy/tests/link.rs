@@ -252,9 +252,6 @@ async fn what_the_coordinator_asks_is_answered() {
     talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": deliver})).await;
     assert_eq!(talk.hear().await, json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
     assert_eq!(running.inbox.take_present()[0].text(), "hi");
-    talk.say(json!({"jsonrpc": "2.0", "id": "s", "method": "get_status", "params": {}})).await;
-    let status = talk.hear().await;
-    assert_eq!((&status["id"], &status["result"]["agent_id"]), (&json!("s"), &json!("web")));
     talk.say(json!({"jsonrpc": "2.0", "id": 3, "method": "fly"})).await;
     assert_eq!(talk.hear().await["error"]["code"], -32601);
     talk.say(json!([1])).await;
@@ -447,20 +444,6 @@ async fn the_heart_beats_as_often_as_the_coordinator_asks() {
         assert_eq!(talk.hear().await["method"], "heartbeat");
         assert!(began.elapsed() < Duration::from_secs(2));
     }
-}
-
-#[tokio::test]
-async fn get_status_says_what_the_session_said() {
-    let peer = Peer::listen().await;
-    let running = run(vec![peer.url()]);
-    let call = running.call("set_status", json!({"status": "working", "current_task": "the garden"}));
-    let (mut talk, _) = peer.welcome("web").await;
-    let request = talk.hear().await;
-    talk.answer(&request, json!({"success": true})).await;
-    outcome(call).await.unwrap();
-    talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "get_status", "params": {}})).await;
-    let status = talk.hear().await;
-    assert_eq!((&status["result"]["state"], &status["result"]["current_task"]), (&json!("busy"), &json!("the garden")));
 }
 
 #[tokio::test]

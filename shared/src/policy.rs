@@ -7,7 +7,7 @@ use crate::ids::AgentId;
 use crate::vocabulary::words;
 
 words! {
-    /// What somebody does to somebody else. The last five are known to rules already and done by nothing yet.
+    /// What an agent does to another.
     Verb {
         /// Sends a message, also to all of a role.
         Message = "message",
@@ -15,16 +15,6 @@ words! {
         Reply = "reply",
         /// Sends copies to everybody.
         Broadcast = "broadcast",
-        /// Gives a task.
-        Task = "task",
-        /// Writes on the board for all.
-        Bulletin = "bulletin",
-        /// Stops what another does for a moment.
-        Interrupt = "interrupt",
-        /// Starts a session.
-        Spawn = "spawn",
-        /// Ends a session.
-        Stop = "stop",
     }
 }
 
@@ -35,16 +25,6 @@ words! {
         Allow = "allow",
         /// It is refused with `FORBIDDEN_BY_POLICY`.
         Deny = "deny",
-    }
-}
-
-impl Verb {
-    /// Returns what holds where no rule matches and the policy says nothing else: only control is denied.
-    pub fn usual_effect(self) -> Effect {
-        match self {
-            Self::Message | Self::Reply | Self::Broadcast | Self::Task | Self::Bulletin => Effect::Allow,
-            Self::Interrupt | Self::Spawn | Self::Stop => Effect::Deny,
-        }
     }
 }
 

@@ -89,14 +89,6 @@ words! {
         Reply = "reply" | "response",
         /// One of many copies.
         Broadcast = "broadcast",
-        /// An agent asks a person.
-        Question = "question" | "help_request",
-        /// News for a person.
-        Notification = "notification",
-        /// A person is needed.
-        Escalation = "escalation",
-        /// Work handed over.
-        Task = "task",
         /// Said by the coordinator itself.
         System = "system",
     }
@@ -210,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_filter_admits_what_it_says() {
-        assert!(KindFilter::Any.admits(Kind::Reply) && KindFilter::Any.admits(Kind::Task));
+        assert!(KindFilter::Any.admits(Kind::Reply) && KindFilter::Any.admits(Kind::System));
         assert!(KindFilter::Message.admits(Kind::Broadcast) && !KindFilter::Message.admits(Kind::Reply));
         assert!(KindFilter::Reply.admits(Kind::Reply) && !KindFilter::Reply.admits(Kind::Message));
     }

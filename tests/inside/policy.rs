@@ -176,7 +176,8 @@ async fn changes(served: &Served, count: usize) -> Option<Vec<String>> {
 
 #[tokio::test]
 async fn a_case_is_explained_over_rest() -> Result<()> {
-    let rules = [deny("cam", "role:ops", "message", "cameras do not page people"), "[default]\ntask = \"deny\"".into()];
+    let rules =
+        [deny("cam", "role:ops", "message", "cameras do not page people"), "[default]\nreply = \"deny\"".into()];
     let (served, _folder) = with_rules("policy.toml", &rules.concat()).await?;
     let (_cam, mut ops) = (served.join("cam").await?, served.join("ops-1").await?);
     ops.call("register_agent", json!({"role": "ops"})).await?;
@@ -195,9 +196,9 @@ async fn a_case_is_explained_over_rest() -> Result<()> {
             "to": {"id": "ops-1", "known": true, "role": "ops", "host": "testhost"},
         })
     );
-    let (_, answer) = ask("from=cam&to=nobody&verb=spawn").await?;
+    let (_, answer) = ask("from=cam&to=nobody&verb=reply").await?;
     assert_eq!((&answer["effect"], &answer["to"]["known"]), (&json!("deny"), &json!(false)));
-    let (_, answer) = ask("from=cam&to=ops-1&verb=task").await?;
+    let (_, answer) = ask("from=cam&to=ops-1&verb=reply").await?;
     assert_eq!(answer["reason"], "no rule is about it, and [default] says deny");
     assert!(answer.get("rule").is_none(), "{answer}");
     for query in ["", "from=cam&to=ops-1&verb=fly", "from=-&to=ops-1&verb=message"] {

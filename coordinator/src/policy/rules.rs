@@ -211,15 +211,15 @@ impl Policy {
         }
         let (effect, reason) = match self.defaults.get(&verb) {
             Some(effect) => (*effect, format!("no rule is about it, and [default] says {effect}")),
-            None => (verb.usual_effect(), "no rule is about it".to_owned()),
+            None => (Effect::Allow, "no rule is about it".to_owned()),
         };
         Verdict { effect, reason, rule: None }
     }
 
     /// Returns whether anybody at all may be denied that: else nothing need be known of anybody.
     pub fn may_deny(&self, verb: Verb) -> bool {
-        let default = self.defaults.get(&verb).copied().unwrap_or(verb.usual_effect());
-        default == Effect::Deny || self.rules.iter().any(|rule| rule.effect == Effect::Deny && rule.is_about(verb))
+        self.defaults.get(&verb) == Some(&Effect::Deny)
+            || self.rules.iter().any(|rule| rule.effect == Effect::Deny && rule.is_about(verb))
     }
 
     /// Returns whether rules about that ask for the role of whoever does it.
@@ -283,17 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn without_rules_messages_pass_and_control_does_not() {
+    fn without_rules_everything_is_allowed() {
         for verb in Verb::ALL {
-            let expected = match verb {
-                Verb::Interrupt | Verb::Spawn | Verb::Stop => Effect::Deny,
-                _ => Effect::Allow,
-            };
-            assert_eq!(verdict("", "a", "b", *verb), (expected, None), "{verb}");
+            assert_eq!(verdict("", "a", "b", *verb), (Effect::Allow, None), "{verb}");
         }
-        let changed = "[default]\nmessage = \"deny\"\nstop = \"allow\"";
+        let changed = "[default]\nmessage = \"deny\"";
         assert_eq!(verdict(changed, "a", "b", Verb::Message), (Effect::Deny, None));
-        assert_eq!(verdict(changed, "a", "b", Verb::Stop), (Effect::Allow, None));
         assert_eq!(verdict(changed, "a", "b", Verb::Reply), (Effect::Allow, None));
     }
 

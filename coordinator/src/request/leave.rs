@@ -92,7 +92,7 @@ mod tests {
         let by_rule = refusal(&from, &to, Verb::Message, &verdict(Some(2), "cameras only reply"));
         assert_eq!(by_rule.error, "rule 2 of the policy denies message from cam to nas: cameras only reply");
         assert_eq!((by_rule.code, by_rule.details["rule"].clone()), (ErrorCode::ForbiddenByPolicy, 2.into()));
-        let by_default = refusal(&from, &to, Verb::Stop, &verdict(None, ""));
+        let by_default = refusal(&from, &to, Verb::Reply, &verdict(None, ""));
         assert_eq!(by_default.details["rule"], "default");
         assert!(by_default.error.ends_with("no reason is given"), "{by_default}");
     }

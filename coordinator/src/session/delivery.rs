@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::vocabulary::Kind;
-use c3po_shared::wire::{Broadcast, Deliver, Outgoing, RequestId};
+use c3po_shared::wire::{Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -153,15 +152,15 @@ impl Delivery {
         page
     }
 
-    /// Returns the frames to send for a page: what no wait of the session was handed.
-    pub(super) fn frames(&mut self, page: Page, memory: &Memory) -> Vec<String> {
+    /// Returns the frame to send for a page: what no wait of the session was handed.
+    pub(super) fn frame(&mut self, page: Page, memory: &Memory) -> Option<String> {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
                 tracing::debug!("deliveries were not read: {error}");
                 self.unread = true;
                 self.due = Some(Instant::now() + RETRY);
-                return Vec::new();
+                return None;
             }
         };
         let (more, now) = (selection(self.position).is_filled_by(&page), Instant::now());
@@ -183,21 +182,14 @@ impl Delivery {
             self.look();
         }
         if messages.is_empty() {
-            return Vec::new();
+            return None;
         }
         self.counter += 1;
         let id = RequestId::Number(self.counter);
-        let mut frames: Vec<String> = messages
-            .iter()
-            .filter(|message| message.kind == Kind::Broadcast)
-            .map(|message| Broadcast { message_type: "broadcast".to_owned(), content: message.text().to_owned() })
-            .map(|broadcast| Outgoing::notification("broadcast", &broadcast).text())
-            .collect();
         let ids = messages.iter().map(|message| message.id.clone()).collect();
         let deliver = Deliver { messages, position: self.position };
-        frames.push(Outgoing::request(&id, "deliver", &deliver).text());
-        self.sent = Some(Sent { id, messages: ids, at: Instant::now() });
-        frames
+        self.sent = Some(Sent { id: id.clone(), messages: ids, at: Instant::now() });
+        Some(Outgoing::request(&id, "deliver", &deliver).text())
     }
 
     /// Returns which messages the host has now, if that was the answer for them.

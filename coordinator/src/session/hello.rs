@@ -29,7 +29,7 @@ pub(super) struct Admitted {
     pub(super) caller: Caller,
     /// `None` for a person, who is nowhere.
     pub(super) present: Option<Present>,
-    /// How far deliveries have come on that host.
+    /// How far deliveries have come to a person's command.
     pub(super) delivered: u64,
     /// Whether messages are pushed to it.
     pub(super) pushes: bool,
@@ -138,11 +138,8 @@ async fn admit_session(
         renamable: true,
         memory: Arc::new(Memory::default()),
     };
-    // Under another name than the wished one nothing was delivered yet; in a later context than the first, what was
-    // delivered before it may have to be put to the session again.
-    let goes_on = caller.agent == name && context == 0;
-    let delivered = hello.last_delivered.filter(|_| goes_on).unwrap_or_default();
-    Ok((Admitted { caller, present: Some(present), delivered, pushes: true, is_new, context }, welcome))
+    // What came before a break may be gone from the host, so everything unshown is delivered again.
+    Ok((Admitted { caller, present: Some(present), delivered: 0, pushes: true, is_new, context }, welcome))
 }
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.

@@ -247,7 +247,7 @@ impl Session {
             Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
             Event::Finished(Some(finished)) => self.on_finished(finished),
             Event::Noted(noted) => self.on_noted(noted)?,
-            Event::Delivery(page) => self.outbox.extend(self.delivery.frames(page, &self.caller.memory)),
+            Event::Delivery(page) => self.outbox.extend(self.delivery.frame(page, &self.caller.memory)),
             Event::Renewed(renewed) => self.on_renewed(renewed)?,
             Event::News(News::Receipt) => {}
             Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),

@@ -18,7 +18,7 @@ pub(super) enum Action {
         from: AgentId,
         /// To whom
         to: AgentId,
-        /// What: message, reply, broadcast, task, bulletin, interrupt, spawn or stop
+        /// What: message, reply or broadcast
         verb: Verb,
     },
 }

@@ -114,11 +114,6 @@ impl Deliveries for Arrivals {
         self.news.notify_one();
     }
 
-    fn position(&self, _agent: &AgentId) -> Option<u64> {
-        // What came before a break may be gone from here. What comes twice is held once.
-        None
-    }
-
     fn begins(&self, agent: &AgentId, generation: u64) {
         self.inside().hop.begins(agent, generation);
         self.news.notify_one();

@@ -63,9 +63,5 @@ struct Nowhere;
 impl Deliveries for Nowhere {
     fn arrived(&self, _deliver: Deliver) {}
 
-    fn position(&self, _agent: &AgentId) -> Option<u64> {
-        None
-    }
-
     fn begins(&self, _agent: &AgentId, _generation: u64) {}
 }

@@ -54,8 +54,10 @@ const GRACE: Duration = Duration::from_secs(3);
 pub trait Deliveries: Send + Sync {
     /// Takes messages that have come to this host.
     fn arrived(&self, deliver: Deliver);
-    /// Returns how far deliveries to that agent have come; `None` to be given again whatever the session was not shown.
-    fn position(&self, agent: &AgentId) -> Option<u64>;
+    /// Returns how far deliveries to that agent have come; `None` to be given again whatever was not shown.
+    fn position(&self, _agent: &AgentId) -> Option<u64> {
+        None
+    }
     /// The link is up as that session of that agent, or the session took that name, with generation 0.
     fn begins(&self, agent: &AgentId, generation: u64);
 }
@@ -101,7 +103,6 @@ struct Shared {
     config: Config,
     kind: Kind,
     instance: Uuid,
-    born: Instant,
     client: Mutex<Client>,
     pending: Mutex<Pending>,
     /// Something waits to be written.
@@ -152,7 +153,6 @@ impl Link {
             config,
             kind,
             instance: Uuid::new_v4(),
-            born: Instant::now(),
             client: Mutex::default(),
             pending: Mutex::default(),
             to_write: Notify::new(),

@@ -8,8 +8,7 @@ use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::State;
-use c3po_shared::wire::{Empty, Frame, GetStatus, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
+use c3po_shared::wire::{Empty, Frame, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -132,7 +131,6 @@ async fn took(
         Ok(Frame::Notification { method, params }) => {
             match ToProxy::parse(&method, params) {
                 Ok(ToProxy::Draining) => *leave_at = Some(Instant::now() + DRAIN),
-                Ok(ToProxy::Broadcast(said)) => tracing::debug!(kind = said.message_type, "a broadcast came"),
                 Ok(_) | Err(_) => tracing::debug!("a notification of no use: {method}"),
             }
             None
@@ -156,17 +154,7 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
             shared.deliveries.arrived(deliver);
             Outgoing::result(id, &Empty {}).text()
         }
-        ToProxy::GetStatus => {
-            let standing = shared.standing.borrow();
-            let status = GetStatus {
-                agent_id: Some(standing.agent.clone()),
-                state: shared.facts().state.unwrap_or(State::Starting),
-                current_task: standing.current_task.clone(),
-                uptime_seconds: shared.born.elapsed().as_secs(),
-            };
-            Outgoing::result(id, &status).text()
-        }
-        ToProxy::Broadcast(_) | ToProxy::Draining => Outgoing::result(id, &Empty {}).text(),
+        ToProxy::Draining => Outgoing::result(id, &Empty {}).text(),
     }
 }
 
@@ -209,11 +197,6 @@ fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
             let Ok(said) = serde_json::from_str::<SetStatus>(call.arguments.get()) else { return };
             // The coordinator knows it from the call itself.
             shared.facts().state = Some(said.status);
-            shared.standing.send_if_modified(|standing| {
-                standing.current_task = said.current_task.or(standing.current_task.take());
-                // Nobody waits for this.
-                false
-            });
         }
         _ => {}
     }

@@ -53,8 +53,6 @@ pub struct Standing {
     pub last_error: Option<String>,
     /// Who we are: the canonical name once there was a `hello`, the wished one before.
     pub agent: AgentId,
-    /// What it works on, as it said last.
-    pub current_task: Option<String>,
     /// What the coordinator said to the last `hello`.
     pub welcome: Option<Welcome>,
     /// How often every coordinator was tried in vain since the last success.
@@ -72,7 +70,6 @@ impl Standing {
             coordinator: as_written(target),
             last_error: None,
             agent,
-            current_task: None,
             welcome: None,
             failed_rounds: 0,
             refusal: None,

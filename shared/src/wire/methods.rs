@@ -44,7 +44,7 @@ pub struct Hello {
     pub session_id: Option<String>,
     /// The client.
     pub client: Client,
-    /// How far `deliver` has come on this host, as the last frame's `position`.
+    /// Of a person's command: how far `deliver` has come, as the last frame's `position`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_delivered: Option<u64>,
     /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
@@ -185,28 +185,6 @@ pub struct Deliver {
     pub position: u64,
 }
 
-/// The result of `get_status`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GetStatus {
-    /// Who the proxy is.
-    pub agent_id: Option<AgentId>,
-    /// What its session does, where the proxy knows.
-    pub state: State,
-    /// What it works on.
-    pub current_task: Option<String>,
-    /// How long the proxy runs.
-    pub uptime_seconds: u64,
-}
-
-/// `broadcast`: a notification to every connected proxy, beside the durable copies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Broadcast {
-    /// Always `broadcast`.
-    pub message_type: String,
-    /// The text.
-    pub content: String,
-}
-
 /// What a proxy says.
 #[derive(Debug, Clone)]
 pub enum ToCoordinator<'a> {
@@ -231,10 +209,6 @@ pub enum ToCoordinator<'a> {
 pub enum ToProxy {
     /// `deliver` -> [`Empty`]
     Deliver(Deliver),
-    /// `get_status` -> [`GetStatus`]
-    GetStatus,
-    /// `broadcast`
-    Broadcast(Broadcast),
     /// `draining`
     Draining,
 }
@@ -274,8 +248,6 @@ impl ToProxy {
     pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, Refusal> {
         Ok(match method {
             "deliver" => Self::Deliver(read(method, params)?),
-            "get_status" => Self::GetStatus,
-            "broadcast" => Self::Broadcast(read(method, params)?),
             "draining" => Self::Draining,
             _ => return Err(unknown(method)),
         })
@@ -314,8 +286,6 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z",
         }));
         golden::<Deliver>(json!({"messages": [], "position": 9}));
-        golden::<GetStatus>(json!({"agent_id": "b", "state": "ready", "current_task": null, "uptime_seconds": 5}));
-        golden::<Broadcast>(json!({"message_type": "broadcast", "content": "backup at ten"}));
     }
 
     #[test]

@@ -150,7 +150,7 @@ async fn what_was_delivered_under_one_name_says_nothing_of_another() -> Result<(
     let new = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
     assert_ne!(old["id"], new["id"], "an answer to the old one would prove the new one");
 
-    // A process whose name is taken comes back under another, where nothing was delivered to it yet.
+    // Where a session says that deliveries have come is of no account: what was not shown is delivered.
     let who = Who { more: json!({"last_delivered": 1_000_000}), ..Who::new("radio") };
     let (mut other, welcome) = Link::join_as(&served.address, &who).await?;
     assert_eq!(welcome["agent_id"], "radio-2");

@@ -10,6 +10,7 @@ use aide::axum::ApiRouter;
 use aide::axum::routing::ApiMethodRouter;
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
