@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{MissedTickBehavior, interval};
@@ -39,7 +41,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::{News, Presence};
 use crate::request::Office;
-use crate::store::{Store, Wake};
+use crate::store::{Store, StoreError, Wake};
 
 /// The usual file of rules, in the data folder.
 const POLICY: &str = "policy.toml";
@@ -47,6 +49,8 @@ const POLICY: &str = "policy.toml";
 const FLUSH: Duration = Duration::from_secs(3);
 /// How often what is past its time is removed and what a crash left is completed.
 const SWEEP: Duration = Duration::from_secs(15);
+/// How often the agents that are online are counted, for the replies to heartbeats.
+const COUNT: Duration = Duration::from_secs(10);
 
 /// Serves on the listener until `stop` is cancelled. The caller binds, opens the store, and stops; the store is closed here.
 pub async fn run(
@@ -80,6 +84,7 @@ pub async fn run(
     tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
+    tasks.spawn(count_online(Arc::clone(&office), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
     // Everybody who notes something has ended by now.
     done.cancel();
@@ -133,6 +138,29 @@ async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {
         }
         if let Err(error) = store.sweep().await {
             tracing::warn!("the sweep did not finish: {error}");
+        }
+    }
+}
+
+/// Counts the agents that are online, once for all links of this process, as long as it has any.
+async fn count_online(office: Arc<Office>, stop: CancellationToken) {
+    let mut ticks = interval(COUNT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if office.presence.connected() > 0 {
+            office.presence.counted(online(office.store.as_ref()).await.ok());
+        }
+    }
+}
+
+async fn online(store: &dyn Store) -> Result<usize, StoreError> {
+    let (mut count, mut after) = (0, None);
+    loop {
+        let (page, now) = (store.agents(after.as_ref(), PAGE_MAX).await?, Timestamp::now());
+        count += page.iter().filter(|agent| agent.is_online(now)).count();
+        after = page.last().map(|agent| agent.id.clone());
+        if page.len() < PAGE_MAX {
+            return Ok(count);
         }
     }
 }

@@ -23,6 +23,7 @@ struct Shared {
     listeners: Mutex<HashMap<AgentId, Vec<Arc<Ear>>>>,
     serial: AtomicU64,
     waiting: AtomicUsize,
+    agents_online: Mutex<Option<usize>>,
 }
 
 #[derive(Debug)]
@@ -110,6 +111,16 @@ impl Presence {
     /// Returns how many agents are connected to this process.
     pub(crate) fn connected(&self) -> usize {
         lock(&self.shared.connections).len()
+    }
+
+    /// Returns how many agents of the fleet were online at the last count; `None` if they could not be counted.
+    pub(crate) fn agents_online(&self) -> Option<usize> {
+        *lock(&self.shared.agents_online)
+    }
+
+    /// Notes how many agents of the fleet are online.
+    pub(crate) fn counted(&self, agents_online: Option<usize>) {
+        *lock(&self.shared.agents_online) = agents_online;
     }
 
     /// Returns how many listeners there are.

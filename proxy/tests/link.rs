@@ -439,11 +439,16 @@ async fn the_heart_beats_as_often_as_the_coordinator_asks() {
     let running = run(vec![peer.url()]);
     running.link.begin();
     let (mut talk, _) = peer.welcome_that_beats("web", 1).await;
-    for _ in 0..2 {
+    for online in [3, 4] {
         let began = Instant::now();
-        assert_eq!(talk.hear().await["method"], "heartbeat");
+        let beat = talk.hear().await;
+        assert_eq!(beat["method"], "heartbeat");
         assert!(began.elapsed() < Duration::from_secs(2));
+        let timestamp = &beat["params"]["timestamp"];
+        talk.answer(&beat, json!({"timestamp": timestamp, "server_time": timestamp, "agents_online": online})).await;
     }
+    talk.hear().await;
+    assert_eq!(running.link.standing().borrow().agents_online, Some(4));
 }
 
 #[tokio::test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
-use harness::link::Link;
 use harness::mcp::McpClient;
 use harness::process::{command, program};
 use harness::proxy::{proxy_command, session};
@@ -116,31 +115,5 @@ async fn what_is_broken_is_named_and_what_depends_on_it_is_skipped() -> Result<(
     diagnosis.check("configuration", "fail", &["neither http:// nor https://"]);
     diagnosis.check("sockets", "warn", &["open to others", "/tmp/c3po-"]);
     diagnosis.check("coordinator", "skip", &[]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn the_status_line_counts_all_who_are_online_also_where_one_page_does_not_hold_them() -> Result<()> {
-    let folder = tempdir()?;
-    let work = folder.path();
-    let coordinator = Coordinator::start(work).await?;
-    let web = session(work, "web", &coordinator.url()).await?;
-    web.reply("ping", json!({})).await?;
-    // Each record takes most of a page.
-    let capabilities: Vec<_> = (0..50).map(|number| format!("{number:0>400}")).collect();
-    let mut others = Vec::new();
-    for number in 1..=4 {
-        let (mut other, _) = Link::join(&coordinator.address().to_string(), &format!("other-{number}")).await?;
-        other.call("register_agent", json!({"capabilities": capabilities})).await?;
-        others.push(other);
-    }
-    listening(work).await?;
-    let online = eventually("a count", LISTENS, async || {
-        let mut line = command(program("c3po").ok()?, work);
-        line.args(["statusline", "--json"]).env("CLAUDE_PID", std::process::id().to_string());
-        let output = line.env("XDG_RUNTIME_DIR", work).output().await.ok()?;
-        serde_json::from_slice::<Value>(&output.stdout).ok()?["agents_online"].as_u64()
-    });
-    assert_eq!(online.await?, 5);
     Ok(())
 }

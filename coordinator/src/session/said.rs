@@ -60,7 +60,11 @@ impl Session {
             (ToCoordinator::Heartbeat(beat), Some(id)) => {
                 self.renew();
                 self.ledger.push_owed();
-                let reply = HeartbeatReply { timestamp: beat.timestamp, server_time: Timestamp::now() };
+                let reply = HeartbeatReply {
+                    timestamp: beat.timestamp,
+                    server_time: Timestamp::now(),
+                    agents_online: self.office.presence.agents_online(),
+                };
                 self.answer(&id, &reply);
             }
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {

@@ -11,7 +11,6 @@ mod hop;
 mod inbox;
 mod note;
 mod offers;
-mod online;
 mod proof;
 mod push;
 mod render;
@@ -41,7 +40,6 @@ use crate::local::Desk;
 use crate::local::protocol::{Answer, Event, Name, Status};
 use hop::Hop;
 pub use inbox::Inbox;
-use online::Online;
 use push::{InboxSocket, Todo};
 pub use run::run;
 
@@ -57,8 +55,6 @@ pub struct Arrivals {
     inside: Mutex<Inside>,
     /// Something happened that may have to be followed by a push.
     news: Notify,
-    /// Somebody wants to know how many agents are online.
-    online: Online,
     notifications: mpsc::Sender<String>,
 }
 
@@ -88,7 +84,7 @@ impl Arrivals {
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);
         let inside = Inside { hop, waiter: None, last_waiter: 0, notified: Some(notified) };
-        Self { inside: Mutex::new(inside), news: Notify::new(), online: Online::default(), notifications }
+        Self { inside: Mutex::new(inside), news: Notify::new(), notifications }
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -213,7 +209,7 @@ impl LastHop {
             last_error: standing.last_error,
             state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),
             unread,
-            agents_online: self.arrivals.online.known(),
+            agents_online: standing.agents_online,
             reach: facts.reach,
             session_id: facts.session_id,
         }
@@ -243,10 +239,7 @@ impl Desk for LastHop {
             self.link.begin();
         }
         match event.name {
-            Name::Status => {
-                self.arrivals.online.ask();
-                Answer { status: Some(self.status()), ..Answer::default() }
-            }
+            Name::Status => Answer { status: Some(self.status()), ..Answer::default() },
             Name::Wait => self.wait(&event).await,
             _ => {
                 let answer = self.with(|inside| inside.hop.heard(&event, Instant::now()));

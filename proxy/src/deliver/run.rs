@@ -20,11 +20,9 @@ const WAKES: u8 = 2;
 
 /// Pushes until `stop` is cancelled.
 pub async fn run(hop: LastHop, stop: CancellationToken) {
-    let counting = hop.arrivals.online.run(&hop.link);
     tokio::select! {
         () = stop.cancelled() => {}
         () = push(&hop) => {}
-        () = counting => {}
     }
 }
 

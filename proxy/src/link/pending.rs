@@ -95,6 +95,8 @@ fn raw<T: Serialize>(value: &T) -> Box<RawValue> {
 #[derive(Default)]
 pub(super) struct Pending {
     last_number: i64,
+    /// The number of the last heartbeat.
+    beat: i64,
     /// By number, which is by age.
     entries: BTreeMap<i64, Entry>,
     to_write: VecDeque<ToWrite>,
@@ -154,6 +156,17 @@ impl Pending {
     pub(super) fn number(&mut self) -> i64 {
         self.last_number += 1;
         self.last_number
+    }
+
+    /// Returns the number of a new heartbeat, which is sent once.
+    pub(super) fn beat(&mut self) -> i64 {
+        self.beat = self.number();
+        self.beat
+    }
+
+    /// Returns whether that is the number of the last heartbeat.
+    pub(super) fn is_beat(&self, number: i64) -> bool {
+        self.beat == number
     }
 
     /// Adds a call; the reply comes out of the receiver.

@@ -8,7 +8,7 @@ use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::wire::{Empty, Frame, Heartbeat, Outgoing, RequestId, RpcError, ToProxy, Welcome};
+use c3po_shared::wire::{Empty, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, RpcError, ToProxy, Welcome};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -102,7 +102,7 @@ async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(
 async fn beat(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
     shared.pending().write_postponed();
     shared.to_write.notify_one();
-    let id = RequestId::Number(shared.pending().number());
+    let id = RequestId::Number(shared.pending().beat());
     let beat = Heartbeat { timestamp: Timestamp::now() };
     connection.write(&Outgoing::request(&id, "heartbeat", &beat).text()).await.map_err(End::Lost)
 }
@@ -161,12 +161,21 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
 /// Passes a reply on to whoever waits for it.
 fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
     let RequestId::Number(number) = id else { return };
+    if shared.pending().is_beat(*number) {
+        let beaten = outcome.ok().and_then(|reply| serde_json::from_str::<HeartbeatReply>(reply.get()).ok());
+        // Nobody waits for this.
+        shared.standing.send_if_modified(|standing| {
+            standing.agents_online = beaten.and_then(|reply| reply.agents_online);
+            false
+        });
+        return;
+    }
     let outcome = outcome.map(ToOwned::to_owned).map_err(Refusal::from);
     let passes = outcome.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
     if passes && shared.pending().postpone(*number) {
         return;
     }
-    // Heartbeats, receipts and calls that were given up have nobody who waits.
+    // Receipts and calls that were given up have nobody who waits.
     let Some(answered) = shared.pending().answered(*number) else {
         if let Err(refusal) = outcome {
             tracing::debug!("request {number} was refused: {refusal}");

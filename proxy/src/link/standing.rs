@@ -55,6 +55,8 @@ pub struct Standing {
     pub agent: AgentId,
     /// What the coordinator said to the last `hello`.
     pub welcome: Option<Welcome>,
+    /// How many agents are online, by the last reply to a heartbeat.
+    pub agents_online: Option<usize>,
     /// How often every coordinator was tried in vain since the last success.
     pub failed_rounds: u32,
     /// Why there will be no link.
@@ -71,6 +73,7 @@ impl Standing {
             last_error: None,
             agent,
             welcome: None,
+            agents_online: None,
             failed_rounds: 0,
             refusal: None,
         }
@@ -103,6 +106,7 @@ impl Standing {
 
     pub(super) fn is_lost(&mut self, error: String) {
         self.state = State::Reconnecting;
+        self.agents_online = None;
         self.down_since = Some(Instant::now());
         self.down_since_clock = Some(Timestamp::now());
         self.last_error = Some(error);

@@ -174,6 +174,9 @@ pub struct HeartbeatReply {
     pub timestamp: Timestamp,
     /// The coordinator's clock.
     pub server_time: Timestamp,
+    /// How many agents of the fleet are online, counted every few seconds; absent until that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_online: Option<usize>,
 }
 
 /// `deliver`: messages for this host. An empty result means that it has them.
@@ -283,7 +286,7 @@ mod tests {
         golden::<ReceiptParams>(json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}));
         golden::<Heartbeat>(json!({"timestamp": "2026-01-15T10:30:00.000Z"}));
         golden::<HeartbeatReply>(json!({
-            "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z",
+            "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z", "agents_online": 3,
         }));
         golden::<Deliver>(json!({"messages": [], "position": 9}));
     }

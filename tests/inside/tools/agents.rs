@@ -1,10 +1,16 @@
 //! Who there is: names, records, takeovers, status, people.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use serde_json::json;
 
 use super::{ask, each, two_agents};
+
+/// Agents are counted every 10 s.
+const COUNTED: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn agents_are_listed_with_their_records() -> Result<()> {
@@ -42,7 +48,7 @@ async fn status_says_what_an_agent_does_and_what_it_has_not_dealt_with() -> Resu
     let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
     assert_eq!(status["state"], "starting", "it has begun and was not heard of since");
     meshtastic.call("ping", json!({})).await?;
-    harness::eventually::eventually("meshtastic is ready", std::time::Duration::from_secs(10), async || {
+    eventually("meshtastic is ready", Duration::from_secs(10), async || {
         let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await.ok()?;
         (status["state"] == "ready").then_some(())
     })
@@ -79,7 +85,7 @@ async fn a_taken_name_gets_a_number_and_a_free_one_is_inherited() -> Result<()> 
     assert_eq!(received["id"], question.as_str());
 
     drop(second);
-    harness::eventually::eventually("meshtastic-2 is forgotten", std::time::Duration::from_secs(10), async || {
+    eventually("meshtastic-2 is forgotten", Duration::from_secs(10), async || {
         let list = homeassistant.call("list_agents", json!({})).await.ok()?;
         (!each(&list["agents"], "id").contains(&"meshtastic-2".to_owned())).then_some(())
     })
@@ -157,4 +163,17 @@ async fn what_was_delivered_under_one_name_says_nothing_of_another() -> Result<(
     homeassistant.call("send_message", json!({"target": "radio-2", "message": "first"})).await?;
     other.hear(|frame| frame["method"] == "deliver").await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_heartbeat_is_answered_with_how_many_agents_are_online() -> Result<()> {
+    let (served, mut homeassistant, meshtastic) = two_agents().await?;
+    drop(meshtastic);
+    let _media = served.join("media").await?;
+    eventually("a count", COUNTED, async || {
+        let beat = json!({"timestamp": "2026-01-15T10:30:00Z"});
+        let reply = homeassistant.request("heartbeat", beat).await.ok()?.ok()?;
+        (reply["agents_online"] == 2).then_some(())
+    })
+    .await
 }
