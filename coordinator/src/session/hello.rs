@@ -121,7 +121,7 @@ async fn admit_session(
         suffixed: false,
         lease: SILENCE_MAX,
     };
-    let (name, state, context) = (wish.name.clone(), wish.state, wish.context);
+    let (state, context) = (wish.state, wish.context);
     let tenure = settle_name(office, principal, wish).await?;
     let present = office.presence.enter(&tenure.agent);
     let store = &office.store;

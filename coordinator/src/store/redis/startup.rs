@@ -1,9 +1,12 @@
 //! What is looked at before a Redis is used: does it keep what it accepts, and can this version read it.
 
 use std::collections::HashMap;
-use std::fmt::Display;
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
 
 use redis::RedisResult;
+use rustls::AlertDescription;
 
 use super::connection::Connection;
 use super::earlier;
@@ -110,7 +113,7 @@ pub enum OpenError {
 
 /// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
 pub(super) async fn check(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
-    let unreachable = |error: &dyn Display| unreachable(connection.address(), error);
+    let unreachable = |error: &(dyn Error + 'static)| unreachable(connection.address(), error);
     let master = connection.master().await.map_err(|error| unreachable(&error))?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
     answer.map_err(|error| unreachable(&error))?;
@@ -231,15 +234,21 @@ async fn check_schema(connection: &Connection, names: &KeyNames, discard_old: bo
 }
 
 /// Says why nothing can be done there, and what to do where that is known.
-fn unreachable(address: &str, error: &dyn Display) -> OpenError {
+fn unreachable(address: &str, error: &(dyn Error + 'static)) -> OpenError {
     let (address, reason) = (address.to_owned(), error.to_string());
-    if reason.contains("invalid peer certificate") {
-        return OpenError::Untrusted { address, reason };
+    match tls_error(error) {
+        Some(rustls::Error::InvalidCertificate(_)) => OpenError::Untrusted { address, reason },
+        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
+            OpenError::AsksForCertificate { address, reason }
+        }
+        _ => OpenError::Unreachable { address, reason },
     }
-    if reason.contains("CertificateRequired") {
-        return OpenError::AsksForCertificate { address, reason };
-    }
-    OpenError::Unreachable { address, reason }
+}
+
+/// Returns the error of TLS that is the cause, which the Redis client holds as an I/O error behind an `Arc`.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let cause = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
+    cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
 #[cfg(test)]
