@@ -162,7 +162,7 @@ impl Config {
             file: file.as_deref(),
             file_name: &path,
             cwd: cwd.as_deref(),
-            host: host_name(&variable),
+            host: host_name(),
         });
         config.problems.extend(unreadable);
         config
@@ -320,15 +320,11 @@ fn target(url: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the machine's name, without asking anybody but the kernel where that is possible.
-fn host_name(variable: &dyn Fn(&str) -> Option<String>) -> String {
-    let clean = |text: String| Some(text.trim().to_owned()).filter(|name| !name.is_empty());
-    let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok().and_then(clean);
-    let uname = || {
-        let output = std::process::Command::new("uname").arg("-n").output().ok()?;
-        String::from_utf8(output.stdout).ok().and_then(clean)
-    };
-    kernel().or_else(|| variable("HOSTNAME")).or_else(uname).unwrap_or_else(|| "unknown".to_owned())
+/// Returns the machine's name, as the kernel has it.
+fn host_name() -> String {
+    let system = rustix::system::uname();
+    let name = system.nodename().to_string_lossy();
+    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().to_owned() }
 }
 
 #[cfg(test)]
