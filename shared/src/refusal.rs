@@ -3,7 +3,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{AgentId, IdError, MessageId};
@@ -58,7 +58,74 @@ words! {
     }
 }
 
+words! {
+    /// What to do next, if that is said to a model in other words than to a person: each front end has its own.
+    Advice {
+        /// Look which agents there are; `nearest` in the details has those of a like name.
+        ListAgents = "list_agents",
+        /// Name a recipient as an id, `id@host` or `@role`.
+        NameRecipient = "name_recipient",
+        /// Send to everybody by a broadcast.
+        Broadcast = "broadcast",
+        /// Ask another agent, or the same one later or urgently.
+        AskAnother = "ask_another",
+        /// Use the whole id of the message.
+        UseWholeId = "use_whole_id",
+        /// Read the answer that there is.
+        ReadThread = "read_thread",
+        /// Answer the message, or wait for another one.
+        AnswerIt = "answer_it",
+        /// Let the host in again, with a new key.
+        JoinAgain = "join_again",
+        /// Go on without c3po until it is back.
+        WorkOn = "work_on",
+        /// Send it again, or have it kept on the host.
+        SendAgain = "send_again",
+        /// Look what there is.
+        ListTools = "list_tools",
+    }
+}
+
+impl Advice {
+    /// Returns the advice in the words for a model, which has tools.
+    pub fn for_models(self) -> &'static str {
+        match self {
+            Self::ListAgents => "Check the agent id's spelling; list_agents shows who there is.",
+            Self::NameRecipient => "Use an agent id, id@host, or @role; list_agents shows them.",
+            Self::Broadcast => "Use broadcast to reach all agents.",
+            Self::AskAnother => "Ask another agent (list_agents), try later, or send it with priority urgent.",
+            Self::UseWholeId => "Use the full id as send_message, get_messages or wait_for_message returned it.",
+            Self::ReadThread => {
+                "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
+            }
+            Self::AnswerIt => "Answer it with reply, or wait without message_id for the next message.",
+            Self::JoinAgain => {
+                "Let this host in again (c3po join, with a line from `c3po-coordinator invite`), then start the session again."
+            }
+            Self::WorkOn => {
+                "Work on without c3po; it reconnects by itself. `c3po status` in a terminal says what is wrong."
+            }
+            Self::SendAgain => "Send it again in a moment, or with queue_if_down: then it waits behind the others.",
+            Self::ListTools => "See tools/list for what there is.",
+        }
+    }
+}
+
 impl ErrorCode {
+    /// Returns the advice for this code, if front ends word it differently.
+    fn advice(self) -> Option<Advice> {
+        match self {
+            Self::AgentNotFound => Some(Advice::ListAgents),
+            Self::AgentUnavailable => Some(Advice::AskAnother),
+            Self::MessageNotFound => Some(Advice::UseWholeId),
+            Self::AlreadyAnswered => Some(Advice::ReadThread),
+            Self::Unauthorized => Some(Advice::JoinAgain),
+            Self::CoordDown => Some(Advice::WorkOn),
+            Self::NotSupported => Some(Advice::ListTools),
+            _ => None,
+        }
+    }
+
     /// Returns the number that JSON-RPC carries for this code.
     pub fn json_rpc(self) -> i32 {
         match self {
@@ -96,14 +163,12 @@ impl ErrorCode {
     /// Returns what to do next where the refusal says nothing better.
     pub fn suggestion(self) -> &'static str {
         match self {
-            Self::AgentNotFound => "Check the agent id's spelling; list_agents shows who there is.",
-            Self::AgentUnavailable => "Ask another agent (list_agents), try later, or send it with priority urgent.",
+            Self::AgentNotFound => Advice::ListAgents.for_models(),
+            Self::AgentUnavailable => Advice::AskAnother.for_models(),
             Self::KeyNotFound => "See `c3po-coordinator keys list`.",
             Self::InviteNotFound => "See `c3po-coordinator invites list`.",
-            Self::MessageNotFound => "Use the full id as send_message, get_messages or wait_for_message returned it.",
-            Self::AlreadyAnswered => {
-                "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
-            }
+            Self::MessageNotFound => Advice::UseWholeId.for_models(),
+            Self::AlreadyAnswered => Advice::ReadThread.for_models(),
             Self::Timeout => "The other agent may be busy or offline. Go on with other work and ask again later.",
             Self::Interrupted => "Stop what you were doing and read why.",
             Self::RateLimited => "Wait until the minute has passed, and put several points into one message.",
@@ -112,37 +177,41 @@ impl ErrorCode {
                 "Shorten the text, or write it to a file the other agent can read and send the path."
             }
             Self::InboxFull => "The recipient has to read its inbox first. Try again later or ask another agent.",
-            Self::Unauthorized => {
-                "Let this host in again (c3po join, with a line from `c3po-coordinator invite`), then start the session again."
-            }
+            Self::Unauthorized => Advice::JoinAgain.for_models(),
             Self::Forbidden => "This is not yours to do; ask the person who runs the coordinator.",
             Self::ForbiddenByPolicy => "A rule of the coordinator forbids this; the sentence says which.",
             Self::Conflict => "Look at the present state and decide again.",
             Self::VersionMismatch => "Update the older side: c3po on this host or the coordinator.",
-            Self::CoordDown => {
-                "Work on without c3po; it reconnects by itself. `c3po status` in a terminal says what is wrong."
-            }
+            Self::CoordDown => Advice::WorkOn.for_models(),
             Self::StoreUnavailable => {
                 "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look."
             }
-            Self::NotSupported => "See tools/list for what there is.",
+            Self::NotSupported => Advice::ListTools.for_models(),
             Self::Internal => "Try again; if it happens again, report it with the coordinator's log.",
         }
     }
 }
 
-/// An error as every caller gets it: `{"error", "code", "suggestion", "details"?}`.
+/// An error as every caller gets it: `{"error", "code", "suggestion", "advice"?, "details"?}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct Refusal {
     /// What is wrong, in a sentence.
     pub error: String,
     /// Why, for programs.
     pub code: ErrorCode,
-    /// What to do next.
+    /// What to do next, in words for a model.
     pub suggestion: String,
+    /// The same for front ends that word it themselves; absent if the suggestion suits every reader.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_advice")]
+    pub advice: Option<Advice>,
     /// Numbers and names that belong to it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
+}
+
+/// Reads an advice; one that only a newer coordinator knows has its suggestion all the same.
+fn known_advice<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.and_then(|word| word.parse().ok()))
 }
 
 impl fmt::Display for Refusal {
@@ -154,13 +223,23 @@ impl fmt::Display for Refusal {
 impl Refusal {
     /// Makes a refusal with the code's own suggestion.
     pub fn new(code: ErrorCode, error: impl Into<String>) -> Self {
-        Self { error: error.into(), code, suggestion: code.suggestion().to_owned(), details: Map::new() }
+        let (suggestion, advice) = (code.suggestion().to_owned(), code.advice());
+        Self { error: error.into(), code, suggestion, advice, details: Map::new() }
     }
 
-    /// Returns the refusal with a better suggestion.
+    /// Returns the refusal with a better suggestion, which names no tool and suits every reader.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = suggestion.into();
+        self.advice = None;
+        self
+    }
+
+    /// Returns the refusal with a better advice.
+    #[must_use]
+    pub fn advise(mut self, advice: Advice) -> Self {
+        self.suggestion = advice.for_models().to_owned();
+        self.advice = Some(advice);
         self
     }
 
@@ -178,14 +257,13 @@ impl Refusal {
 
     /// No agent has that name. The nearest names go into the suggestion.
     pub fn agent_not_found(name: &str, nearest: &[AgentId]) -> Self {
-        let refusal = Self::new(ErrorCode::AgentNotFound, format!("no agent named {name}"));
+        let mut refusal = Self::new(ErrorCode::AgentNotFound, format!("no agent named {name}"));
         if nearest.is_empty() {
             return refusal;
         }
         let names: Vec<_> = nearest.iter().map(AgentId::as_str).collect();
-        refusal
-            .suggest(format!("Did you mean {}? list_agents shows who there is.", names.join(" or ")))
-            .detail("nearest", names)
+        refusal.suggestion = format!("Did you mean {}? list_agents shows who there is.", names.join(" or "));
+        refusal.detail("nearest", names)
     }
 
     /// No such message, or none that the caller may know of: the two are told apart for nobody.
@@ -325,13 +403,20 @@ mod tests {
             serde_json::to_value(&refusal).expect("a refusal is JSON"),
             serde_json::json!({
                 "error": "no agent named meshtastik", "code": "AGENT_NOT_FOUND",
-                "suggestion": "Did you mean meshtastic? list_agents shows who there is.",
+                "suggestion": "Did you mean meshtastic? list_agents shows who there is.", "advice": "list_agents",
                 "details": {"nearest": ["meshtastic"]},
             })
         );
         for code in ErrorCode::ALL {
             assert!(code.suggestion().ends_with('.'), "{code}");
         }
+    }
+
+    #[test]
+    fn an_advice_that_is_not_known_is_no_error() {
+        let text = r#"{"error": "no", "code": "FORBIDDEN", "suggestion": "Stop.", "advice": "of a later build"}"#;
+        let refusal: Refusal = serde_json::from_str(text).expect("a refusal");
+        assert_eq!((refusal.suggestion.as_str(), refusal.advice), ("Stop.", None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::limits::PAGE_MAX;
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Office;
 use crate::store::Agent;
@@ -24,10 +24,7 @@ pub(super) enum Target {
 impl Target {
     /// Reads `id`, `id@host` or `@role`.
     pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
-        let refused = |error: IdError| {
-            Refusal::invalid(format!("target: {error}"))
-                .suggest("Use an agent id, id@host, or @role; list_agents shows them.")
-        };
+        let refused = |error: IdError| Refusal::invalid(format!("target: {error}")).advise(Advice::NameRecipient);
         match text.trim().split_once('@') {
             Some(("", role)) => Ok(Self::Role(role.parse().map_err(refused)?)),
             Some((id, host)) if !host.is_empty() => Ok(Self::One(id.parse().map_err(refused)?, Some(host.to_owned()))),
@@ -47,7 +44,7 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
         return Ok(office.store.introduce(id, None).await?);
     }
     if id.is_reserved() {
-        return Err(Refusal::invalid(format!("{id} is no agent")).suggest("Use broadcast to reach all agents."));
+        return Err(Refusal::invalid(format!("{id} is no agent")).advise(Advice::Broadcast));
     }
     let known = everyone(office).await?;
     let same: Vec<_> = known.iter().filter(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str())).collect();

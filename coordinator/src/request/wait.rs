@@ -7,7 +7,7 @@ use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_DEFAULT;
 use c3po_shared::receipt::{Stage, furthest};
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -139,8 +139,7 @@ async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Res
 async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
     let kept = own_message(office, caller, id).await?;
     if kept.message.from_agent != caller.agent {
-        return Err(Refusal::invalid(format!("{id} was sent to you, not by you"))
-            .suggest("Answer it with reply, or wait without message_id for the next message."));
+        return Err(Refusal::invalid(format!("{id} was sent to you, not by you")).advise(Advice::AnswerIt));
     }
     match kept.reply {
         Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| Reply::Message(kept.message))),

@@ -1,38 +1,44 @@
-//! What is said to models, said to people: the command in the place of the tool.
+//! What to do about a refusal, in words for a person at a terminal: commands, and no tools.
 
-use c3po_shared::refusal::{ErrorCode, Refusal};
-
-/// Each tool that a suggestion may name, and what a person types for it.
-const COMMANDS: &[(&str, &str)] = &[
-    ("send_message", "`c3po send`"),
-    ("get_messages", "`c3po inbox`"),
-    ("wait_for_message", "`c3po tail`"),
-    ("ack_messages", "`c3po ack`"),
-    ("get_thread", "`c3po thread`"),
-    ("message_status", "`c3po receipt`"),
-    ("get_agent_status", "`c3po agents`"),
-    ("list_agents", "`c3po agents`"),
-    ("tools/list", "`c3po --help`"),
-];
+use c3po_shared::refusal::{Advice, Refusal};
+use serde_json::Value;
 
 /// Returns what a person is to do next.
 pub(super) fn suggestion(refusal: &Refusal) -> String {
-    if refusal.suggestion == ErrorCode::CoordDown.suggestion() {
-        return "`c3po doctor` says what is wrong; nothing was lost.".to_owned();
+    let Some(advice) = refusal.advice else { return refusal.suggestion.clone() };
+    let nearest: Vec<_> = refusal.details.get("nearest").and_then(Value::as_array).into_iter().flatten().collect();
+    match advice {
+        Advice::ListAgents if nearest.is_empty() => "Check the agent's spelling; `c3po agents` lists all of them.",
+        Advice::ListAgents => {
+            let names: Vec<_> = nearest.into_iter().filter_map(Value::as_str).collect();
+            return format!("Did you mean {}? `c3po agents` lists all of them.", names.join(" or "));
+        }
+        Advice::NameRecipient => "Use an agent id, id@host, or @role; `c3po agents` lists them.",
+        Advice::Broadcast => "Send it to one agent, or to all of a role: @role.",
+        Advice::AskAnother => "Ask another agent (`c3po agents`), try later, or send it with --priority urgent.",
+        Advice::UseWholeId => "Use the full id as `c3po send` or `c3po inbox` printed it.",
+        Advice::ReadThread => {
+            "Nothing to do: the sender has an answer. `c3po thread` shows it; `c3po send` adds to it."
+        }
+        Advice::AnswerIt => "Answer it with `c3po reply`.",
+        Advice::JoinAgain => "Let this host in again (`c3po join`, with a line from `c3po-coordinator invite`).",
+        Advice::WorkOn => "`c3po doctor` reports what is wrong; nothing was lost.",
+        Advice::SendAgain => "Send it again in a moment.",
+        Advice::ListTools => "`c3po --help` lists what there is.",
     }
-    let said = refusal.suggestion.replace(", then start the session again", "");
-    COMMANDS.iter().fold(said, |said, (tool, command)| said.replace(tool, command))
+    .to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use c3po_shared::catalogue::listing;
+    use c3po_shared::refusal::ErrorCode;
 
     #[test]
     fn no_suggestion_names_a_tool_to_a_person() {
         let mut refusals: Vec<_> = ErrorCode::ALL.iter().map(|code| Refusal::new(*code, "no")).collect();
-        refusals.push(Refusal::agent_not_found("a", &["b".parse().unwrap()]));
+        refusals.extend(Advice::ALL.iter().map(|advice| Refusal::invalid("no").advise(*advice)));
         for refusal in refusals {
             let said = suggestion(&refusal);
             for listed in listing() {
@@ -42,6 +48,6 @@ mod tests {
             assert!(!said.contains("session") && !said.contains("tools/list"), "{}: {said}", refusal.code);
         }
         let found = suggestion(&Refusal::agent_not_found("a", &["b".parse().unwrap()]));
-        assert_eq!(found, "Did you mean b? `c3po agents` shows who there is.");
+        assert_eq!(found, "Did you mean b? `c3po agents` lists all of them.");
     }
 }

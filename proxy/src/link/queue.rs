@@ -5,7 +5,7 @@ use std::time::Duration;
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::receipt::{Receipt, Stage};
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::wire::Deliver;
 use serde::Serialize;
@@ -74,9 +74,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
     };
     tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
         let error = "what you sent before still waits on this host for the coordinator; nothing was sent";
-        Refusal::new(ErrorCode::CoordDown, error)
-            .suggest("Send it again in a moment, or with queue_if_down: then it waits behind the others.")
-            .detail("applied", rules::applied(false))
+        Refusal::new(ErrorCode::CoordDown, error).advise(Advice::SendAgain).detail("applied", rules::applied(false))
     })
 }
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::canary::{Canary, Outcome};
 use super::report::Report;
 use crate::commands::session::{Failure, Session};
+use crate::commands::words;
 use crate::config::Config;
 use crate::link::{Trust, http};
 
@@ -41,7 +42,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
             return RUNGS.iter().try_for_each(|rung| report.skip(rung, &why));
         }
         Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
-            report.fail("coordinator", refusal.to_string(), &refusal.suggestion)?;
+            report.fail("coordinator", refusal.to_string(), &words::suggestion(&refusal))?;
             return RUNGS.iter().try_for_each(|rung| report.skip(rung, "needs a coordinator"));
         }
         Err(failure) => return Err(failure),
