@@ -34,6 +34,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen().context("listening for signals")?;
     let tracker = TaskTracker::new();
     tracker.spawn(link::run(link.clone(), stop.clone()));
+    tracker.spawn(link::leftovers::send(link.clone(), stop.clone()));
     tracker.spawn(deliver::run(hop.clone(), stop.clone()));
     match place {
         Ok(place) => drop(tracker.spawn(local::serve(Arc::new(hop.clone()), place, stop.clone()))),

@@ -9,7 +9,7 @@ use c3po::config::{Config, Places, Secret};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::SUBPROTOCOL;
 use futures_util::{SinkExt, StreamExt};
@@ -161,9 +161,8 @@ impl Running {
     fn call(&self, tool: &'static str, arguments: Value) -> JoinHandle<Outcome> {
         let link = self.link.clone();
         self.tasks.spawn(async move {
-            let arguments = serde_json::value::to_raw_value(&arguments).unwrap();
-            let call = Call::parse(tool, &arguments).unwrap();
-            link.call(&call, arguments).await.map(|reply| serde_json::from_str(reply.get()).unwrap())
+            let call = Call::of_object(tool, arguments.as_object().cloned().unwrap()).unwrap();
+            link.call(call).await.map(|reply| reply.into_value())
         })
     }
 
@@ -221,7 +220,8 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
     let running = run(vec![peer.url()]);
     running.link.begin();
     let (mut talk, _) = peer.welcome("web").await;
-    running.link.receipt(vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages, 0);
+    let (message_ids, stage, via) = (vec!["a::web::00000001".parse().unwrap()], Stage::InSession, Via::GetMessages);
+    running.link.receipt(Progress { message_ids, stage, via, seen_via: None, context: 0 });
     let call = running.call("ping", json!({}));
     let receipt = talk.hear().await;
     let wanted = json!({"message_ids": ["a::web::00000001"], "stage": "in_session", "via": "get_messages"});

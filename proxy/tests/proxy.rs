@@ -142,6 +142,37 @@ fn a_call_waits_two_seconds_for_a_coordinator_and_the_next_ones_not_at_all() {
 }
 
 #[test]
+fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
+    let mut client = Client::start(NOBODY);
+    let check = |client: &mut Client, line: &str, code: i64, id: Value| {
+        client.say(line);
+        let answer = client.hear();
+        assert_eq!((&answer["jsonrpc"], &answer["error"]["code"]), (&json!("2.0"), &json!(code)), "{line}: {answer}");
+        assert_eq!(answer.get("id"), Some(&id), "{line}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
+    };
+    check(&mut client, "{", -32700, Value::Null);
+    client.initialize("2025-11-25");
+    check(&mut client, "no JSON", -32700, Value::Null);
+    check(&mut client, r#"{"jsonrpc":"2.0","id":7,"method":"tools/list""#, -32700, Value::Null);
+    check(&mut client, &"[".repeat(1_000), -32700, Value::Null);
+    check(&mut client, "[]", -32600, Value::Null);
+    check(&mut client, "7", -32600, Value::Null);
+    check(&mut client, r#"{"jsonrpc":"1.0","id":7,"method":"tools/list"}"#, -32600, json!(7));
+    check(&mut client, r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven"));
+    check(&mut client, r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null);
+    check(&mut client, r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7));
+    // What asks for no answer gets none: the next line that is heard answers the next request.
+    for silent in
+        ["", " \t", r#"{"jsonrpc":"2.0","method":"$/unknown","params":[1]}"#, r#"{"id":7,"result":1,"error":2}"#]
+    {
+        client.say(silent);
+    }
+    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
+    assert_eq!(client.ask("resources/fly", json!({}))["error"]["code"], -32601);
+}
+
+#[test]
 fn bad_arguments_and_unknown_tools_are_refused_without_a_coordinator() {
     let mut client = Client::start(NOBODY);
     client.initialize("2025-11-25");
@@ -155,29 +186,21 @@ fn bad_arguments_and_unknown_tools_are_refused_without_a_coordinator() {
 
 #[test]
 fn whatever_comes_first_the_handshake_still_works() {
-    for first in [
-        "garbage",
-        "",
-        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
-        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
-        r#"{"jsonrpc":"2.0","id":7,"result":{}}"#,
-        "\u{feff}{",
+    for (first, refused) in [
+        ("garbage", Some(-32700)),
+        ("", None),
+        (r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#, None),
+        (r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#, None),
+        (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, None),
+        ("\u{feff}{", Some(-32700)),
     ] {
         let mut client = Client::start(NOBODY);
         client.say(first);
+        if let Some(code) = refused {
+            assert_eq!(client.hear()["error"]["code"], code, "{first}");
+        }
         assert_eq!(client.initialize("2024-11-05")["protocolVersion"], "2024-11-05", "{first}");
     }
-}
-
-#[test]
-fn json_that_is_no_request_is_answered_and_the_session_goes_on() {
-    let mut client = Client::start(NOBODY);
-    client.initialize("2025-11-25");
-    client.say("[1,2]");
-    assert_eq!(client.hear()["error"]["code"], -32600);
-    client.say("{\"jsonrpc\":");
-    assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
-    assert_eq!(client.ask("resources/fly", json!({}))["error"]["code"], -32601);
 }
 
 #[test]
@@ -240,6 +263,7 @@ fn a_wrong_configuration_does_not_end_the_proxy_and_every_tool_says_so() {
 fn nothing_but_json_is_on_standard_output() {
     let mut client = Client::start(NOBODY);
     client.say("garbage");
+    assert_eq!(client.hear()["error"]["code"], -32700);
     client.initialize("2025-11-25");
     client.call("ping", json!({}));
     client.input = None;

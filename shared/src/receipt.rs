@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::MessageId;
+use crate::limits::{CONTEXT_MAX, IDS_MAX};
+use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::vocabulary::words;
 
@@ -78,6 +80,54 @@ words! {
         /// Printed on a person's terminal.
         Terminal = "terminal",
     }
+}
+
+/// Messages of one recipient that got further, with the evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Which.
+    pub message_ids: Vec<MessageId>,
+    /// How far: `on_host`, `in_session` or `seen`.
+    pub stage: Stage,
+    /// By what evidence.
+    pub via: Via,
+    /// With `in_session`: the evidence by which they are `seen` too, if it came at the same time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_via: Option<Via>,
+    /// The context of the session that they reached, also if this is sent again in a later one.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub context: u64,
+}
+
+impl Progress {
+    /// Returns the stages that were reached, in order, each with its evidence.
+    pub fn stages(&self) -> impl Iterator<Item = (Stage, Via)> {
+        let seen = self.seen_via.map(|via| (Stage::Seen, via));
+        std::iter::once((self.stage, self.via)).chain(seen)
+    }
+
+    /// Returns an error for what a host may not report: too many messages, or a stage that it cannot vouch for.
+    pub fn check_reported(&self) -> Result<(), Refusal> {
+        let count = self.message_ids.len();
+        if count > IDS_MAX {
+            let error = format!("a receipt for {count} messages; at most {IDS_MAX} are allowed");
+            return Err(Refusal::invalid(error).detail("count", count).detail("limit", IDS_MAX));
+        }
+        if self.context > CONTEXT_MAX {
+            return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", self.context)));
+        }
+        match (self.stage, self.seen_via) {
+            (Stage::InSession, _) | (Stage::Seen, None) => Ok(()),
+            (Stage::Seen, Some(_)) => Err(Refusal::invalid("seen_via belongs to in_session")),
+            (stage, _) => Err(Refusal::invalid(format!("a host cannot say that a message is {stage}"))),
+        }
+    }
+}
+
+/// Returns whether a context is the session's first.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+pub(crate) fn is_first(context: &u64) -> bool {
+    *context == 0
 }
 
 /// One line of a message's history.

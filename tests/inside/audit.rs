@@ -128,6 +128,27 @@ async fn a_scenario_leaves_exactly_its_lines_in_order_with_redis() -> Result<()>
 }
 
 #[tokio::test]
+async fn a_receipt_of_two_stages_leaves_a_line_for_each_that_is_recorded() -> Result<()> {
+    let served = served(None).await?;
+    let (mut a, mut b) = (served.join("a").await?, served.join("b").await?);
+    b.accepts = false;
+    let sent = a.call("send_message", json!({"target": "b", "message": "hi"})).await?;
+    let receipt = json!({
+        "message_ids": [sent["id"]], "stage": "in_session", "via": "inbox_socket", "seen_via": "hook",
+    });
+    for _ in 0..2 {
+        assert_eq!(b.request("receipt", receipt.clone()).await?, Ok(json!({})));
+    }
+    let status = a.call("message_status", json!({"message_id": sent["id"]})).await?;
+    let history: Vec<_> = status["history"].as_array().into_iter().flatten().map(short).collect();
+    assert_eq!(history, ["stored", "on_host inbox_socket", "in_session inbox_socket", "seen hook"]);
+    let (found, _) = lines(&served, "", 5).await?;
+    let expected = ["receipt b a in_session inbox_socket", "receipt b a seen hook"];
+    assert_eq!(found[3..].iter().map(short).collect::<Vec<_>>(), expected);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> {
     let served = served(None).await?;
     let _a = scenario(&served).await?;

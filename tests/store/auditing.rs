@@ -1,13 +1,12 @@
 //! The audit: in order, bounded, and true.
 
 use anyhow::Result;
-use c3po_coordinator::store::Advance;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::try_join_all;
 
 use super::Fixture;
-use super::fixture::id;
+use super::fixture::{id, progress};
 
 /// A bound that nothing here reaches.
 const PLENTY: u64 = 100_000;
@@ -105,18 +104,13 @@ pub(crate) async fn only_what_is_recorded_of_a_message_counts_as_an_advance(fixt
     let tenure = fixture.pair().await?;
     let (mine, theirs) = (fixture.say("a", "b", "one").await?, fixture.say("b", "a", "not mine").await?);
     let messages = [theirs.id.clone(), mine.id.clone(), "a::b::00000000".parse()?];
-    let advance = |stage| Advance {
-        recipient: &tenure.agent,
-        tenure: Some(&tenure),
-        context: None,
-        messages: &messages,
-        stage,
-        via: Via::Hook,
+    let recorded = async |stage| {
+        let progress = progress(&messages, stage, Via::Hook);
+        fixture.store.advance(&tenure.agent, Some(&tenure), &progress).await
     };
-    let recorded = async |stage| fixture.store.advance(advance(stage)).await;
     assert!(recorded(Stage::Seen).await?.is_empty(), "it was not in the session");
-    assert_eq!(recorded(Stage::InSession).await?, std::slice::from_ref(&mine.id));
+    assert_eq!(recorded(Stage::InSession).await?, [(mine.id.clone(), Stage::InSession)]);
     assert!(recorded(Stage::InSession).await?.is_empty() && recorded(Stage::OnHost).await?.is_empty());
-    assert_eq!(recorded(Stage::Seen).await?, std::slice::from_ref(&mine.id));
+    assert_eq!(recorded(Stage::Seen).await?, [(mine.id.clone(), Stage::Seen)]);
     Ok(())
 }

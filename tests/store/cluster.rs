@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{Advance, SendOutcome, Store, StoreError, Tenure};
+use c3po_coordinator::store::{SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use futures_util::future::{try_join, try_join4};
@@ -14,7 +14,7 @@ use harness::eventually::eventually;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{SOON, claim, everything, id, message, news, send};
+use super::fixture::{SOON, claim, everything, id, message, news, progress, send};
 use super::redis::{ANSWERED, address, fixture_of, fixture_on, keep_apart, open, recovered};
 
 /// The key that names the slot of the fleet.
@@ -262,15 +262,8 @@ async fn work(store: &dyn Store, tenure: &Tenure, old: &[Message], refused: &Ato
     let mut expected = Vec::new();
     for (number, message) in old.iter().enumerate() {
         let ids = std::slice::from_ref(&message.id);
-        let advance = Advance {
-            recipient: &message.to_agent,
-            tenure: Some(&tenure),
-            context: None,
-            messages: ids,
-            stage: Stage::InSession,
-            via: Via::GetMessages,
-        };
-        insist(refused, async || store.advance(advance).await).await?;
+        let progress = progress(ids, Stage::InSession, Via::GetMessages);
+        insist(refused, async || store.advance(&message.to_agent, Some(&tenure), &progress).await).await?;
         let left = insist(refused, async || store.unshown(&id("x"), everything()).await).await?;
         assert_eq!(left.len(), old.len() - 1);
         insist(refused, async || store.release(&tenure).await).await?;

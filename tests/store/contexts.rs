@@ -4,17 +4,13 @@ use anyhow::Result;
 use c3po_coordinator::store::{Amendment, Claim, StoreError, Tenure};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
+use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{claim, everything, id, message, news};
-
-/// What a host says when its session is in that context.
-fn context(context: u64) -> Amendment {
-    Amendment { context: Some(context), ..Amendment::default() }
-}
+use super::fixture::{claim, context, everything, id, message, news, seen_at_once};
 
 async fn enter(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
-    fixture.store.amend(&tenure.agent, Some(tenure), &context(number)).await?;
+    fixture.store.amend(&tenure.agent, Some(tenure), &context(number).into()).await?;
     Ok(())
 }
 
@@ -88,13 +84,13 @@ pub(crate) async fn the_same_process_may_come_back_in_a_larger_context(fixture: 
 pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(fixture: Fixture) -> Result<()> {
     let first = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.advance_in(Some(3), &sent, &first, Stage::InSession, Via::Stop).await?;
+    fixture.advance_in(3, &sent, &first, Stage::InSession, Via::Stop).await?;
     fixture.store.release(&first).await?;
     let second = fixture.take(&claim("b")).await?;
     let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
     assert_eq!((agent.context, agent.state), (0, State::Starting));
     assert_eq!(unshown(&fixture, "b").await?, [repeated("hello")]);
-    fixture.advance_in(Some(0), &sent, &second, Stage::InSession, Via::Stop).await?;
+    fixture.advance_in(0, &sent, &second, Stage::InSession, Via::Stop).await?;
     assert_eq!(unshown(&fixture, "b").await?, []);
 
     fixture.store.release(&second).await?;
@@ -114,12 +110,12 @@ pub(crate) async fn a_late_receipt_of_an_older_context_shows_nothing_to_the_pres
     let sent = fixture.say("a", "b", "hello").await?;
     enter(&fixture, &tenure, 1).await?;
     for _ in 0..2 {
-        fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
+        fixture.advance_in(0, &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
         assert_eq!(unshown(&fixture, "b").await?, [repeated("hello")]);
     }
-    fixture.advance_in(Some(1), &sent, &tenure, Stage::InSession, Via::Stop).await?;
+    fixture.advance_in(1, &sent, &tenure, Stage::InSession, Via::Stop).await?;
     assert_eq!(unshown(&fixture, "b").await?, []);
-    fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
+    fixture.advance_in(0, &sent, &tenure, Stage::InSession, Via::WaitForMessage).await?;
     assert_eq!(unshown(&fixture, "b").await?, [], "the present context has it, whatever arrives late");
     let expected = [(Stage::Stored, ""), (Stage::OnHost, "1"), (Stage::InSession, "1"), (Stage::InSession, "1.1")];
     assert_eq!(steps(&fixture, &sent).await?, named(&expected));
@@ -131,7 +127,7 @@ pub(crate) async fn a_receipt_of_a_newer_context_begins_it(fixture: Fixture) -> 
     let before = fixture.say("a", "b", "before").await?;
     fixture.advance(&before, &tenure, Stage::InSession, Via::Stop).await?;
     let after = fixture.say("a", "b", "after").await?;
-    fixture.advance_in(Some(2), &after, &tenure, Stage::InSession, Via::Stop).await?;
+    fixture.advance_in(2, &after, &tenure, Stage::InSession, Via::Stop).await?;
     assert_eq!(unshown(&fixture, "b").await?, [repeated("before")]);
     enter(&fixture, &tenure, 2).await?;
     assert_eq!(unshown(&fixture, "b").await?, [repeated("before")], "what it was shown already stays shown");
@@ -146,15 +142,15 @@ pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(fixture: F
     let new = fixture.take(&claim("b")).await?;
     fixture.advance(&sent, &new, Stage::InSession, Via::Stop).await?;
     let before = fixture.store.agent(&id("b")).await?;
-    let everything = Amendment {
+    let everything = Amendment::from(SessionChange {
         state: Some(State::Blocked),
         reach: Some(vec![Via::Channel]),
         session_id: Some("old".into()),
         ..context(9)
-    };
+    });
     let refused = fixture.store.amend(&id("b"), Some(&old), &everything).await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
-    let refused = fixture.advance_in(Some(9), &sent, &old, Stage::InSession, Via::Stop).await;
+    let refused = fixture.advance_in(9, &sent, &old, Stage::InSession, Via::Stop).await;
     assert!(refused.is_err());
     assert_eq!(fixture.store.agent(&id("b")).await?, before);
     assert_eq!(unshown(&fixture, "b").await?, []);
@@ -219,15 +215,35 @@ pub(crate) async fn seen_needs_in_session_of_the_same_context(fixture: Fixture) 
     fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
     assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored, Stage::OnHost]);
 
-    fixture.advance_in(Some(0), &sent, &tenure, Stage::InSession, Via::Stop).await?;
+    fixture.advance_in(0, &sent, &tenure, Stage::InSession, Via::Stop).await?;
     enter(&fixture, &tenure, 1).await?;
-    fixture.advance_in(Some(1), &sent, &tenure, Stage::Seen, Via::Hook).await?;
+    fixture.advance_in(1, &sent, &tenure, Stage::Seen, Via::Hook).await?;
     fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
     assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::InSession), "the new context was not shown it");
     assert_eq!(fixture.pending("b").await?, 1);
     // The model of the older context had gone on after it: that arrives late and is true.
-    fixture.advance_in(Some(0), &sent, &tenure, Stage::Seen, Via::Hook).await?;
+    fixture.advance_in(0, &sent, &tenure, Stage::Seen, Via::Hook).await?;
     assert_eq!(steps(&fixture, &sent).await?.last(), Some(&(Stage::Seen, "1".to_owned())));
     assert_eq!(fixture.pending("b").await?, 0);
+    Ok(())
+}
+
+pub(crate) async fn what_an_older_context_saw_at_once_shows_nothing_to_the_present_one(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let news = fixture.post(news("a", "b", "news")).await?;
+    enter(&fixture, &tenure, 1).await?;
+    let both = [question.id.clone(), news.id.clone()];
+    fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0)).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("question")], "the news is settled");
+    let expected = [(Stage::Stored, ""), (Stage::OnHost, "1"), (Stage::InSession, "1"), (Stage::Seen, "1")];
+    for message in [&question, &news] {
+        assert_eq!(steps(&fixture, message).await?, named(&expected));
+    }
+    // A newer one begins with it.
+    let later = fixture.say("a", "b", "later").await?;
+    fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(std::slice::from_ref(&later.id), 2)).await?;
+    assert_eq!(unshown(&fixture, "b").await?, [repeated("question")]);
+    assert_eq!(steps(&fixture, &later).await?.last(), Some(&(Stage::Seen, "1.2".to_owned())));
     Ok(())
 }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use c3po_coordinator::store::{
-    Advance, AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
-};
+use c3po_coordinator::store::{AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{INBOX_MAX, PAGE_MAX};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::vocabulary::{Kind, ReplyStatus};
+use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::vocabulary::{Kind, ReplyStatus, State};
+use c3po_shared::wire::SessionChange;
 use futures_util::future::BoxFuture;
 pub(crate) use harness::message::message;
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -122,21 +121,21 @@ impl Fixture {
 
     /// Records that the message got that far in that session's present context.
     pub(crate) async fn advance(&self, message: &Message, tenure: &Tenure, stage: Stage, via: Via) -> Result<()> {
-        self.advance_in(None, message, tenure, stage, via).await
+        let agent = self.store.agent(&message.to_agent).await?;
+        self.advance_in(agent.map_or(0, |agent| agent.context), message, tenure, stage, via).await
     }
 
     /// Records that the message got that far in that context of the session.
     pub(crate) async fn advance_in(
         &self,
-        context: Option<u64>,
+        context: u64,
         message: &Message,
         tenure: &Tenure,
         stage: Stage,
         via: Via,
     ) -> Result<()> {
-        let messages = std::slice::from_ref(&message.id);
-        let advance = Advance { recipient: &message.to_agent, tenure: Some(tenure), context, messages, stage, via };
-        Ok(self.store.advance(advance).await.map(drop)?)
+        let progress = Progress { context, ..progress(std::slice::from_ref(&message.id), stage, via) };
+        Ok(self.store.advance(&message.to_agent, Some(tenure), &progress).await.map(drop)?)
     }
 
     /// Returns the stages of the message's history.
@@ -145,6 +144,26 @@ impl Fixture {
         let kept = kept.ok_or_else(|| anyhow::anyhow!("{message} is not kept"))?;
         Ok(kept.history.iter().map(|step| step.stage).collect())
     }
+}
+
+/// Returns that messages reached one stage in the first context of a session.
+pub(crate) fn progress(messages: &[MessageId], stage: Stage, via: Via) -> Progress {
+    Progress { message_ids: messages.to_vec(), stage, via, seen_via: None, context: 0 }
+}
+
+/// Returns that messages are in a session and were seen, in that context of it.
+pub(crate) fn seen_at_once(messages: &[MessageId], context: u64) -> Progress {
+    Progress { seen_via: Some(Via::Hook), context, ..progress(messages, Stage::InSession, Via::InboxSocket) }
+}
+
+/// Returns what a host says when its session is in that context.
+pub(crate) fn context(context: u64) -> SessionChange {
+    SessionChange { context: Some(context), ..SessionChange::default() }
+}
+
+/// Returns the change by which a session does that.
+pub(crate) fn does(state: State) -> SessionChange {
+    SessionChange { state: Some(state), ..SessionChange::default() }
 }
 
 /// Returns that agent id.

@@ -1,14 +1,14 @@
 //! A Redis without room: what cannot be kept is refused as a whole, and everything else goes on.
 
 use anyhow::{Context, Result};
-use c3po_coordinator::store::{Amendment, AnswerOutcome, Send, SendOutcome, Store, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, Store, StoreError};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use futures_util::future::join_all;
 use harness::redis::Redis;
 
 use super::Fixture;
-use super::fixture::{LEASE, claim, id, message, news, send};
+use super::fixture::{LEASE, claim, does, id, message, news, send};
 use super::redis::{fixture_on, open};
 
 async fn start() -> Result<(Redis, Fixture)> {
@@ -104,8 +104,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     assert_eq!(fixture.inbox("c").await?, ["sent before"]);
     assert_eq!(fixture.thread(&question.id, "c").await?.len(), 2);
     assert!(fixture.store.renew(&tenure, LEASE).await?);
-    let busy = Amendment { state: Some(State::Busy), ..Amendment::default() };
-    assert!(fixture.store.amend(&id("c"), Some(&tenure), &busy).await?.is_some());
+    assert!(fixture.store.amend(&id("c"), Some(&tenure), &does(State::Busy).into()).await?.is_some());
     fixture.store.release(&tenure).await?;
     fixture.store.introduce(&id("human"), None).await?;
     let next = fixture.take(&claim("c")).await?;

@@ -51,6 +51,8 @@ macro_rules! every_promise {
                 an_acknowledged_or_expired_question_can_still_be_answered;
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
+                what_is_seen_at_once_has_every_step_with_its_evidence,
+                what_is_seen_at_once_adds_to_each_message_what_it_lacks,
                 in_session_proves_on_host,
                 seen_settles_only_what_wants_no_answer,
                 in_session_shows_a_message_and_a_new_session_shows_it_again,
@@ -63,6 +65,7 @@ macro_rules! every_promise {
                 the_same_process_may_come_back_in_a_larger_context,
                 a_new_session_begins_in_the_context_that_it_says,
                 a_late_receipt_of_an_older_context_shows_nothing_to_the_present_one,
+                what_an_older_context_saw_at_once_shows_nothing_to_the_present_one,
                 a_receipt_of_a_newer_context_begins_it,
                 an_outdated_session_changes_nothing_of_the_record,
                 repeated_is_what_an_earlier_session_or_context_was_shown,

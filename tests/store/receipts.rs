@@ -1,11 +1,11 @@
 //! Receipts: each step once, in order, with its evidence, and never from a session that has lost the agent.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Advance, StoreError};
+use c3po_coordinator::store::StoreError;
 use c3po_shared::receipt::{Stage, Via};
 
 use super::Fixture;
-use super::fixture::{claim, id, message, news};
+use super::fixture::{claim, id, message, news, progress, seen_at_once, woken};
 
 pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
@@ -110,15 +110,8 @@ pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(fixture: Fix
     let to_a = fixture.say("b", "a", "for a").await?;
     let to_b = fixture.say("a", "b", "for b").await?;
     let messages = [message("a", "b", "never sent").id, to_a.id.clone(), to_b.id.clone()];
-    let advance = Advance {
-        recipient: &id("b"),
-        tenure: Some(&tenure),
-        context: None,
-        messages: &messages,
-        stage: Stage::InSession,
-        via: Via::GetMessages,
-    };
-    fixture.store.advance(advance).await?;
+    let progress = progress(&messages, Stage::InSession, Via::GetMessages);
+    fixture.store.advance(&id("b"), Some(&tenure), &progress).await?;
     assert_eq!(fixture.stages(&to_a.id).await?, [Stage::Stored]);
     assert_eq!(fixture.stages(&to_b.id).await?.last(), Some(&Stage::InSession));
     Ok(())
@@ -130,10 +123,10 @@ pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Re
     fixture.store.release(&old).await?;
     fixture.take(&claim("b")).await?;
     let messages = std::slice::from_ref(&sent.id);
-    let (stage, via) = (Stage::InSession, Via::GetMessages);
-    let advance = Advance { recipient: &id("b"), tenure: Some(&old), context: None, messages, stage, via };
-    let refused = fixture.store.advance(advance).await;
-    assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
+    for progress in [progress(messages, Stage::InSession, Via::GetMessages), seen_at_once(messages, 0)] {
+        let refused = fixture.store.advance(&id("b"), Some(&old), &progress).await;
+        assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));
+    }
     assert_eq!(fixture.stages(&sent.id).await?, [Stage::Stored]);
     assert_eq!(fixture.unshown("b").await?, ["hello"]);
     Ok(())
@@ -143,15 +136,60 @@ pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> 
     fixture.store.introduce(&id("human"), None).await?;
     let sent = fixture.post(news("a", "human", "news")).await?;
     for stage in [Stage::InSession, Stage::Seen] {
-        let messages = std::slice::from_ref(&sent.id);
-        let (recipient, via) = (&id("human"), Via::Terminal);
-        let advance = Advance { recipient, tenure: None, context: None, messages, stage, via };
-        fixture.store.advance(advance).await?;
+        let progress = progress(std::slice::from_ref(&sent.id), stage, Via::Terminal);
+        fixture.store.advance(&id("human"), None, &progress).await?;
     }
     let history = fixture.store.message(&sent.id).await?.map(|kept| kept.history).unwrap_or_default();
     assert!(history[1..].iter().all(|step| step.session.is_none() && step.via == Some(Via::Terminal)));
     let stages = [Stage::Stored, Stage::OnHost, Stage::InSession, Stage::Seen];
     assert_eq!(fixture.stages(&sent.id).await?, stages);
     assert_eq!(fixture.pending("human").await?, 0);
+    Ok(())
+}
+
+pub(crate) async fn what_is_seen_at_once_has_every_step_with_its_evidence(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let (question, news) = (fixture.say("a", "b", "question").await?, fixture.post(news("a", "b", "news")).await?);
+    let both = [question.id.clone(), news.id.clone()];
+    let mut wakes = fixture.store.wakes();
+    let recorded = fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0)).await?;
+    let expected = both.iter().flat_map(|id| [(id.clone(), Stage::InSession), (id.clone(), Stage::Seen)]);
+    assert_eq!(recorded, expected.collect::<Vec<_>>());
+    woken(&mut wakes, "a").await?;
+    for id in &both {
+        let history = fixture.store.message(id).await?.map(|kept| kept.history).unwrap_or_default();
+        let steps: Vec<_> = history.iter().map(|step| (step.stage, step.via, step.session.as_deref())).collect();
+        let expected = [
+            (Stage::Stored, None, None),
+            (Stage::OnHost, Some(Via::InboxSocket), Some("1")),
+            (Stage::InSession, Some(Via::InboxSocket), Some("1")),
+            (Stage::Seen, Some(Via::Hook), Some("1")),
+        ];
+        assert_eq!(steps, expected);
+    }
+    assert_eq!((fixture.inbox("b").await?, fixture.unshown("b").await?.len()), (vec!["question".to_owned()], 0));
+    assert!(fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&both, 0)).await?.is_empty(), "once");
+    Ok(())
+}
+
+pub(crate) async fn what_is_seen_at_once_adds_to_each_message_what_it_lacks(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let shown = fixture.say("a", "b", "shown").await?;
+    let seen = fixture.say("a", "b", "seen").await?;
+    let fresh = fixture.say("a", "b", "fresh").await?;
+    let answered = fixture.say("a", "b", "answered").await?;
+    for message in [&shown, &seen] {
+        fixture.advance(message, &tenure, Stage::OnHost, Via::Deliver).await?;
+        fixture.advance(message, &tenure, Stage::InSession, Via::GetMessages).await?;
+    }
+    fixture.advance(&seen, &tenure, Stage::Seen, Via::ToolCall).await?;
+    fixture.answer(&answered, "reply").await?;
+    let all = [&shown, &seen, &fresh, &answered].map(|message| message.id.clone());
+    let recorded = fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(&all, 0)).await?;
+    let of_fresh = [Stage::InSession, Stage::Seen].map(|stage| (fresh.id.clone(), stage));
+    assert_eq!(recorded, [[(shown.id.clone(), Stage::Seen)].as_slice(), &of_fresh].concat());
+    let history = fixture.store.message(&shown.id).await?.map(|kept| kept.history).unwrap_or_default();
+    let via: Vec<_> = history.iter().filter_map(|step| step.via).collect();
+    assert_eq!(via, [Via::Deliver, Via::GetMessages, Via::Hook], "the evidence that came first stays");
     Ok(())
 }

@@ -5,6 +5,7 @@ use c3po_coordinator::store::Amendment;
 use c3po_shared::receipt::Via;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
+use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
 use super::fixture::{claim, id};
@@ -42,11 +43,13 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
         description: Some("home".into()),
         capabilities: Some(vec!["mqtt".into(), "lights".into()]),
         role: Some("triage".into()),
-        state: Some(State::Busy),
         current_task: Some("wiring".into()),
-        session_id: Some("second".into()),
-        reach: Some(vec![Via::Stop, Via::InboxSocket]),
-        context: Some(2),
+        session: SessionChange {
+            state: Some(State::Busy),
+            session_id: Some("second".into()),
+            reach: Some(vec![Via::Stop, Via::InboxSocket]),
+            context: Some(2),
+        },
     };
     let first = fixture.store.amend(&id("a"), None, &everything).await?.expect("it exists");
     assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::config::{Fleet, RedisAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
-use c3po_coordinator::store::{
-    Advance, Amendment, AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake,
-};
+use c3po_coordinator::store::{AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::INBOX_MAX;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use futures_util::future::{BoxFuture, join};
 use harness::eventually::eventually;
@@ -23,7 +21,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::Fixture;
-use super::fixture::{LEASE, SOON, brief, everything, id, message, reply, send, woken};
+use super::fixture::{
+    LEASE, SOON, brief, context, everything, id, message, news, progress, reply, seen_at_once, send, woken,
+};
 
 /// After how long an operation must have been answered, whatever Redis does.
 pub(super) const ANSWERED: Duration = Duration::from_secs(2);
@@ -283,8 +283,16 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
 async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
     let question = fixture.say("a", "b", "who?").await?;
     fixture.answer(&question, "me").await?;
-    let end = Timestamp::now() + Duration::from_secs(8);
     let mut sent = Vec::new();
+    for _ in 0..INBOX_MAX {
+        sent.push(fixture.post(news("a", "c", "news")).await?.id);
+    }
+    // Each is marked for the present context, and settled by an older one.
+    fixture.store.amend(&tenure.agent, Some(tenure), &context(1).into()).await?;
+    fixture.store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0)).await?;
+    assert_eq!(fixture.pending("c").await?, 0);
+    let end = Timestamp::now() + Duration::from_secs(8);
+    sent.clear();
     for number in 0..INBOX_MAX {
         let mut next = message("a", "c", &number.to_string());
         next.thread_id = question.id.clone();
@@ -293,17 +301,10 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
         }
         sent.push(fixture.post(next).await?.id);
     }
-    let advance = |stage| Advance {
-        recipient: &tenure.agent,
-        tenure: Some(tenure),
-        context: None,
-        messages: &sent,
-        stage,
-        via: Via::GetMessages,
-    };
-    fixture.store.advance(advance(Stage::InSession)).await?;
-    fixture.store.amend(&tenure.agent, Some(tenure), &Amendment { context: Some(1), ..Amendment::default() }).await?;
-    fixture.store.advance(advance(Stage::InSession)).await?;
+    let shown = Progress { context: 1, ..progress(&sent, Stage::InSession, Via::GetMessages) };
+    fixture.store.advance(&tenure.agent, Some(tenure), &shown).await?;
+    fixture.store.amend(&tenure.agent, Some(tenure), &context(2).into()).await?;
+    fixture.store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 2)).await?;
     assert_eq!(fixture.inbox("c").await?.len(), INBOX_MAX);
     let one = Selection { thread: Some(&question.id), ..everything() };
     assert_eq!(fixture.store.unshown(&tenure.agent, one).await?.len(), 0);

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Send, SendOutcome};
+use c3po_coordinator::store::{Send, SendOutcome};
 use c3po_shared::vocabulary::State;
 use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{SOON, again, brief, everything, id, message, send};
+use super::fixture::{SOON, again, brief, does, everything, id, message, send};
 
 /// Runs the sends at the same time and returns what became of each.
 async fn send_all(fixture: &Fixture, sends: impl IntoIterator<Item = Send>) -> Result<Vec<SendOutcome>> {
@@ -51,8 +51,7 @@ pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixtur
     let tenure = fixture.pair().await?;
     let sparing = || Send { spares_away: true, ..send(message("a", "b", "work")) };
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored);
-    let away = Amendment { state: Some(State::Away), ..Amendment::default() };
-    fixture.store.amend(&id("b"), None, &away).await?;
+    fixture.store.amend(&id("b"), None, &does(State::Away).into()).await?;
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Away);
     assert_eq!(fixture.store.send(&send(message("a", "b", "urgent"))).await?, SendOutcome::Stored);
     fixture.store.release(&tenure).await?;

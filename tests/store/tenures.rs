@@ -11,7 +11,7 @@ use harness::eventually::eventually;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{LEASE, SHORT, SOON, claim, id};
+use super::fixture::{LEASE, SHORT, SOON, claim, does, id};
 
 /// Waits until another process gets the name.
 async fn taken_by(fixture: &Fixture, wish: &Claim) -> Result<Tenure> {
@@ -52,8 +52,7 @@ pub(crate) async fn the_same_process_keeps_its_generation(fixture: Fixture) -> R
     fixture.agent("b").await?;
     let sent = fixture.say("b", "a", "hello").await?;
     fixture.advance(&sent, &first, Stage::InSession, Via::GetMessages).await?;
-    let amendment = Amendment { state: Some(State::Busy), ..Amendment::default() };
-    fixture.store.amend(&id("a"), None, &amendment).await?;
+    fixture.store.amend(&id("a"), None, &does(State::Busy).into()).await?;
     let again = fixture.take(&wish).await?;
     assert_eq!(again, Tenure { link: again.link, ..first.clone() });
 
@@ -79,8 +78,7 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fi
         description: Some("home".into()),
         capabilities: Some(vec!["mqtt".into()]),
         role: Some("triage".into()),
-        state: Some(State::Busy),
-        ..Amendment::default()
+        ..Amendment::from(does(State::Busy))
     };
     fixture.store.amend(&id("a"), None, &amendment).await?;
     let before = fixture.store.agent(&id("a")).await?.expect("it exists");

@@ -6,6 +6,7 @@ use c3po_shared::limits::{PAGE_CHARS, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Status;
+use c3po_shared::wire::SessionChange;
 
 use super::{Caller, Done, Office, settle_name, target};
 use crate::store::{Agent, Amendment, Claim};
@@ -71,10 +72,9 @@ pub(super) async fn status(office: &Office, call: tools::GetAgentStatus) -> Resu
 /// `set_status`
 pub(super) async fn set_status(office: &Office, caller: &Caller, call: tools::SetStatus) -> Result<Reply, Refusal> {
     let amendment = Amendment {
-        state: Some(call.status),
         current_task: call.current_task,
         description: call.description,
-        ..Amendment::default()
+        ..Amendment::from(SessionChange { state: Some(call.status), ..SessionChange::default() })
     };
     let agent = amend(office, caller, &amendment).await?;
     Ok(Reply::StatusSet(StatusSet { success: true, agent: agent.record(Timestamp::now()) }))

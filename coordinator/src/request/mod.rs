@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub(crate) use audit::page as audit_page;
 pub(crate) use identity::{check_name, check_right, check_speaker, settle_name};
 pub(crate) use leave::explain as explain_policy;
-pub(crate) use receipts::note_receipts;
+pub(crate) use receipts::advance;
 pub(crate) use session::{Caller, HANDED_FOR, Memory};
 
 use crate::audit::Audit;

@@ -4,23 +4,24 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
-use c3po_shared::receipt::{Stage, Via, furthest};
+use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
 
 use super::page::{self, Page};
 use super::{Caller, Office};
-use crate::store::{Kept, Mark, Stretch};
+use crate::store::{Kept, Mark, StoreError, Stretch};
 
 /// How many stretches of a thread one page may take. Where most of it is others', the page ends there with what was found.
 const STRETCHES_MAX: usize = 20;
 
-/// Notes in the audit that the caller's messages got further.
-pub(crate) fn note_receipts(office: &Office, caller: &Caller, messages: &[MessageId], stage: Stage, via: Via) {
-    for id in messages {
+/// Records that the caller's messages got further, and notes in the audit what was recorded.
+pub(crate) async fn advance(office: &Office, caller: &Caller, progress: &Progress) -> Result<(), StoreError> {
+    for (id, stage) in office.store.advance(&caller.agent, caller.tenure.as_ref(), progress).await? {
+        let via = progress.stages().find(|(reached, _)| *reached == stage).map(|(_, via)| via);
         let entry = caller.entry(Event::Receipt).to(&id.from());
-        let message_id = Some(id.clone());
-        office.audit.note(Entry { message_id, stage: Some(stage), via: Some(via), ..entry });
+        office.audit.note(Entry { message_id: Some(id), stage: Some(stage), via, ..entry });
     }
+    Ok(())
 }
 
 /// Returns the message if the caller sent or received it; to everybody else it does not exist.

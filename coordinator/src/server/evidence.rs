@@ -51,7 +51,7 @@ pub(super) async fn layer(State(server): State<Server>, mut request: Request, ne
             let Some(Presented { caller, messages, via }) = shown.take() else { return };
             let office = Arc::clone(&server.office);
             server.tasks.spawn(async move {
-                http_session::note(&office, &caller, &messages, Stage::InSession, via).await;
+                http_session::note(&office, &caller, messages, Stage::InSession, via).await;
             });
         };
         Body::new(Watched { body, written: Some(Box::new(written)) })

@@ -4,18 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::audit::Event;
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::{HTTP_PRESENCE, LABEL_MAX};
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::vocabulary::State;
+use c3po_shared::wire::SessionChange;
 use http::HeaderMap;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Office, settle_name};
-use crate::store::{Advance, Amendment, Claim};
+use crate::store::Claim;
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -107,8 +108,8 @@ impl HttpSessions {
         let tenure = settle_name(office, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
         if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
-            let ready = Amendment { state: Some(State::Ready), ..Amendment::default() };
-            office.store.amend(&tenure.agent, Some(&tenure), &ready).await?;
+            let ready = SessionChange { state: Some(State::Ready), ..SessionChange::default() };
+            office.store.amend(&tenure.agent, Some(&tenure), &ready.into()).await?;
         }
         let caller = Caller {
             agent: tenure.agent.clone(),
@@ -122,7 +123,7 @@ impl HttpSessions {
         if is_new {
             office.audit.note(caller.entry(Event::SessionBegun).verb("http"));
         }
-        note(office, &caller, &caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
+        note(office, &caller, caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
         Ok(caller)
     }
 }
@@ -145,26 +146,16 @@ impl HttpSessions {
 }
 
 /// Records that messages got further with a client. What cannot be recorded stays at the stage before.
-pub(super) async fn note(
-    office: &Office,
-    caller: &Caller,
-    messages: &[c3po_shared::ids::MessageId],
-    stage: Stage,
-    via: Via,
-) {
-    if messages.is_empty() {
+pub(super) async fn note(office: &Office, caller: &Caller, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
+    if message_ids.is_empty() {
         return;
     }
-    let tenure = caller.tenure.as_ref();
-    let advance = Advance { recipient: &caller.agent, tenure, context: None, messages, stage, via };
-    match office.store.advance(advance).await {
-        Ok(advanced) => {
-            request::note_receipts(office, caller, &advanced, stage, via);
-            if stage == Stage::InSession {
-                // The next request proves that what is in the session has been seen.
-                caller.memory.show(messages);
-            }
-        }
+    // These clients have one context.
+    let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
+    match request::advance(office, caller, &progress).await {
+        // The next request proves that what is in the session has been seen.
+        Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
+        Ok(()) => {}
         Err(error) => tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}"),
     }
 }

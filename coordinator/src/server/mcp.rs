@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Reply, Tool, listing, presented_messages, presented_via};
+use c3po_shared::catalogue::{Call, INSTRUCTIONS, Listing, Received, Tool, listing, presented_via};
 use c3po_shared::ids::CallId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use http::request::Parts;
@@ -20,8 +20,6 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::Value;
-use serde_json::value::to_raw_value;
 use tokio::time::{Instant, interval_at};
 
 use super::accept::BODY_MAX;
@@ -109,17 +107,17 @@ impl ServerHandler for Handler {
             // Nobody is there any more to be told, and a message that such a wait took would be late elsewhere.
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Internal, "the client has gone")),
         };
-        let result = match outcome.and_then(|reply| to_value(&reply)) {
-            Ok(reply) => CallToolResult::structured(reply),
-            Err(refusal) => CallToolResult::structured_error(to_value(&refusal).unwrap_or_default()),
+        let result = match outcome {
+            Ok(reply) => CallToolResult::structured(reply.into_value()),
+            Err(refusal) => CallToolResult::structured_error(serde_json::to_value(&refusal).unwrap_or_default()),
         };
         Ok(result.into())
     }
 }
 
 impl Handler {
-    async fn call(&self, parts: &Parts, name: &str, arguments: JsonObject, shown: &Shown) -> Result<Reply, Refusal> {
-        let call = Call::parse(name, &raw(&arguments)?)?;
+    async fn call(&self, parts: &Parts, name: &str, arguments: JsonObject, shown: &Shown) -> Result<Received, Refusal> {
+        let call = Call::of_object(name, arguments)?;
         let Some(principal) = parts.extensions.get::<Arc<Principal>>() else {
             return Err(Refusal::new(ErrorCode::Internal, "nobody was admitted"));
         };
@@ -131,21 +129,13 @@ impl Handler {
             () = self.sessions.stay_online(&self.office, &caller) => return Err(Refusal::store_unavailable()),
             () = principal.ended() => return Err(auth::ended()),
         };
+        let reply = Received::of(&done.reply);
         if let Some(via) = presented_via(tool) {
-            let messages = presented_messages(tool, &raw(&done.reply)?);
-            let own = messages.into_iter().filter(|id| id.to() == caller.agent).collect();
+            let own = reply.presented(tool).into_iter().filter(|id| id.to() == caller.agent).collect();
             shown.set(caller, own, via);
         }
-        Ok(done.reply)
+        Ok(reply)
     }
-}
-
-fn raw<T: serde::Serialize>(value: &T) -> Result<Box<serde_json::value::RawValue>, Refusal> {
-    to_raw_value(value).map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
-}
-
-fn to_value<T: serde::Serialize>(value: &T) -> Result<Value, Refusal> {
-    serde_json::to_value(value).map_err(|error| Refusal::new(ErrorCode::Internal, error.to_string()))
 }
 
 /// Says now and then that the call goes on, to a client that asked for it. Never resolves.

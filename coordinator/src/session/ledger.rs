@@ -8,13 +8,13 @@ use std::sync::Arc;
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
-use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::wire::RequestId;
+use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::wire::{RequestId, SessionChange};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::request::{self, Caller, Office};
-use crate::store::{Advance, Amendment, StoreError};
+use crate::store::{Amendment, StoreError};
 
 /// How many entries wait at most; a link with more is not read until some are done.
 const BOUND: usize = 2 * CALLS_IN_FLIGHT;
@@ -24,9 +24,9 @@ const MISSING_MAX: usize = 1_024;
 /// One thing to do.
 pub(super) enum Entry {
     /// Messages got further.
-    Receipt { id: Option<RequestId>, messages: Vec<MessageId>, stage: Stage, via: Via, context: Option<u64> },
+    Receipt { id: Option<RequestId>, progress: Progress },
     /// Something about the session changed.
-    Change(Amendment),
+    Change(SessionChange),
     /// The hold ran out while the store was away.
     Renew,
     /// A call, and when it came.
@@ -50,7 +50,7 @@ pub(super) struct Noted {
     /// Whether the hold was renewed by it.
     pub(super) renewed: bool,
     /// What changed about the session, if it was that.
-    pub(super) change: Option<Amendment>,
+    pub(super) change: Option<SessionChange>,
 }
 
 impl Noted {
@@ -65,7 +65,7 @@ pub(super) struct Ledger {
     queue: VecDeque<Entry>,
     at_work: Option<BoxFuture<'static, Noted>>,
     /// What changed about the session and could not be recorded.
-    owed: Option<Amendment>,
+    owed: Option<SessionChange>,
     /// The receipts that were refused for a moment and did not come again, and since when.
     missing: BTreeMap<i64, Instant>,
 }
@@ -76,18 +76,21 @@ impl Ledger {
     }
 
     /// Lines up that these messages are on the host, in one step with those that wait there for the same.
-    pub(super) fn delivered(&mut self, messages: Vec<MessageId>) {
-        let (stage, via) = (Stage::OnHost, Via::Deliver);
+    pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
-            Some(Entry::Receipt { id: None, messages: before, stage: Stage::OnHost, via: Via::Deliver, .. }) => {
-                before.extend(messages);
+            Some(Entry::Receipt { id: None, progress: last }) if last.context == context => {
+                last.message_ids.extend(message_ids);
             }
-            _ => self.push(Entry::Receipt { id: None, messages, stage, via, context: None }),
+            _ => {
+                let (stage, via) = (Stage::OnHost, Via::Deliver);
+                let progress = Progress { message_ids, stage, via, seen_via: None, context };
+                self.push(Entry::Receipt { id: None, progress });
+            }
         }
     }
 
     /// Lines up a change of the session, with what is owed of those before it.
-    pub(super) fn change(&mut self, mut change: Amendment) {
+    pub(super) fn change(&mut self, mut change: SessionChange) {
         if let Some(owed) = self.owed.take() {
             inherit(&mut change, owed);
         }
@@ -95,7 +98,7 @@ impl Ledger {
     }
 
     /// Keeps a change that could not be recorded, behind what was said since.
-    pub(super) fn owe(&mut self, older: Amendment) {
+    pub(super) fn owe(&mut self, older: SessionChange) {
         let newer = self.queue.iter_mut().find_map(|entry| match entry {
             Entry::Change(change) => Some(change),
             _ => None,
@@ -214,7 +217,7 @@ impl Ledger {
 }
 
 /// Takes over what an older change said and the newer one does not.
-fn inherit(newer: &mut Amendment, older: Amendment) {
+fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.state = newer.state.or(older.state);
     newer.session_id = newer.session_id.take().or(older.session_id);
     newer.reach = newer.reach.take().or(older.reach);
@@ -225,21 +228,16 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
     Box::pin(async move {
         let store = &office.store;
         match entry {
-            Entry::Receipt { id, messages, stage, via, context } => {
+            Entry::Receipt { id, progress } => {
                 if let Err(error) = request::check_speaker(&office, &caller).await {
                     return Noted { id, ..Noted::of(Err(error)) };
                 }
-                let tenure = caller.tenure.as_ref();
-                let advance = Advance { recipient: &caller.agent, tenure, context, messages: &messages, stage, via };
-                let advanced = store.advance(advance).await;
-                if let Ok(advanced) = &advanced {
-                    request::note_receipts(&office, &caller, advanced, stage, via);
-                }
-                Noted { id, ..Noted::of(advanced.map(drop)) }
+                Noted { id, ..Noted::of(request::advance(&office, &caller, &progress).await) }
             }
             Entry::Change(change) => {
-                let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &change).await;
-                Noted { change: Some(change), ..Noted::of(outcome.map(|_| ())) }
+                let amendment = Amendment::from(change);
+                let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &amendment).await;
+                Noted { change: Some(amendment.session), ..Noted::of(outcome.map(|_| ())) }
             }
             Entry::Renew => {
                 let Some(tenure) = &caller.tenure else { return Noted::of(Ok(())) };
@@ -261,12 +259,12 @@ mod tests {
     use super::*;
     use c3po_shared::vocabulary::State;
 
-    fn state(state: State) -> Amendment {
-        Amendment { state: Some(state), ..Amendment::default() }
+    fn state(state: State) -> SessionChange {
+        SessionChange { state: Some(state), ..SessionChange::default() }
     }
 
     /// The changes that are lined up, in order.
-    fn changes(ledger: &Ledger) -> Vec<&Amendment> {
+    fn changes(ledger: &Ledger) -> Vec<&SessionChange> {
         let mut changes = Vec::new();
         for entry in &ledger.queue {
             if let Entry::Change(change) = entry {
@@ -281,8 +279,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.change(state(State::Ready));
         // The one before it failed only now.
-        ledger.owe(Amendment { context: Some(1), ..state(State::Busy) });
-        assert_eq!(changes(&ledger), [&Amendment { context: Some(1), ..state(State::Ready) }]);
+        ledger.owe(SessionChange { context: Some(1), ..state(State::Busy) });
+        assert_eq!(changes(&ledger), [&SessionChange { context: Some(1), ..state(State::Ready) }]);
         ledger.push_owed();
         assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
     }
@@ -290,8 +288,9 @@ mod tests {
     #[test]
     fn receipts_said_behind_one_that_failed_are_withdrawn_and_nothing_else() {
         let mut ledger = Ledger::default();
-        let receipt =
-            |id| Entry::Receipt { id, messages: Vec::new(), stage: Stage::Seen, via: Via::Hook, context: None };
+        let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
+        let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
+        let receipt = |id| Entry::Receipt { id, progress: progress.clone() };
         ledger.push(receipt(Some(RequestId::Number(1))));
         ledger.push(receipt(None));
         ledger.change(state(State::Busy));
@@ -320,9 +319,14 @@ mod tests {
     #[test]
     fn what_is_owed_goes_with_the_next_change_or_alone() {
         let mut ledger = Ledger::default();
-        ledger.owe(Amendment { session_id: Some("old".into()), reach: Some(vec![Via::Stop]), ..Amendment::default() });
-        ledger.change(Amendment { session_id: Some("new".into()), ..Amendment::default() });
-        let both = Amendment { session_id: Some("new".into()), reach: Some(vec![Via::Stop]), ..Amendment::default() };
+        ledger.owe(SessionChange {
+            session_id: Some("old".into()),
+            reach: Some(vec![Via::Stop]),
+            ..SessionChange::default()
+        });
+        ledger.change(SessionChange { session_id: Some("new".into()), ..SessionChange::default() });
+        let both =
+            SessionChange { session_id: Some("new".into()), reach: Some(vec![Via::Stop]), ..SessionChange::default() };
         assert_eq!(changes(&ledger), [&both]);
         ledger.queue.clear();
         ledger.owe(state(State::Busy));

@@ -19,7 +19,7 @@ use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::refusal::Refusal;
-use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError};
+use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError, SessionChange};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
@@ -34,7 +34,7 @@ use self::pace::Pace;
 use crate::auth::Stay;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
-use crate::store::{Amendment, StoreError};
+use crate::store::StoreError;
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -363,7 +363,7 @@ impl Session {
         }
     }
 
-    fn on_not_noted(&mut self, id: Option<RequestId>, change: Option<Amendment>, error: StoreError) {
+    fn on_not_noted(&mut self, id: Option<RequestId>, change: Option<SessionChange>, error: StoreError) {
         let passes = error.passes();
         match id {
             Some(id) if passes => self.postpone(&id, error.into()),

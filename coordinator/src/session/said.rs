@@ -6,13 +6,12 @@ use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
-use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, ReceiptParams, RequestId, SessionChange, ToCoordinator};
+use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator};
 use tokio::time::Instant;
 
 use super::ledger::Entry;
 use super::{End, Session};
 use crate::presence::News;
-use crate::store::Amendment;
 
 impl Session {
     pub(super) fn on_frame(&mut self, text: &str) -> Result<(), End> {
@@ -30,7 +29,7 @@ impl Session {
             }
             Ok(Frame::Response { id, outcome }) => {
                 if let Some(delivered) = self.delivery.answered(&id, outcome.is_ok()) {
-                    self.ledger.delivered(delivered);
+                    self.ledger.delivered(delivered, self.context);
                 }
             }
             Err(error) => self.outbox.push(Outgoing::error(None, &error.rpc_error()).text()),
@@ -43,8 +42,8 @@ impl Session {
             (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
-            (ToCoordinator::Receipt(receipt), id) => {
-                if let Err(refusal) = receipt.check() {
+            (ToCoordinator::Receipt(progress), id) => {
+                if let Err(refusal) = progress.check_reported() {
                     if let Some(id) = id {
                         self.refuse(&id, refusal);
                     }
@@ -54,8 +53,7 @@ impl Session {
                     self.postpone(id, Refusal::store_unavailable());
                     return Ok(());
                 }
-                let ReceiptParams { message_ids: messages, stage, via, context } = receipt;
-                self.ledger.push(Entry::Receipt { id, messages, stage, via, context: Some(context) });
+                self.ledger.push(Entry::Receipt { id, progress });
             }
             (ToCoordinator::Heartbeat(beat), Some(id)) => {
                 self.renew();
@@ -67,7 +65,7 @@ impl Session {
                 };
                 self.answer(&id, &reply);
             }
-            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, &params.arguments) {
+            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, params.arguments) {
                 Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
                     self.refuse(&id, Refusal::too_many_calls());
                 }
@@ -97,7 +95,7 @@ impl Session {
         self.ledger.push(Entry::Call { id, call_id, call, at: Instant::now() });
         if shows_life {
             // A session that calls is no longer starting. Behind the call: that does not wait for it.
-            self.ledger.change(Amendment { state: Some(State::Ready), ..Amendment::default() });
+            self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });
         }
     }
 
@@ -114,14 +112,13 @@ impl Session {
     }
 
     /// Lines up what changed. Nothing is told of a person, who has no session.
-    fn on_change(&mut self, change: SessionChange) {
+    fn on_change(&mut self, mut change: SessionChange) {
         if self.caller.tenure.is_none() {
             return;
         }
-        let SessionChange { state, session_id, reach, context } = change;
-        self.is_new &= state.is_none();
-        let context = context.filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
-        self.context = context.unwrap_or(self.context);
-        self.ledger.change(Amendment { state, session_id, reach, context, ..Amendment::default() });
+        self.is_new &= change.state.is_none();
+        change.context = change.context.filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
+        self.context = change.context.unwrap_or(self.context);
+        self.ledger.change(change);
     }
 }

@@ -18,9 +18,10 @@ use async_trait::async_trait;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Step, Via};
+use c3po_shared::receipt::{Progress, Stage, Step, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{KindFilter, State, Status};
+use c3po_shared::wire::SessionChange;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -176,17 +177,17 @@ pub struct Amendment {
     pub capabilities: Option<Vec<String>>,
     /// Its role.
     pub role: Option<String>,
-    /// What its session does.
-    pub state: Option<State>,
     /// What it works on; an empty text means nothing.
     pub current_task: Option<String>,
-    /// The client's session id.
-    pub session_id: Option<String>,
-    /// The ways into the session.
-    pub reach: Option<Vec<Via>>,
-    /// The session's context. One larger than before has been shown nothing: it makes every message of the inbox
-    /// unshown again. Any other changes nothing.
-    pub context: Option<u64>,
+    /// What changes about its session. A context larger than before has been shown nothing: it makes every message of the
+    /// inbox unshown again. Any other changes nothing.
+    pub session: SessionChange,
+}
+
+impl From<SessionChange> for Amendment {
+    fn from(session: SessionChange) -> Self {
+        Self { session, ..Self::default() }
+    }
 }
 
 /// A message to be put into its recipient's inbox.
@@ -297,23 +298,6 @@ pub struct Settled {
     pub acked: Vec<MessageId>,
     /// Never in this inbox, or no longer kept.
     pub unknown: Vec<MessageId>,
-}
-
-/// Messages of one recipient that got further.
-#[derive(Debug, Clone, Copy)]
-pub struct Advance<'a> {
-    /// Whose inbox they are in.
-    pub recipient: &'a AgentId,
-    /// The session that they reached; refused where it is outdated. `None` for a person's command.
-    pub tenure: Option<&'a Tenure>,
-    /// The session's context that they reached; `None` for the present one, and for a person's command.
-    pub context: Option<u64>,
-    /// Which.
-    pub messages: &'a [MessageId],
-    /// How far: `on_host`, `in_session` or `seen`.
-    pub stage: Stage,
-    /// By what evidence.
-    pub via: Via,
 }
 
 /// A message that this process has just committed, for those who need not read the store for it.
@@ -431,16 +415,22 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
     /// Takes messages out of the inbox. What was taken out before counts as acknowledged again.
     async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled>;
 
-    /// Records that messages got further, and wakes their senders.
+    /// Records that messages of a recipient got further, in one step, and wakes their senders.
     ///
+    /// The tenure is that of the session that they reached, `None` for a person's command, of which no context is noted.
     /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
     /// in another session or context, which is one more step), and `seen` of what was not `in_session` in the same
     /// session and context. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
     /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
     /// known makes that the present one first. `seen` settles one that wants no answer.
     ///
-    /// Returns those of which something was recorded.
-    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>>;
+    /// Returns each stage that was recorded, with its message, in order.
+    async fn advance(
+        &self,
+        recipient: &AgentId,
+        tenure: Option<&Tenure>,
+        progress: &Progress,
+    ) -> Result<Vec<(MessageId, Stage)>>;
 
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;

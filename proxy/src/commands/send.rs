@@ -1,12 +1,11 @@
 //! `c3po send`: sends a message, and waits for the answer where that is asked for.
 
-use c3po_shared::catalogue::{Copies, Sent};
+use c3po_shared::catalogue::{Copies, Received, Sent, TimedOut};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::vocabulary::Priority;
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::print::Printer;
 use super::session::{Failure, Session, given};
@@ -55,7 +54,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }));
     Session::with(config, false, async |session| {
         let raw = session.call_raw("send_message", &message).await?;
-        let sent: Option<Sent> = serde_json::from_str(raw.get()).ok();
+        let sent: Option<Sent> = raw.read().ok();
         match sent {
             Some(sent) if wait => answer(session, printer, &sent, &raw, timeout).await,
             _ if printer.json => printer.document(&raw),
@@ -66,8 +65,8 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     .await
 }
 
-fn copies(raw: &RawValue, printer: &Printer) -> Result<(), Failure> {
-    let copies: Copies = serde_json::from_str(raw.get()).map_err(|error| Failure::Usage(error.to_string()))?;
+fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
+    let copies: Copies = raw.read()?;
     for copy in &copies.receipts {
         let id = copy.message_id.as_ref().map_or("-", MessageId::as_str);
         let why = copy.refusal.as_ref().map(|refusal| format!("  {refusal}")).unwrap_or_default();
@@ -81,7 +80,7 @@ async fn answer(
     session: &Session,
     printer: &Printer,
     sent: &Sent,
-    raw_sent: &RawValue,
+    raw_sent: &Received,
     timeout: u64,
 ) -> Result<(), Failure> {
     let id = &sent.message.id;
@@ -89,14 +88,13 @@ async fn answer(
         printer.line(&format!("{id}  {}", sent.receipt.stage))?;
     }
     let raw = session.call_raw("wait_for_message", &json!({"message_id": id, "timeout": timeout})).await?;
-    let reply: Option<Message> = serde_json::from_str(raw.get()).ok();
+    let reply: Option<Message> = raw.read().ok();
     match (&reply, printer.json) {
         (Some(_), true) => printer.document(&json!({"sent": raw_sent, "reply": raw}))?,
         (Some(reply), false) => printer.message(reply)?,
         (None, true) => printer.document(&json!({"sent": raw_sent, "timeout": raw}))?,
         (None, false) => {
-            let value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-            let why = value["message"].as_str().unwrap_or("No response received").to_owned();
+            let why = raw.read::<TimedOut>().map_or("No response received".to_owned(), |ended| ended.message);
             eprintln!("c3po: {why}\ntry: c3po receipt {id}");
         }
     }

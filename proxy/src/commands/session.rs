@@ -4,13 +4,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use c3po_shared::catalogue::Call;
+use c3po_shared::catalogue::{Call, Received};
 use c3po_shared::ids::MessageId;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::print::Printer;
@@ -156,25 +155,22 @@ impl Session {
         &self,
         tool: &str,
         arguments: &Value,
-    ) -> Result<(T, Box<RawValue>), Failure> {
-        let raw = self.call_raw(tool, arguments).await?;
-        let read = serde_json::from_str(raw.get())
-            .map_err(|error| Refusal::new(ErrorCode::Internal, format!("the reply is not readable: {error}")))?;
-        Ok((read, raw))
+    ) -> Result<(T, Received), Failure> {
+        let reply = self.call_raw(tool, arguments).await?;
+        Ok((reply.read()?, reply))
     }
 
     /// Calls a tool; returns its reply as it came.
-    pub(super) async fn call_raw(&self, tool: &str, arguments: &Value) -> Result<Box<RawValue>, Failure> {
-        let arguments =
-            serde_json::value::to_raw_value(arguments).map_err(|error| Failure::Usage(error.to_string()))?;
-        let call = Call::parse(tool, &arguments)?;
-        Ok(self.link.call(&call, arguments).await?)
+    pub(super) async fn call_raw(&self, tool: &str, arguments: &Value) -> Result<Received, Failure> {
+        let call = Call::of_object(tool, arguments.as_object().cloned().unwrap_or_default())?;
+        Ok(self.link.call(call).await?)
     }
 
     /// Says that messages were printed.
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
-            self.link.receipt(ids, Stage::InSession, Via::Terminal, 0);
+            let (stage, via) = (Stage::InSession, Via::Terminal);
+            self.link.receipt(Progress { message_ids: ids, stage, via, seen_via: None, context: 0 });
         }
     }
 }

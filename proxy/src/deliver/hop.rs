@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, State};
+use c3po_shared::wire::SessionChange;
 use tokio::time::Instant;
 
 use super::entering::{Entering, Prompted};
@@ -22,7 +23,6 @@ use super::waiting::{Claim, Waiting};
 use super::ways::{Way, Ways};
 use super::writing::Writing;
 use super::{answer, render};
-use crate::link::Facts;
 use crate::local::MARK;
 use crate::local::protocol::{Answer, Event, Name};
 
@@ -30,14 +30,6 @@ use crate::local::protocol::{Answer, Event, Name};
 const HOOKS_DUE: Duration = Duration::from_secs(10);
 /// How many conversations that the session left are remembered: their hooks are late by seconds at the most.
 const LEFT_MAX: usize = 8;
-
-/// A receipt to be sent.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said {
-    pub(super) ids: Vec<MessageId>,
-    pub(super) stage: Stage,
-    pub(super) via: Via,
-}
 
 /// What is known of one session, and what follows from it.
 #[derive(Debug)]
@@ -63,7 +55,7 @@ pub(super) struct Hop {
     offers: Offers,
     entering: Entering,
     pushes: Pushes,
-    said: Vec<Said>,
+    receipts: Vec<Progress>,
 }
 
 impl Hop {
@@ -86,7 +78,7 @@ impl Hop {
             offers: Offers::default(),
             entering: Entering::default(),
             pushes: Pushes::new(inbox, channel),
-            said: Vec::new(),
+            receipts: Vec::new(),
         }
     }
 
@@ -293,18 +285,13 @@ impl Hop {
         self.pushes.waiter && !self.ways.works(Way::Inbox)
     }
 
-    /// Returns which context of the session it is.
-    pub(super) fn context(&self) -> u64 {
-        self.context
-    }
-
     /// Returns what others are told of the session.
-    pub(super) fn facts(&self) -> Facts {
-        Facts {
+    pub(super) fn facts(&self) -> SessionChange {
+        SessionChange {
             state: self.turn.state(),
             session_id: self.session_id.clone(),
-            reach: self.ways.reach(),
-            context: self.context,
+            reach: Some(self.ways.reach()),
+            context: Some(self.context),
         }
     }
 
@@ -314,8 +301,8 @@ impl Hop {
     }
 
     /// Takes the receipts that are to be sent, in order.
-    pub(super) fn take_said(&mut self) -> Vec<Said> {
-        std::mem::take(&mut self.said)
+    pub(super) fn take_receipts(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.receipts)
     }
 
     /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
@@ -405,8 +392,7 @@ impl Hop {
     fn has_entered(&mut self, ids: Vec<MessageId>, via: Via, proof: Via) {
         self.waiting.remove(&ids);
         self.shown.and_seen(&ids);
-        self.say(ids.clone(), Stage::InSession, via);
-        self.say(ids, Stage::Seen, proof);
+        self.receipt(ids, Stage::InSession, via, Some(proof));
     }
 
     /// The model's service failed: nobody may be there to begin the turn again, so what made it is pushed again later.
@@ -477,8 +463,12 @@ impl Hop {
     }
 
     fn say(&mut self, ids: Vec<MessageId>, stage: Stage, via: Via) {
-        if !ids.is_empty() {
-            self.said.push(Said { ids, stage, via });
+        self.receipt(ids, stage, via, None);
+    }
+
+    fn receipt(&mut self, message_ids: Vec<MessageId>, stage: Stage, via: Via, seen_via: Option<Via>) {
+        if !message_ids.is_empty() {
+            self.receipts.push(Progress { message_ids, stage, via, seen_via, context: self.context });
         }
     }
 }

@@ -163,8 +163,8 @@ impl LastHop {
     fn with<T>(&self, work: impl FnOnce(&mut Inside) -> T) -> T {
         let mut inside = self.arrivals.inside();
         let outcome = work(&mut inside);
-        for said in inside.hop.take_said() {
-            self.link.receipt(said.ids, said.stage, said.via, inside.hop.context());
+        for progress in inside.hop.take_receipts() {
+            self.link.receipt(progress);
         }
         let (mut facts, told) = (inside.hop.facts(), self.link.facts());
         // Before the first hook the link knows better.
@@ -210,7 +210,7 @@ impl LastHop {
             state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),
             unread,
             agents_online: standing.agents_online,
-            reach: facts.reach,
+            reach: facts.reach.unwrap_or_default(),
             session_id: facts.session_id,
         }
     }

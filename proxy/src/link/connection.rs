@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::stream::{self, Stream};
+use super::stream::{self, DialError, Stream};
 use super::trust::Trust;
 use crate::config::Secret;
 
@@ -24,17 +24,6 @@ const WRITE_MAX: Duration = Duration::from_secs(10);
 /// The largest frame that is taken. More than what a frame should be, for a long thread is one reply, and a reply
 /// that breaks the connection would break the next one as well.
 const INCOMING_MAX: usize = 16 << 20;
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
-    /// The coordinator said so.
-    #[error("{0}")]
-    Refused(Refusal),
-    /// It could not be reached, or did not speak our protocol.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// What came in.
 pub(super) enum Incoming {

@@ -8,8 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use super::connection::DialError;
-use super::stream;
+use super::stream::{self, DialError};
 use super::trust::Trust;
 
 /// How long everything may take.

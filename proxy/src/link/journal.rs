@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
@@ -38,6 +39,14 @@ pub(super) struct Line {
     /// The coordinators for which it was accepted; empty where that was not noted.
     #[serde(default)]
     pub(super) coordinators: Vec<String>,
+}
+
+impl Line {
+    /// Returns the line for a call that was accepted at that time.
+    pub(super) fn of(call_id: CallId, call: &Call, at: Timestamp, coordinators: Vec<String>) -> Self {
+        let arguments = serde_json::value::to_raw_value(call).expect("arguments have text keys");
+        Self { call_id, tool: call.tool().name().to_owned(), arguments, at, coordinators }
+    }
 }
 
 /// One call that the coordinator refused for good, and why.

@@ -1,4 +1,4 @@
-//! What sessions that are dead left on this host: sent by a living one, in the name of the one that left it.
+//! Sends what dead sessions left on this host: a living one does it, in the name of the one that left it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,46 @@ use c3po_shared::wire::Deliver;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Deliveries, Kind, Link, Shared, State, queue, run};
+use super::{Deliveries, Link, Shared, Standing, State, run};
 use crate::config::Config;
 
+/// How often the host is searched for it.
+const EVERY: Duration = Duration::from_secs(30);
 /// How long sending what one of them left may take; the rest follows with the next look.
 const SENDING_MAX: Duration = Duration::from_secs(60);
 
-/// Looks once through this host's journals, and sends what no living session will.
-pub(super) async fn send(shared: &Shared, own: &AgentId) {
+/// Sends what dead sessions of this host left, now and then while the session's link is up, until it is stopped.
+pub(crate) async fn send(link: Link, stop: CancellationToken) {
+    let sending = async {
+        let mut standing = link.standing();
+        let is_up = |standing: &Standing| standing.state == State::Connected;
+        // The sender lives as long as the link.
+        while let Ok(own) = standing.wait_for(is_up).await.map(|now| now.agent.clone()) {
+            tokio::select! {
+                () = send_now_and_then(&link.shared, &own) => {}
+                _ = standing.wait_for(|now| !is_up(now) || now.agent != own) => {}
+            }
+        }
+    };
+    // What was not sent is in the journal still.
+    stop.run_until_cancelled(sending).await;
+}
+
+/// Never ends by itself.
+async fn send_now_and_then(shared: &Shared, own: &AgentId) {
+    loop {
+        for agent in left(shared, own).await {
+            tracing::info!("sending what the last session of {agent} left on this host");
+            if timeout(SENDING_MAX, send_as(shared, &agent)).await.is_err() {
+                tracing::debug!("not everything that {agent} left is sent yet");
+            }
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Returns the agents whose journals no living session will send, but for one's own.
+async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
     let (own, targets) = (own.clone(), shared.config.urls.clone());
     let looking = tokio::task::spawn_blocking(move || {
@@ -25,19 +57,13 @@ pub(super) async fn send(shared: &Shared, own: &AgentId) {
         };
         journal.agents().into_iter().filter(is_left).collect::<Vec<_>>()
     });
-    for agent in looking.await.unwrap_or_default() {
-        tracing::info!("sending what the last session of {agent} left on this host");
-        if timeout(SENDING_MAX, send_as(shared, &agent)).await.is_err() {
-            tracing::debug!("not everything that {agent} left is sent yet");
-        }
-    }
+    looking.await.unwrap_or_default()
 }
 
 /// Speaks as that agent for as long as it takes, by a link of its own.
 async fn send_as(shared: &Shared, agent: &AgentId) {
     let config = Config { agent: agent.clone(), ..shared.config.clone() };
-    let link = Link::new(config, Kind::Leftover, Arc::new(Nowhere));
-    link.begin();
+    let link = Link::of_leftover(config, Arc::new(Nowhere));
     let stop = CancellationToken::new();
     let sending = async {
         let mut standing = link.standing();
@@ -45,15 +71,10 @@ async fn send_as(shared: &Shared, agent: &AgentId) {
         let refusal = there.ok().and_then(|now| now.refusal.clone());
         match refusal {
             Some(refusal) => tracing::debug!("cannot send what {agent} left: {refusal}"),
-            None => {
-                while let Some(pause) = queue::drain_one(&link, agent).await {
-                    tokio::time::sleep(pause).await;
-                }
-            }
+            None => link.send_kept(agent).await,
         }
         stop.cancel();
     };
-    // The link of a link: on the heap, for its type would hold itself.
     tokio::join!(Box::pin(run(link.clone(), stop.clone())), sending);
 }
 

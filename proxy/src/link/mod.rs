@@ -4,10 +4,9 @@
 //! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
 
 mod connection;
-mod facts;
 pub(crate) mod http;
 mod journal;
-mod leftovers;
+pub(crate) mod leftovers;
 mod notice;
 mod pending;
 mod queue;
@@ -25,16 +24,14 @@ use std::time::Duration;
 
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{Client, Deliver, ReceiptParams};
-use serde_json::value::RawValue;
+use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::refusal::ErrorCode;
+use c3po_shared::wire::{Client, Deliver, SessionChange};
 use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
-pub use facts::Facts;
 use journal::Journal;
 pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
@@ -110,12 +107,15 @@ struct Shared {
     /// A call found no link.
     wanted: Notify,
     standing: watch::Sender<Standing>,
-    facts: Mutex<Facts>,
+    /// What is known of the session, all of it: each telling may be lost or come twice.
+    facts: Mutex<SessionChange>,
     /// Set when the client said that it is initialised; the session may still be only a look.
     initialized: SetOnce<()>,
     /// Set when the session is real: from now on the link dials.
     real: SetOnce<()>,
     journal: Journal,
+    /// What is known of the journal without a look at the disk.
+    known: Mutex<queue::Known>,
     seats: Seats,
     /// What this agent's sessions on this host were shown, where this one has the seat.
     shown: Mutex<Option<Shown>>,
@@ -143,11 +143,19 @@ impl Link {
         link
     }
 
+    /// Makes the link by which a living session sends what a dead one left on this host.
+    fn of_leftover(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
+        let link = Self::new(config, Kind::Leftover, deliveries);
+        link.begin();
+        link
+    }
+
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
         let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
+        let facts = SessionChange { state: None, session_id, reach: Some(kind.reach()), context: Some(0) };
         let trust = Trust::new(config.fingerprint);
         let shared = Shared {
             config,
@@ -158,10 +166,11 @@ impl Link {
             to_write: Notify::new(),
             wanted: Notify::new(),
             standing: watch::Sender::new(standing),
-            facts: Mutex::new(Facts { session_id, reach: kind.reach(), ..Facts::default() }),
+            facts: Mutex::new(facts),
             initialized: SetOnce::new(),
             real: SetOnce::new(),
             journal,
+            known: Mutex::default(),
             seats,
             shown: Mutex::default(),
             kept: Notify::new(),
@@ -198,27 +207,27 @@ impl Link {
     /// Calls a tool and returns its reply. Dropping the future cancels the call.
     ///
     /// A send or reply that asks for it is kept on this host where no coordinator can be reached.
-    pub async fn call(&self, call: &Call, arguments: Box<RawValue>) -> Answer {
+    pub async fn call(&self, call: Call) -> Answer {
         self.begin();
-        let outgoing = OutgoingCall::new(CallId::fresh(), call, arguments, Instant::now());
+        let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
+        let outgoing = OutgoingCall::new(CallId::fresh(), call, Instant::now());
         let agent = self.shared.standing.borrow().agent.clone();
-        if keeps_order(call) && !self.shared.journal.is_empty(&agent) {
+        if keeps_order && !queue::is_empty(&self.shared, &agent).await {
             let sent = queue::wait_behind(&self.shared, &agent).await;
-            if let (Err(refusal), false) = (sent, wants_queue(call)) {
+            if let (Err(refusal), false) = (sent, wants_queue) {
                 return Err(refusal);
             }
         }
-        if wants_queue(call) { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
+        if wants_queue { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
-    /// Says how far messages got on this host, in which context of the session. Nothing waits for it; it is sent again
-    /// until it is answered.
-    pub fn receipt(&self, message_ids: Vec<MessageId>, stage: Stage, via: Via, context: u64) {
-        if stage == Stage::InSession {
+    /// Reports how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
+    pub fn receipt(&self, progress: Progress) {
+        if progress.stage == Stage::InSession {
             // Also where the link is down, and this process killed before it is up again.
-            self.about_to_show(&message_ids);
+            self.about_to_show(&progress.message_ids);
         }
-        self.shared.pending().add_receipt(ReceiptParams { message_ids, stage, via, context });
+        self.shared.pending().add_receipt(progress);
         self.shared.to_write.notify_one();
     }
 
@@ -234,18 +243,25 @@ impl Link {
     }
 
     /// Returns what is known of the session.
-    pub fn facts(&self) -> Facts {
+    pub fn facts(&self) -> SessionChange {
         self.shared.facts().clone()
     }
 
     /// Tells the coordinator what is known of the session now, where that is something else than before.
-    pub fn session_is(&self, facts: Facts) {
+    pub fn session_is(&self, facts: SessionChange) {
         let mut known = self.shared.facts();
         if *known != facts {
             *known = facts;
             drop(known);
             self.shared.pending().tell_facts();
             self.shared.to_write.notify_one();
+        }
+    }
+
+    /// Sends what is kept on this host in the agent's name, oldest first, as far as the link takes it.
+    async fn send_kept(&self, agent: &AgentId) {
+        while let Some(pause) = queue::drain_one(self, agent).await {
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -266,7 +282,7 @@ impl Link {
             shared.wanted.notify_one();
             return Err(refusal);
         }
-        let wait = outgoing.wait().cloned();
+        let until = outgoing.waits_until();
         let (number, mut reply) = shared.pending().add_call(outgoing)?;
         let _ticket = Ticket { shared, number };
         shared.to_write.notify_one();
@@ -277,7 +293,7 @@ impl Link {
                 if let Some(refusal) = &now.refusal {
                     return Err(refusal.clone().detail("applied", rules::applied(written)));
                 }
-                rules::gives_up_at(now.down_since, written, wait.as_ref().map(|w| w.until))
+                rules::gives_up_at(now.down_since, written, until)
             };
             tokio::select! {
                 biased;
@@ -288,10 +304,8 @@ impl Link {
             }
         }
         let written = shared.pending().is_written(number);
-        match wait {
-            Some(wait) if written => Ok(wait.timed_out(Instant::now())),
-            _ => Err(standing.borrow().down(written)),
-        }
+        let timed_out = shared.pending().timed_out(number, Instant::now());
+        timed_out.filter(|_| written).ok_or_else(|| standing.borrow().down(written))
     }
 
     async fn call_or_queue(&self, outgoing: OutgoingCall) -> Answer {
@@ -303,7 +317,7 @@ impl Link {
             return Err(refusal);
         }
         let mut down = None;
-        if self.shared.journal.is_empty(&agent) {
+        if queue::is_empty(&self.shared, &agent).await {
             match self.call_now(outgoing.clone()).await {
                 Err(refusal) if refusal.code == ErrorCode::CoordDown => down = Some(refusal),
                 answer => return answer,
@@ -328,8 +342,12 @@ impl Drop for Ticket<'_> {
 }
 
 impl Shared {
-    fn facts(&self) -> MutexGuard<'_, Facts> {
+    fn facts(&self) -> MutexGuard<'_, SessionChange> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, queue::Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
@@ -358,16 +376,5 @@ async fn sleep_until(when: Option<Instant>) {
     match when {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
-    }
-}
-
-impl Standing {
-    /// Returns why a call need not even wait: the link is refused, or has been down for too long.
-    fn refused_at_once(&self, now: Instant) -> Option<Refusal> {
-        if let Some(refusal) = &self.refusal {
-            return Some(refusal.clone());
-        }
-        let gives_up = rules::gives_up_at(self.down_since, false, None)?;
-        (gives_up <= now).then(|| self.down(false))
     }
 }

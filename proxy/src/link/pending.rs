@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, TimedOut, Tool, WaitForMessage};
+use c3po_shared::catalogue::{Call, Received, TimedOut, WaitForMessage};
 use c3po_shared::ids::CallId;
 use c3po_shared::limits::{CALLS_IN_FLIGHT, IDS_MAX, WAIT_DEFAULT};
+use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{CallParams, Cancel, Outgoing, ReceiptParams, RequestId, SessionChange};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use c3po_shared::wire::{CallParams, Cancel, Outgoing, RequestId, SessionChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -20,75 +19,51 @@ const RECEIPTS_MAX: usize = 1_024;
 const WRITES_MAX: u32 = 5;
 
 /// What became of a call.
-pub(crate) type Answer = Result<Box<RawValue>, Refusal>;
+pub(crate) type Answer = Result<Received, Refusal>;
 
 /// A call as it is sent, as often as needed, always under the same id.
 #[derive(Debug, Clone)]
 pub(super) struct OutgoingCall {
     pub(super) call_id: CallId,
-    pub(super) tool: Tool,
-    pub(super) arguments: Box<RawValue>,
-    wait: Option<Wait>,
-}
-
-/// A wait and its own end.
-#[derive(Debug, Clone)]
-pub(super) struct Wait {
-    arguments: WaitForMessage,
+    pub(super) call: Call,
     began: Instant,
-    pub(super) until: Instant,
 }
 
 impl OutgoingCall {
-    pub(super) fn new(call_id: CallId, call: &Call, arguments: Box<RawValue>, now: Instant) -> Self {
-        let wait = match call {
-            Call::WaitForMessage(wait) => {
-                let until = now + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT));
-                Some(Wait { arguments: wait.clone(), began: now, until })
-            }
-            _ => None,
-        };
-        Self { call_id, tool: call.tool(), arguments, wait }
+    pub(super) fn new(call_id: CallId, call: Call, now: Instant) -> Self {
+        Self { call_id, call, began: now }
     }
 
-    pub(super) fn wait(&self) -> Option<&Wait> {
-        self.wait.as_ref()
+    /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        let Call::WaitForMessage(wait) = &self.call else { return None };
+        Some(self.began + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT)))
+    }
+
+    /// Returns the reply of a wait that got nothing; `None` for any other call.
+    fn timed_out(&self, now: Instant) -> Option<Received> {
+        let Call::WaitForMessage(wait) = &self.call else { return None };
+        let waited = now.saturating_duration_since(self.began).as_secs();
+        Some(Received::of(&match wait.message_id.clone() {
+            Some(id) => TimedOut::of(id, waited),
+            None => TimedOut::any(waited),
+        }))
     }
 
     fn frame(&self, number: i64, now: Instant) -> String {
-        let arguments = match &self.wait {
-            Some(wait) => raw(&wait.what_is_left(now)),
-            None => self.arguments.clone(),
-        };
-        let params = CallParams { call_id: self.call_id, tool: self.tool.name().into(), arguments: as_cow(arguments) };
+        let rest = self.with_what_is_left(now);
+        let arguments = rest.as_ref().unwrap_or(&self.call);
+        let params = CallParams { call_id: self.call_id, tool: self.call.tool().name().into(), arguments };
         Outgoing::request(&RequestId::Number(number), "call", &params).text()
     }
-}
 
-impl Wait {
-    /// Returns the wait's arguments with the time that is left, at least a second.
-    fn what_is_left(&self, now: Instant) -> WaitForMessage {
-        let left = self.until.saturating_duration_since(now);
-        let seconds = u64::try_from(left.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
-        WaitForMessage { timeout: Some(seconds.max(1)), ..self.arguments.clone() }
+    /// Returns a wait with the time that is left, at least a second; `None` for any other call.
+    fn with_what_is_left(&self, now: Instant) -> Option<Call> {
+        let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else { return None };
+        let left = until.saturating_duration_since(now).as_millis().div_ceil(1_000);
+        let seconds = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+        Some(Call::WaitForMessage(WaitForMessage { timeout: Some(seconds), ..wait.clone() }))
     }
-
-    /// Returns the reply of a wait that got nothing.
-    pub(super) fn timed_out(&self, now: Instant) -> Box<RawValue> {
-        let waited = now.saturating_duration_since(self.began).as_secs();
-        raw(&match self.arguments.message_id.clone() {
-            Some(id) => TimedOut::of(id, waited),
-            None => TimedOut::any(waited),
-        })
-    }
-}
-
-fn as_cow(raw: Box<RawValue>) -> std::borrow::Cow<'static, RawValue> {
-    std::borrow::Cow::Owned(raw)
-}
-
-fn raw<T: Serialize>(value: &T) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).expect("values of the catalogue have text keys and no failing serialisers")
 }
 
 /// Every request that has no reply yet.
@@ -115,7 +90,7 @@ struct Entry {
 
 enum Body {
     Call(Box<OutgoingCall>, oneshot::Sender<Answer>),
-    Receipt(ReceiptParams),
+    Receipt(Progress),
 }
 
 #[derive(PartialEq)]
@@ -127,9 +102,9 @@ enum ToWrite {
 }
 
 impl Entry {
-    /// Returns whether the reply could be what breaks the connection. A wait is only there for long.
-    fn can_break_connections(&self) -> bool {
-        matches!(&self.body, Body::Call(call, _) if call.wait.is_none())
+    /// Returns whether it is a call whose caller wants an answer now, and does not wait for something to happen.
+    fn is_impatient(&self) -> bool {
+        matches!(&self.body, Body::Call(call, _) if call.waits_until().is_none())
     }
 }
 
@@ -182,16 +157,16 @@ impl Pending {
     }
 
     /// Adds a receipt; as several where it names more messages than one frame may.
-    pub(super) fn add_receipt(&mut self, mut receipt: ReceiptParams) {
+    pub(super) fn add_receipt(&mut self, mut receipt: Progress) {
         while receipt.message_ids.len() > IDS_MAX {
             let rest = receipt.message_ids.split_off(IDS_MAX);
             let message_ids = std::mem::replace(&mut receipt.message_ids, rest);
-            self.add_one_receipt(ReceiptParams { message_ids, ..receipt });
+            self.add_one_receipt(Progress { message_ids, ..receipt });
         }
         self.add_one_receipt(receipt);
     }
 
-    fn add_one_receipt(&mut self, receipt: ReceiptParams) {
+    fn add_one_receipt(&mut self, receipt: Progress) {
         let receipts = self.entries.len() - self.calls;
         if receipts >= RECEIPTS_MAX {
             let is_receipt = |(_, entry): &(&i64, &Entry)| matches!(entry.body, Body::Receipt(_));
@@ -257,7 +232,8 @@ impl Pending {
     /// A new connection: everything without a reply is to be written again, oldest first, but receipts before calls:
     /// a wait could be handed once more what was shown.
     pub(super) fn write_all_again(&mut self) {
-        for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.can_break_connections()) {
+        // Its reply could be what breaks the connection. A wait is only there for long.
+        for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.is_impatient()) {
             if let Some(call) = self.answered(number) {
                 call.pass_on(Err(broke_too_often()));
             }
@@ -279,6 +255,14 @@ impl Pending {
     /// Returns whether a call was ever written.
     pub(super) fn is_written(&self, number: i64) -> bool {
         self.entries.get(&number).is_some_and(|entry| entry.writes > 0)
+    }
+
+    /// Returns the reply of a wait that got nothing; `None` for any other request.
+    pub(super) fn timed_out(&self, number: i64, now: Instant) -> Option<Received> {
+        match &self.entries.get(&number)?.body {
+            Body::Call(call, _) => call.timed_out(now),
+            Body::Receipt(_) => None,
+        }
     }
 
     /// Forgets a call that nobody waits for. Returns whether the coordinator has to be told.
@@ -308,13 +292,12 @@ impl Pending {
 
     /// Returns whether calls are under way whose callers want an answer now, and do not wait for something to happen.
     pub(super) fn has_impatient_calls(&self) -> bool {
-        self.entries.values().any(|entry| matches!(&entry.body, Body::Call(call, _) if call.wait.is_none()))
+        self.entries.values().any(Entry::is_impatient)
     }
 
     /// Returns since when a call is without the answer that its caller wants now.
     pub(super) fn owed_since(&self) -> Option<Instant> {
-        let impatient = |entry: &&Entry| matches!(&entry.body, Body::Call(call, _) if call.wait.is_none());
-        self.entries.values().filter(impatient).filter_map(|entry| entry.written).min()
+        self.entries.values().filter(|entry| entry.is_impatient()).filter_map(|entry| entry.written).min()
     }
 
     /// Returns whether receipts wait for an answer.
@@ -330,8 +313,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn outgoing(name: &str, arguments: Value, now: Instant) -> OutgoingCall {
-        let arguments = raw(&arguments);
-        OutgoingCall::new(CallId::fresh(), &Call::parse(name, &arguments).unwrap(), arguments, now)
+        let arguments = arguments.as_object().cloned().unwrap();
+        OutgoingCall::new(CallId::fresh(), Call::of_object(name, arguments).unwrap(), now)
     }
 
     fn frames(pending: &mut Pending, now: Instant) -> Vec<Value> {
@@ -340,8 +323,9 @@ mod tests {
             .collect()
     }
 
-    fn receipt() -> ReceiptParams {
-        ReceiptParams { message_ids: Vec::new(), stage: Stage::InSession, via: Via::WaitForMessage, context: 0 }
+    fn receipt() -> Progress {
+        let (stage, via) = (Stage::InSession, Via::WaitForMessage);
+        Progress { message_ids: Vec::new(), stage, via, seen_via: None, context: 0 }
     }
 
     #[test]
@@ -350,7 +334,7 @@ mod tests {
         let (first, _one) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
         let (wait, _two) = pending.add_call(outgoing("wait_for_message", json!({}), now)).unwrap();
         pending.add_receipt(receipt());
-        pending.add_receipt(ReceiptParams { stage: Stage::Seen, ..receipt() });
+        pending.add_receipt(Progress { stage: Stage::Seen, ..receipt() });
         let (last, _three) = pending.add_call(outgoing("list_agents", json!({}), now)).unwrap();
         let before = frames(&mut pending, now);
         assert!(frames(&mut pending, now).is_empty());
@@ -367,7 +351,7 @@ mod tests {
         pending.add_receipt(receipt());
         let first = frames(&mut pending, now).remove(0);
         pending.postpone(first["id"].as_i64().unwrap());
-        pending.add_receipt(ReceiptParams { stage: Stage::Seen, ..receipt() });
+        pending.add_receipt(Progress { stage: Stage::Seen, ..receipt() });
         let both = frames(&mut pending, now);
         assert_eq!((&both[0], both[1]["params"]["stage"].as_str(), both.len()), (&first, Some("seen"), 2));
     }
@@ -418,12 +402,12 @@ mod tests {
     fn a_receipt_for_many_messages_is_said_in_parts_that_are_allowed() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let message_ids = vec!["a::b::00000001".parse().unwrap(); 2 * IDS_MAX + 1];
-        pending.add_receipt(ReceiptParams { message_ids, context: 2, ..receipt() });
-        let parts: Vec<ReceiptParams> = frames(&mut pending, now)
+        pending.add_receipt(Progress { message_ids, context: 2, ..receipt() });
+        let parts: Vec<Progress> = frames(&mut pending, now)
             .into_iter()
             .map(|frame| serde_json::from_value(frame["params"].clone()).unwrap())
             .collect();
-        assert!(parts.iter().all(|part| part.check().is_ok() && part.context == 2));
+        assert!(parts.iter().all(|part| part.check_reported().is_ok() && part.context == 2));
         let sizes: Vec<_> = parts.iter().map(|part| part.message_ids.len()).collect();
         assert_eq!(sizes, [IDS_MAX, IDS_MAX, 1]);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::catalogue::Call;
+use c3po_shared::catalogue::{Call, Received};
 use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
@@ -13,16 +13,13 @@ use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
 use super::pending::{Answer, OutgoingCall};
-use super::{Link, Shared, State, leftovers, notice, rules};
+use super::{Link, Shared, State, notice, rules};
 
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a call that keeps its order waits for what was kept before it.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
-
-/// How often is looked for what dead sessions left on this host.
-const LEFTOVERS_EVERY: Duration = Duration::from_secs(30);
 
 /// How long until the disk is tried again after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
@@ -35,23 +32,50 @@ struct Kept {
     message: &'static str,
 }
 
+/// What this process knows of the journal without a look at the disk.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// How many calls it has kept.
+    kept: u64,
+    /// The agent of which nothing was kept, and how many calls had been by then.
+    empty: Option<(AgentId, u64)>,
+}
+
+/// Returns whether nothing is kept of the agent. The disk is asked once, and again after something was kept: a send must
+/// not wait for it.
+pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
+    let kept = {
+        let known = shared.known();
+        if known.empty.as_ref().is_some_and(|(whose, kept)| whose == agent && *kept == known.kept) {
+            return true;
+        }
+        known.kept
+    };
+    let owner = agent.clone();
+    let empty = on_disk(shared, move |journal| Ok(journal.is_empty(&owner))).await.unwrap_or(false);
+    if empty {
+        shared.known().empty = Some((agent.clone(), kept));
+    }
+    empty
+}
+
 /// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
 pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
     let at = Timestamp::now();
-    let (tool, coordinators) = (call.tool.name().to_owned(), shared.config.urls.clone());
-    let line = Line { call_id: call.call_id, tool, arguments: call.arguments.clone(), at, coordinators };
+    let line = Line::of(call.call_id, &call.call, at, shared.config.urls.clone());
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
         let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
         refusal.error = format!("{}; and it could not be kept on this host: {error}", refusal.error);
         return Err(refusal);
     }
+    shared.known().kept += 1;
     shared.kept.notify_one();
     let receipt = Receipt { stage: Stage::QueuedOnHost, at: Some(at) };
     let message = "The coordinator is away. This is on this host's disk and is sent, once and in order, when the \
                    coordinator is back; nobody has it before that.";
     let kept = Kept { call_id: call.call_id, receipt, message };
-    Ok(serde_json::value::to_raw_value(&kept).expect("ids, stages and times are JSON"))
+    Ok(Received::of(&kept))
 }
 
 /// Waits until what was kept before has been sent, so that nothing overtakes it when the link comes up; not where it has
@@ -66,7 +90,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             // Counted in before looking.
             taken.as_mut().enable();
             let refused = shared.standing.borrow().refused_at_once(Instant::now()).is_some();
-            if refused || shared.journal.is_empty(agent) {
+            if refused || is_empty(shared, agent).await {
                 return;
             }
             taken.await;
@@ -78,7 +102,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
     })
 }
 
-/// Sends what waits, oldest first, whenever the link is up; then what dead sessions left. Never ends by itself.
+/// Sends what waits, oldest first, whenever the link is up. Never ends by itself.
 pub(super) async fn drain(link: &Link) {
     let mut standing = link.shared.standing.subscribe();
     loop {
@@ -94,24 +118,13 @@ pub(super) async fn drain(link: &Link) {
             // The sender lives as long as the link.
             _ = standing.changed() => {}
             () = link.shared.kept.notified() => {}
-            () = look_after_leftovers(link, &agent), if up => {}
         }
     }
-}
-
-/// Sends what dead sessions left, now and then.
-async fn look_after_leftovers(link: &Link, agent: &AgentId) {
-    // On the heap, for it is a whole link that mostly is not there.
-    Box::pin(leftovers::send(&link.shared, agent)).await;
-    tokio::time::sleep(LEFTOVERS_EVERY).await;
 }
 
 /// Sends the oldest line. Returns how long to pause before the next; `None` where there is nothing to do for now.
 pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
     let shared = &link.shared;
-    if shared.journal.is_empty(agent) {
-        return None;
-    }
     let owner = agent.clone();
     let line = match on_disk(shared, move |journal| journal.first(&owner)).await {
         Ok(line) => line?,
@@ -121,7 +134,7 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
         }
     };
     let answer = match Call::parse(&line.tool, &line.arguments) {
-        Ok(call) => link.call_now(OutgoingCall::new(line.call_id, &call, line.arguments.clone(), Instant::now())).await,
+        Ok(call) => link.call_now(OutgoingCall::new(line.call_id, call, Instant::now())).await,
         Err(refusal) => Err(refusal),
     };
     let (owner, call_id) = (agent.clone(), line.call_id);

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{Hello, PROTOCOL_VERSION, Welcome};
+use c3po_shared::wire::{Hello, PROTOCOL_VERSION, SessionChange, Welcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::connection::{Connection, DialError};
+use super::connection::Connection;
 use super::seats::Seat;
 use super::serve::{End, serve};
-use super::{Facts, GRACE, Kind, Link, PoisonError, Shared, queue, rules};
+use super::stream::DialError;
+use super::{GRACE, Kind, Link, PoisonError, Shared, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
@@ -233,7 +234,7 @@ async fn dial_in_turn(
     shared: &Shared,
     target: &str,
     course: &Course,
-) -> Result<(Connection, Welcome, Facts), DialError> {
+) -> Result<(Connection, Welcome, SessionChange), DialError> {
     // On the heap, for it is large and soon over.
     let dialling = Box::pin(dial_one(shared, target, course));
     if shared.config.urls.len() == 1 {
@@ -244,7 +245,11 @@ async fn dial_in_turn(
 }
 
 /// Returns the connection, and what it was told of the session.
-async fn dial_one(shared: &Shared, target: &str, course: &Course) -> Result<(Connection, Welcome, Facts), DialError> {
+async fn dial_one(
+    shared: &Shared,
+    target: &str,
+    course: &Course,
+) -> Result<(Connection, Welcome, SessionChange), DialError> {
     let mut connection = Connection::dial(target, shared.config.token.as_ref(), &shared.trust).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
@@ -258,8 +263,8 @@ async fn dial_one(shared: &Shared, target: &str, course: &Course) -> Result<(Con
         last_delivered: shared.deliveries.position(&course.name),
         person: shared.kind != Kind::Session,
         leftover: shared.kind == Kind::Leftover,
-        reach: facts.reach,
-        context: facts.context,
+        reach: facts.reach.unwrap_or_default(),
+        context: facts.context.unwrap_or_default(),
         state: facts.state,
         succeeds: course.succeeds(),
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
-use c3po_shared::catalogue::{SetStatus, Tool};
+use c3po_shared::catalogue::{Call, Received};
 use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::connection::{Connection, Incoming};
-use super::pending::OutgoingCall;
 
 /// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -93,7 +92,7 @@ async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
 
 async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
     loop {
-        let Some(frame) = shared.pending().next_frame(Instant::now(), &|| shared.facts().change()) else { break };
+        let Some(frame) = shared.pending().next_frame(Instant::now(), &|| shared.facts().clone()) else { break };
         connection.feed(frame).await.map_err(End::Lost)?;
     }
     connection.flush().await.map_err(End::Lost)
@@ -170,29 +169,30 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
         });
         return;
     }
-    let outcome = outcome.map(ToOwned::to_owned).map_err(Refusal::from);
-    let passes = outcome.as_ref().is_err_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
+    let refusal = outcome.as_ref().err().cloned().map(Refusal::from);
+    let passes = refusal.as_ref().is_some_and(|refusal| refusal.code == ErrorCode::StoreUnavailable);
     if passes && shared.pending().postpone(*number) {
         return;
     }
     // Receipts and calls that were given up have nobody who waits.
     let Some(answered) = shared.pending().answered(*number) else {
-        if let Err(refusal) = outcome {
+        if let Some(refusal) = refusal {
             tracing::debug!("request {number} was refused: {refusal}");
         }
         return;
     };
+    let outcome = outcome.map_err(Refusal::from).and_then(Received::parse);
     if let Ok(reply) = &outcome {
-        note(shared, &answered.call, reply);
+        note(shared, &answered.call.call, reply);
     }
     answered.pass_on(outcome);
 }
 
 /// Notes what a call that worked says about the session itself.
-fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
-    match call.tool {
-        Tool::RegisterAgent => {
-            let Ok(record) = serde_json::from_str::<AgentRecord>(reply.get()) else { return };
+fn note(shared: &Shared, call: &Call, reply: &Received) {
+    match call {
+        Call::RegisterAgent(_) => {
+            let Ok(record) = reply.read::<AgentRecord>() else { return };
             if shared.standing.borrow().agent != record.id {
                 shared.deliveries.begins(&record.id, 0);
             }
@@ -202,8 +202,7 @@ fn note(shared: &Shared, call: &OutgoingCall, reply: &RawValue) {
                 other
             });
         }
-        Tool::SetStatus => {
-            let Ok(said) = serde_json::from_str::<SetStatus>(call.arguments.get()) else { return };
+        Call::SetStatus(said) => {
             // The coordinator knows it from the call itself.
             shared.facts().state = Some(said.status);
         }

@@ -122,6 +122,15 @@ impl Standing {
         self.state = State::Disconnected;
     }
 
+    /// Returns why a call need not even wait: the link is refused, or has been down for too long.
+    pub(super) fn refused_at_once(&self, now: Instant) -> Option<Refusal> {
+        if let Some(refusal) = &self.refusal {
+            return Some(refusal.clone());
+        }
+        let gives_up = rules::gives_up_at(self.down_since, false, None)?;
+        (gives_up <= now).then(|| self.down(false))
+    }
+
     /// Returns the refusal of a call that found no link. One that was never written is certainly not applied.
     pub(super) fn down(&self, written: bool) -> Refusal {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");

@@ -12,8 +12,18 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use super::connection::DialError;
 use super::trust::{Another, Trust};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DialError {
+    /// The coordinator said so.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// It could not be reached, or did not speak our protocol.
+    #[error("{0}")]
+    Failed(String),
+}
 
 /// A connection to a coordinator.
 pub(super) enum Stream {

@@ -11,7 +11,7 @@ mod serve;
 
 pub use conversation::{Conversation, ask};
 use protocol::{Answer, Event};
-pub use rendezvous::{Place, find, folders, places, safe};
+pub use rendezvous::{Place, find, find_above, folders, places, safe};
 pub use serve::serve;
 
 /// What every text of ours that goes into a session begins with.

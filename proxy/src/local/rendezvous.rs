@@ -5,6 +5,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::parent_id;
@@ -89,30 +90,47 @@ impl Place {
 /// The nearest process above this one that has a socket decides. What the client says ends the search: above it begin
 /// the sessions in which it was started. It alone decides only where it is not above, as of a hook that was detached.
 pub fn find(named: Option<u32>, runtime_dir: Option<&Path>) -> Option<PathBuf> {
-    let folders: Vec<_> = folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok()).collect();
-    if folders.is_empty() { None } else { find_in(&folders, named) }
+    find_in(&safe_folders(runtime_dir), named)
+}
+
+/// Returns the same, but only beside a process above this one: there is somebody who waits for the end of this one.
+pub fn find_above(named: Option<u32>, runtime_dir: Option<&Path>) -> Option<PathBuf> {
+    above(&safe_folders(runtime_dir), named).break_value().flatten()
 }
 
 fn find_in(folders: &[PathBuf], named: Option<u32>) -> Option<PathBuf> {
-    let socket_of = |client: Identity| {
-        let name = socket_name(client);
-        folders.iter().map(|folder| folder.join(&name)).find(|path| fs::symlink_metadata(path).is_ok())
-    };
+    match above(folders, named) {
+        ControlFlow::Break(found) => found,
+        ControlFlow::Continue(()) => socket_of(folders, Process::look(named?)?.id),
+    }
+}
+
+/// Searches the processes above this one, up to the named one. Goes on if none decides.
+fn above(folders: &[PathBuf], named: Option<u32>) -> ControlFlow<Option<PathBuf>> {
+    if folders.is_empty() {
+        return ControlFlow::Break(None);
+    }
     for process in upward(parent_id()) {
-        if let Some(path) = socket_of(process.id) {
-            return Some(path);
-        }
-        if named == Some(process.id.pid) {
-            return None;
+        let path = socket_of(folders, process.id);
+        if path.is_some() || named == Some(process.id.pid) {
+            return ControlFlow::Break(path);
         }
     }
-    socket_of(Process::look(named?)?.id)
+    ControlFlow::Continue(())
+}
+
+fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
+    let name = socket_name(client);
+    folders.iter().map(|folder| folder.join(&name)).find(|path| fs::symlink_metadata(path).is_ok())
 }
 
 /// Returns every place of this user on this host where a socket is, whether anybody listens or not.
 pub fn places(runtime_dir: Option<&Path>) -> Vec<Place> {
-    let folders = folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok());
-    folders.flat_map(|folder| places_in(&folder)).collect()
+    safe_folders(runtime_dir).iter().flat_map(|folder| places_in(folder)).collect()
+}
+
+fn safe_folders(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
+    folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok()).collect()
 }
 
 /// Returns the folders in which sockets may be, the preferred one first.
@@ -272,7 +290,7 @@ mod tests {
     fn the_session_is_the_nearest_above_and_the_named_one_ends_the_search() {
         let runtime = tempdir().unwrap();
         let parent = parent_id();
-        let above = upward(parent).nth(1).unwrap().id.pid;
+        let grandparent = upward(parent).nth(1).unwrap().id.pid;
         let folders = [runtime.path().join("c3po")];
         let found = |named| find_in(&folders, named).map(|path| path.display().to_string());
         let socket = |pid| {
@@ -283,10 +301,11 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let detached = socket(child.id());
         assert_eq!((found(Some(child.id())), found(None)), (detached, None));
-        let outer = socket(above);
-        assert_eq!((found(None), found(Some(parent)), found(Some(above))), (outer.clone(), None, outer));
+        assert_eq!(above(&folders, Some(child.id())), ControlFlow::Continue(()), "nobody waits for a detached one");
+        let outer = socket(grandparent);
+        assert_eq!((found(None), found(Some(parent)), found(Some(grandparent))), (outer.clone(), None, outer));
         let own = socket(parent);
-        assert_eq!((found(None), found(Some(parent)), found(Some(above))), (own.clone(), own.clone(), own));
+        assert_eq!((found(None), found(Some(parent)), found(Some(grandparent))), (own.clone(), own.clone(), own));
         assert_eq!(places_in(&folders[0]).len(), 3);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -2,6 +2,8 @@
 
 mod answer;
 mod channel;
+mod lines;
+mod presenting;
 mod stdio;
 mod transport;
 
@@ -10,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use c3po_shared::catalogue::{
-    Call, INSTRUCTIONS, Listing, Pong, TimedOut, Tool, WaitForMessage, listing, presented_messages,
+    Call, INSTRUCTIONS, Listing, Received, TimedOut, Tool, WaitForMessage, listing, presented_via,
 };
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::Client;
@@ -21,12 +23,12 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
-use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::deliver::LastHop;
 use crate::link::Link;
+use presenting::{Presented, Presenting};
 
 /// How often a wait says that it goes on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(25);
@@ -45,8 +47,9 @@ const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 /// Cancels `stop` at the end of input.
 pub async fn serve(link: Link, hop: LastHop, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
     let (input, output) = stdio::open()?;
-    let transport = transport::Stdio::new(input, output, hop.clone(), stop.clone());
-    let server = Server { link, hop, settings, stop: stop.clone() };
+    let presenting = Presenting::default();
+    let transport = transport::Stdio::new(input, output, presenting.clone(), hop.clone(), stop.clone());
+    let server = Server { link, hop, presenting, settings, stop: stop.clone() };
     match server.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => {
             running.waiting().await?;
@@ -71,6 +74,7 @@ pub struct Settings {
 struct Server {
     link: Link,
     hop: LastHop,
+    presenting: Presenting,
     settings: Settings,
     stop: CancellationToken,
 }
@@ -126,9 +130,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = serde_json::value::to_raw_value(&request.arguments.unwrap_or_default())
-            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        let mut call = match Call::parse(&request.name, &arguments) {
+        let mut call = match Call::of_object(&request.name, request.arguments.unwrap_or_default()) {
             Ok(call) => call,
             Err(refusal) if refusal.code == ErrorCode::NotSupported => {
                 return Err(ErrorData::invalid_params(refusal.error, None));
@@ -145,7 +147,7 @@ impl ServerHandler for Server {
             _ => {}
         }
         let outcome = tokio::select! {
-            outcome = self.pass_on(&call, &arguments, &context) => outcome,
+            outcome = self.pass_on(&call, &context) => outcome,
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
             () = self.stop.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the session is ending")),
         };
@@ -153,7 +155,7 @@ impl ServerHandler for Server {
             self.note(&call);
         }
         Ok(match outcome {
-            Ok(reply) => answer::result(call.tool(), &self.marked(call.tool(), reply), tool_use(&context)),
+            Ok(reply) => answer::result(self.presented(call.tool(), reply, &context)),
             Err(refusal) => answer::refused(&refusal),
         }
         .into())
@@ -161,35 +163,38 @@ impl ServerHandler for Server {
 }
 
 impl Server {
-    async fn pass_on(
-        &self,
-        call: &Call,
-        arguments: &RawValue,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<Box<RawValue>, Refusal> {
+    async fn pass_on(&self, call: &Call, context: &RequestContext<RoleServer>) -> Result<Received, Refusal> {
         let began = Instant::now();
         match (call, context.meta.get_progress_token()) {
             (Call::Ping(_), _) => {
-                let reply = self.link.call(call, arguments.to_owned()).await?;
-                Ok(with_link(&reply, self.link.standing().borrow().state.as_str(), began.elapsed()).unwrap_or(reply))
+                let mut reply = self.link.call(call.clone()).await?;
+                add_link(&mut reply, self.link.standing().borrow().state.as_str(), began.elapsed());
+                Ok(reply)
             }
             (Call::WaitForMessage(wait), Some(token)) => tokio::select! {
-                reply = self.wait(wait, arguments) => reply,
+                reply = self.wait(wait) => reply,
                 never = say_progress(&context.peer, token) => match never {},
             },
-            (Call::WaitForMessage(wait), None) => self.wait(wait, arguments).await,
-            _ => self.link.call(call, arguments.to_owned()).await,
+            (Call::WaitForMessage(wait), None) => self.wait(wait).await,
+            _ => self.link.call(call.clone()).await,
         }
     }
 
-    /// Notes what a result is about to show, and marks in it what a dead session of this host was shown already.
-    fn marked(&self, tool: Tool, reply: Box<RawValue>) -> Box<RawValue> {
+    /// Notes which messages a result is about to show, and marks in it what a dead session of this host was shown already.
+    fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
+        let ids = reply.presented(tool);
         // A thread shows again what its reader asks for.
-        if !matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            return reply;
+        if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
+            reply.mark_repeated(&self.link.about_to_show(&ids));
         }
-        let before = self.link.about_to_show(&presented_messages(tool, &reply));
-        if before.is_empty() { reply } else { answer::marked(tool, &reply, &before).unwrap_or(reply) }
+        // The result of a request that was cancelled is never written.
+        if !ids.is_empty()
+            && !context.ct.is_cancelled()
+            && let Some(via) = presented_via(tool)
+        {
+            self.presenting.add(context.id.clone(), Presented { ids, via, tool_use: tool_use(context) });
+        }
+        reply
     }
 
     /// Notes what a call that worked says about the session itself.
@@ -203,28 +208,23 @@ impl Server {
     }
 
     /// Waits for what is asked for. The next message is passed over where it goes into the session another way.
-    async fn wait(&self, wait: &WaitForMessage, arguments: &RawValue) -> Result<Box<RawValue>, Refusal> {
+    async fn wait(&self, wait: &WaitForMessage) -> Result<Received, Refusal> {
         let seconds = wait.timeout.unwrap_or(self.settings.timeout);
         let until = Instant::now() + Duration::from_secs(seconds);
         loop {
             let left = until.saturating_duration_since(Instant::now()).as_millis().div_ceil(1_000);
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
-            let reply = self.link.call(&call, arguments.to_owned()).await?;
-            let next =
-                if wait.message_id.is_none() { presented_messages(Tool::WaitForMessage, &reply) } else { vec![] };
+            let reply = self.link.call(call).await?;
+            let next = if wait.message_id.is_none() { reply.presented(Tool::WaitForMessage) } else { vec![] };
             if next.iter().all(|id| self.hop.takes(id)) {
                 return Ok(reply);
             }
             if Instant::now() >= until {
-                return Ok(timed_out(seconds));
+                return Ok(Received::of(&TimedOut::any(seconds)));
             }
         }
     }
-}
-
-fn timed_out(seconds: u64) -> Box<RawValue> {
-    serde_json::value::to_raw_value(&TimedOut::any(seconds)).expect("texts and numbers are JSON")
 }
 
 /// Returns the client's name for the use of the tool, where it says one: its hooks use the same.
@@ -250,11 +250,9 @@ async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::con
 }
 
 /// Adds to the reply of `ping` what only the proxy knows.
-fn with_link(reply: &RawValue, link: &str, round_trip: Duration) -> Option<Box<RawValue>> {
-    let mut pong: Pong = serde_json::from_str(reply.get()).ok()?;
-    pong.link = Some(link.to_owned());
-    pong.round_trip_ms = Some((round_trip.as_secs_f64() * 1e6).round() / 1e3);
-    serde_json::value::to_raw_value(&pong).ok()
+fn add_link(pong: &mut Received, link: &str, round_trip: Duration) {
+    pong.set("link", link);
+    pong.set("round_trip_ms", (round_trip.as_secs_f64() * 1e6).round() / 1e3);
 }
 
 /// Returns the catalogue as clients list it. Made once.
@@ -280,6 +278,7 @@ fn as_listed(listing: &Listing) -> ListedTool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c3po_shared::catalogue::Pong;
     use serde_json::json;
 
     #[test]
@@ -303,11 +302,11 @@ mod tests {
 
     #[test]
     fn ping_says_how_the_link_stands() {
-        let reply =
+        let pong =
             json!({"pong": true, "timestamp": "2026-01-15T10:30:00.000Z", "coordinator": "c3po", "agent_id": "a"});
-        let reply = serde_json::value::to_raw_value(&reply).unwrap();
-        let pong = with_link(&reply, "connected", Duration::from_micros(1_234)).unwrap();
-        let pong: serde_json::Value = serde_json::from_str(pong.get()).unwrap();
-        assert_eq!((&pong["link"], &pong["round_trip_ms"]), (&json!("connected"), &json!(1.234)));
+        let mut reply = Received::of(&pong);
+        add_link(&mut reply, "connected", Duration::from_micros(1_234));
+        let pong: Pong = reply.read().unwrap();
+        assert_eq!((pong.link.as_deref(), pong.round_trip_ms), (Some("connected"), Some(1.234)));
     }
 }

@@ -55,10 +55,12 @@ fn socket(fd: OwnedFd) -> io::Result<UnixStream> {
 
 fn sort(fd: BorrowedFd<'_>) -> io::Result<Sort> {
     let kind = std::fs::File::from(fd.try_clone_to_owned()?).metadata()?.file_type();
-    Ok(match () {
-        () if kind.is_socket() => Sort::Socket,
-        () if kind.is_fifo() => Sort::Pipe,
-        () => Sort::Other,
+    Ok(if kind.is_socket() {
+        Sort::Socket
+    } else if kind.is_fifo() {
+        Sort::Pipe
+    } else {
+        Sort::Other
     })
 }
 

@@ -1,32 +1,58 @@
-//! The way between client and server: rmcp's, with what it lacks.
+//! The way between client and server: a message a line, and what rmcp's own transport lacks.
 //!
 //! - The end of input stops the whole process at once; rmcp alone would wait for calls that are blocked.
 //! - What comes before `initialize` and is no request is passed over; rmcp alone would give up.
+//! - A line that is not a message is answered; rmcp alone would drop it, or leave out the id.
 //! - A result that puts messages before the model is followed by their receipt, once it is really written.
 
-use std::sync::OnceLock;
+use std::io;
+use std::sync::{Arc, OnceLock};
 
+use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::answer;
+use super::lines::Lines;
+use super::presenting::Presenting;
 use super::stdio::{Input, Output};
 use crate::deliver::LastHop;
 
 /// Standard input and output as rmcp wants them.
 pub(super) struct Stdio {
-    inner: AsyncRwTransport<RoleServer, Input, Output>,
+    lines: Lines,
+    writer: Writer,
+    /// The answer to a line that is not a message, until it is written: a read may be dropped half-way.
+    answer: Option<BoxFuture<'static, io::Result<()>>>,
+    presenting: Presenting,
     hop: LastHop,
     greeted: OnceLock<()>,
     stop: CancellationToken,
 }
 
 impl Stdio {
-    pub(super) fn new(input: Input, output: Output, hop: LastHop, stop: CancellationToken) -> Self {
-        Self { inner: AsyncRwTransport::new_server(input, output), hop, greeted: OnceLock::new(), stop }
+    pub(super) fn new(
+        input: Input,
+        output: Output,
+        presenting: Presenting,
+        hop: LastHop,
+        stop: CancellationToken,
+    ) -> Self {
+        let writer = Writer(Arc::new(Mutex::new(Some(output))));
+        Self { lines: Lines::new(input), writer, answer: None, presenting, hop, greeted: OnceLock::new(), stop }
+    }
+
+    /// Forgets what the result of a cancelled request would have shown: rmcp drops the result.
+    fn forget_cancelled(&self, message: &ClientJsonRpcMessage) {
+        if let JsonRpcMessage::Notification(said) = message
+            && let ClientNotification::CancelledNotification(cancelled) = &said.notification
+            && let Some(request) = &cancelled.params.request_id
+        {
+            self.presenting.take(request);
+        }
     }
 
     /// Returns whether the server can do something with a message now.
@@ -42,23 +68,20 @@ impl Stdio {
 }
 
 impl Transport<RoleServer> for Stdio {
-    type Error = std::io::Error;
+    type Error = io::Error;
 
     fn send(
         &mut self,
-        mut message: ServerJsonRpcMessage,
+        message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let presented = match &mut message {
-            JsonRpcMessage::Response(response) => match &mut response.result {
-                ServerResult::CallToolResult(result) => answer::take_presented(result),
-                _ => None,
-            },
+        let presented = match &message {
+            JsonRpcMessage::Response(response) => self.presenting.take(&response.id),
             _ => None,
         };
-        let hop = self.hop.clone();
-        let written = self.inner.send(message);
+        let (hop, writer) = (self.hop.clone(), self.writer.clone());
+        let line = serde_json::to_string(&message);
         async move {
-            written.await?;
+            writer.write(line? + "\n").await?;
             // No await between the last byte and this: a call that the client makes after reading comes later.
             if let Some(presented) = presented {
                 hop.presented(presented.ids, presented.via, presented.tool_use);
@@ -69,18 +92,47 @@ impl Transport<RoleServer> for Stdio {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            let Some(message) = self.inner.receive().await else {
-                self.stop.cancel();
-                return None;
-            };
-            if self.wants(&message) {
-                return Some(message);
+            if let Some(answer) = &mut self.answer {
+                if let Err(error) = answer.await {
+                    tracing::debug!("a line that is not a message was not answered: {error}");
+                }
+                self.answer = None;
             }
-            tracing::debug!("a message before initialize is passed over");
+            match self.lines.next().await {
+                Some(Ok(message)) => {
+                    self.forget_cancelled(&message);
+                    if self.wants(&message) {
+                        return Some(message);
+                    }
+                    tracing::debug!("a message before initialize is passed over");
+                }
+                Some(Err(unreadable)) => {
+                    let writer = self.writer.clone();
+                    self.answer = Some(Box::pin(async move { writer.write(unreadable.answer()).await }));
+                }
+                None => {
+                    self.stop.cancel();
+                    return None;
+                }
+            }
         }
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.inner.close().await
+        self.writer.0.lock().await.take();
+        Ok(())
+    }
+}
+
+/// Standard output, until it is closed. One line is written after another.
+#[derive(Clone)]
+struct Writer(Arc<Mutex<Option<Output>>>);
+
+impl Writer {
+    async fn write(&self, line: String) -> io::Result<()> {
+        let mut output = self.0.lock().await;
+        let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        output.write_all(line.as_bytes()).await?;
+        output.flush().await
     }
 }

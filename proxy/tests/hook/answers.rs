@@ -1,7 +1,7 @@
 //! What a hook passes on, prints and confirms.
 
 use std::fs::{self};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio, id};
 use std::sync::Arc;
@@ -176,6 +176,32 @@ fn a_waiter_does_not_outlive_its_client() {
     client.kill().unwrap();
     client.wait().unwrap();
     eventually("its end", || desk.waiting() == 0);
+}
+
+#[test]
+fn a_waiter_whose_parent_ended_before_its_first_instruction_ends_at_once() {
+    let (mut host, desk) = (Host::new(), Clerk::saying("text"));
+    host.serve(&desk, id());
+    // The shell ends; what it leaves behind becomes the waiter a moment later, below whoever takes in orphans.
+    let script = "exec 3<&0; (while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" hook wait <&3) & exit 0";
+    let mut parent = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_c3po")])
+        .env("XDG_RUNTIME_DIR", host.runtime.path())
+        .env("CLAUDE_PID", id().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = parent.stdin.take().unwrap();
+    parent.wait().unwrap();
+    input.write_all(b"{}").unwrap();
+    drop(input);
+    let (sender, ended) = std::sync::mpsc::channel();
+    let mut output = parent.stdout.take().unwrap();
+    // Ends with the waiter, which has the other end.
+    thread::spawn(move || sender.send(output.read_to_end(&mut Vec::new())));
+    assert!(ended.recv_timeout(PATIENCE).is_ok(), "it waits for nobody");
+    assert_eq!(desk.waiting(), 0);
 }
 
 #[test]

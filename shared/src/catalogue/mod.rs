@@ -3,21 +3,23 @@
 mod arguments;
 mod checks;
 mod listing;
+mod received;
 mod replies;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 pub use arguments::{
     AckMessages, Broadcast, GetAgentStatus, GetMessages, GetThread, ListAgents, MessageStatus, Nothing, RegisterAgent,
     ReplyTo, SendMessage, SetStatus, WaitForMessage,
 };
 pub use listing::{INSTRUCTIONS, Listing, listing, schema_of};
+pub use received::Received;
 pub use replies::{
-    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut, Tracked,
-    presented_messages, presented_via,
+    Acked, AgentDetails, Agents, Copies, Copy, Inbox, Pong, Sent, StatusSet, Thread, TimedOut, Tracked, presented_via,
 };
 
 use crate::agent::AgentRecord;
@@ -32,8 +34,9 @@ macro_rules! tools {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Tool { $(#[doc = $description] $variant),+ }
 
-        /// A call of a tool: its name and its checked arguments.
-        #[derive(Debug, Clone, PartialEq)]
+        /// A call of a tool with its checked arguments. Serialised, it is the object of its arguments.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(untagged)]
         pub enum Call { $(#[doc = $description] $variant($arguments)),+ }
 
         impl Tool {
@@ -65,8 +68,8 @@ macro_rules! tools {
                 match self { $(Self::$variant => schema_of::<$arguments>()),+ }
             }
 
-            fn with(self, arguments: &RawValue) -> Result<Call, serde_json::Error> {
-                Ok(match self { $(Self::$variant => Call::$variant(serde_json::from_str(arguments.get())?)),+ })
+            fn with<'de, D: Deserializer<'de>>(self, arguments: D) -> Result<Call, D::Error> {
+                Ok(match self { $(Self::$variant => Call::$variant(Deserialize::deserialize(arguments)?)),+ })
             }
 
             fn listed(name: &str) -> Option<Self> {
@@ -134,14 +137,25 @@ impl Call {
     ///
     /// Errors: `NOT_SUPPORTED` for a name that is no tool, `INVALID_REQUEST` and `PAYLOAD_TOO_LARGE` for arguments.
     pub fn parse(name: &str, arguments: &RawValue) -> Result<Self, Refusal> {
+        // A list would be read by the order in which the arguments happen to stand in our types.
+        if Tool::named(name).is_some() && !arguments.get().starts_with('{') {
+            return Err(Refusal::invalid(format!("{name}: the arguments have to be an object")));
+        }
+        Self::read(name, &mut serde_json::Deserializer::from_str(arguments.get()))
+    }
+
+    /// Reads a call off its name and the object of its arguments, and checks every value.
+    ///
+    /// Errors: as of [`Self::parse`].
+    pub fn of_object(name: &str, arguments: Map<String, Value>) -> Result<Self, Refusal> {
+        Self::read(name, arguments)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(name: &str, arguments: D) -> Result<Self, Refusal> {
         let Some(tool) = Tool::named(name) else {
             let error = format!("there is no tool named {}", name.chars().take(80).collect::<String>());
             return Err(Refusal::new(crate::refusal::ErrorCode::NotSupported, error));
         };
-        // A list would be read by the order in which the arguments happen to stand in our types.
-        if !arguments.get().starts_with('{') {
-            return Err(Refusal::invalid(format!("{name}: the arguments have to be an object")));
-        }
         let mut call = tool.with(arguments).map_err(|error| Refusal::invalid(format!("{name}: {error}")))?;
         if let Self::WaitForMessage(wait) = &mut call {
             arguments::apply_older_name(name, wait)?;

@@ -1,7 +1,6 @@
 //! What each tool answers.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use super::Tool;
 use crate::agent::AgentRecord;
@@ -190,26 +189,6 @@ impl TimedOut {
     }
 }
 
-/// Returns the messages that a result puts before the model, with the text: what is `in_session` once it is written.
-pub fn presented_messages(tool: Tool, reply: &RawValue) -> Vec<MessageId> {
-    #[derive(Deserialize)]
-    struct Named {
-        id: MessageId,
-    }
-    #[derive(Deserialize)]
-    struct Page {
-        messages: Vec<Named>,
-    }
-    match tool {
-        // A wait that timed out, or that waited for a stage, has no `id`.
-        Tool::WaitForMessage => serde_json::from_str(reply.get()).map(|one: Named| vec![one.id]).unwrap_or_default(),
-        Tool::GetMessages | Tool::GetThread => serde_json::from_str(reply.get())
-            .map(|page: Page| page.messages.into_iter().map(|one| one.id).collect())
-            .unwrap_or_default(),
-        _ => Vec::new(),
-    }
-}
-
 /// Returns the way by which a tool's result puts messages before the model, if it does.
 pub fn presented_via(tool: Tool) -> Option<Via> {
     match tool {
@@ -245,22 +224,5 @@ mod tests {
                 "suggestion": "The target agent may be offline or busy. Check agent status with list_agents.",
             })
         );
-    }
-
-    #[test]
-    fn what_a_result_presents_is_read_off_it() {
-        let check = |tool, reply: serde_json::Value, expected: usize| {
-            let raw = serde_json::value::to_raw_value(&reply).expect("JSON");
-            assert_eq!(presented_messages(tool, &raw).len(), expected, "{reply}");
-        };
-        check(Tool::WaitForMessage, json!({"id": "a::b::00000001", "message": "hi"}), 1);
-        check(Tool::WaitForMessage, json!({"status": "timeout"}), 0);
-        check(Tool::WaitForMessage, json!({"message_id": "a::b::00000001", "stage": "seen", "history": []}), 0);
-        check(
-            Tool::GetMessages,
-            json!({"messages": [{"id": "a::b::00000001"}, {"id": "a::b::00000002"}], "count": 2}),
-            2,
-        );
-        check(Tool::SendMessage, json!({"id": "a::b::00000001"}), 0);
     }
 }

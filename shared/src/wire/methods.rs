@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::ids::{AgentId, CallId, MessageId};
-use crate::limits::{CONTEXT_MAX, IDS_MAX};
+use crate::ids::{AgentId, CallId};
 use crate::message::Message;
-use crate::receipt::{Stage, Via};
+use crate::receipt::{Progress, Via, is_first};
 use crate::refusal::{ErrorCode, Refusal};
 use crate::time::Timestamp;
 use crate::vocabulary::State;
@@ -68,12 +67,6 @@ pub struct Hello {
     pub succeeds: Vec<Uuid>,
 }
 
-/// Returns whether a context is the session's first.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
-fn is_first(context: &u64) -> bool {
-    *context == 0
-}
-
 /// The result of `hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
@@ -92,16 +85,17 @@ pub struct Welcome {
 }
 
 /// `call`: a tool, by name, applied once for each `call_id`. The result is the tool's reply.
+///
+/// The arguments are read once the tool is known, and written as the typed call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CallParams<'a> {
+pub struct CallParams<'a, A = &'a RawValue> {
     /// The same however often the call is sent.
     pub call_id: CallId,
     /// The tool's name, or an older one.
     #[serde(borrow)]
     pub tool: Cow<'a, str>,
     /// Its arguments, an object.
-    #[serde(borrow)]
-    pub arguments: Cow<'a, RawValue>,
+    pub arguments: A,
 }
 
 /// `cancel`: nobody waits for that call any more.
@@ -126,38 +120,6 @@ pub struct SessionChange {
     /// Which context of the session it is now: a larger one than before has been shown nothing of the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
-}
-
-/// `receipt`: messages got further on the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiptParams {
-    /// Which.
-    pub message_ids: Vec<MessageId>,
-    /// How far: `in_session` or `seen`.
-    pub stage: Stage,
-    /// By what evidence.
-    pub via: Via,
-    /// The context of the session that it speaks of, also where it is said again in a later one.
-    #[serde(default, skip_serializing_if = "is_first")]
-    pub context: u64,
-}
-
-impl ReceiptParams {
-    /// Returns an error for a stage that no host can vouch for, and for more messages than one frame may name.
-    pub fn check(&self) -> Result<(), Refusal> {
-        let count = self.message_ids.len();
-        if count > IDS_MAX {
-            let error = format!("a receipt for {count} messages; at most {IDS_MAX} are allowed");
-            return Err(Refusal::invalid(error).detail("count", count).detail("limit", IDS_MAX));
-        }
-        if self.context > CONTEXT_MAX {
-            return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", self.context)));
-        }
-        match self.stage {
-            Stage::InSession | Stage::Seen => Ok(()),
-            stage => Err(Refusal::invalid(format!("a host cannot say that a message is {stage}"))),
-        }
-    }
 }
 
 /// `heartbeat`: the proxy lives.
@@ -202,7 +164,7 @@ pub enum ToCoordinator<'a> {
     /// `session`
     Session(SessionChange),
     /// `receipt` -> [`Empty`]
-    Receipt(ReceiptParams),
+    Receipt(Progress),
     /// `heartbeat` -> [`HeartbeatReply`]
     Heartbeat(Heartbeat),
 }
@@ -280,10 +242,13 @@ mod tests {
         }));
         golden::<Cancel>(json!({"call_id": uuid}));
         golden::<SessionChange>(json!({"state": "busy", "session_id": "def", "reach": ["stop"], "context": 1}));
-        golden::<ReceiptParams>(json!({
+        golden::<Progress>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
         }));
-        golden::<ReceiptParams>(json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}));
+        golden::<Progress>(json!({"message_ids": [], "stage": "seen", "via": "hook", "context": 2}));
+        golden::<Progress>(json!({
+            "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "inbox_socket", "seen_via": "hook",
+        }));
         golden::<Heartbeat>(json!({"timestamp": "2026-01-15T10:30:00.000Z"}));
         golden::<HeartbeatReply>(json!({
             "timestamp": "2026-01-15T10:30:00.000Z", "server_time": "2026-01-15T10:30:00.001Z", "agents_online": 3,

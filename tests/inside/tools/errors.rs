@@ -94,6 +94,9 @@ async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
     assert_eq!(link.call("ping", json!({})).await?["pong"], true);
     let answered = link.request("receipt", json!({"message_ids": [], "stage": "answered", "via": "reply"})).await?;
     assert_eq!(answered.expect_err("no host can say that")["data"]["code"], "INVALID_REQUEST");
+    let twice = json!({"message_ids": [], "stage": "seen", "via": "hook", "seen_via": "hook"});
+    let twice = link.request("receipt", twice).await?.expect_err("it says seen twice");
+    assert_eq!(twice["data"]["code"], "INVALID_REQUEST");
     let mut who = Who::new("talkative");
     who.more = json!({"host": "x".repeat(501)});
     let error = Link::open(&served.address).await?.hello(&who).await?.expect_err("a host is a name");

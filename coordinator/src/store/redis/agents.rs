@@ -104,18 +104,19 @@ pub(super) async fn amend(
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
     let capabilities = amendment.capabilities.as_ref().map(records::write).transpose()?;
-    let reach = amendment.reach.as_ref().map(records::write).transpose()?;
+    let session = &amendment.session;
+    let reach = session.reach.as_ref().map(records::write).transpose()?;
     let changes = [
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),
         ("role", amendment.role.as_deref()),
-        ("state", amendment.state.map(|state| state.as_str())),
+        ("state", session.state.map(|state| state.as_str())),
         ("current_task", amendment.current_task.as_deref()),
-        ("session_id", amendment.session_id.as_deref()),
+        ("session_id", session.session_id.as_deref()),
         ("reach", reach.as_deref()),
     ];
     let mut call = store.names.call_about("amend", id);
-    call.arg(whose(tenure)).arg(amendment.context.map(|context| context.to_string()).unwrap_or_default());
+    call.arg(whose(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());
     for (field, value) in changes {
         if let Some(value) = value {
             call.arg(field).arg(value);

@@ -2,13 +2,13 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
-use c3po_shared::receipt::Stage;
+use c3po_shared::receipt::{Progress, Stage, Via};
 use redis::{FromRedisValue, Value};
 
 use super::library::Call;
 use super::records::{self, corrupt};
 use super::{RedisStore, agents};
-use crate::store::{Advance, AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
+use crate::store::{AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// How many messages one call changes, each by up to nine commands: no call runs more than 500.
 const STEP: usize = 50;
@@ -126,7 +126,7 @@ pub(super) async fn acknowledge(
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
         call.arg(agents::whose(tenure));
-        let flags = flags(store, agent, call, step).await?;
+        let flags = flags::<bool>(store, agent, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out { &mut settled.acked } else { &mut settled.unknown };
             list.push(id.clone());
@@ -135,32 +135,44 @@ pub(super) async fn acknowledge(
     Ok(settled)
 }
 
-/// Records that messages got further. Returns which of them did.
-pub(super) async fn advance(store: &RedisStore, advance: Advance<'_>) -> Result<Vec<MessageId>> {
-    if !matches!(advance.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
+/// Records that messages got further. Returns each stage that was recorded, with its message.
+pub(super) async fn advance(
+    store: &RedisStore,
+    recipient: &AgentId,
+    tenure: Option<&Tenure>,
+    progress: &Progress,
+) -> Result<Vec<(MessageId, Stage)>> {
+    if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
         return Ok(Vec::new());
     }
-    let mut advanced = Vec::new();
-    for step in advance.messages.chunks(STEP) {
-        let mut call = store.names.call_about("advance", advance.recipient);
-        call.arg(store.wakes.origin()).arg(agents::whose(advance.tenure));
-        call.arg(advance.context.map(|context| context.to_string()).unwrap_or_default());
-        call.arg(advance.stage.as_str()).arg(advance.via.as_str());
-        let flags = flags(store, advance.recipient, call, step).await?;
-        advanced.extend(step.iter().zip(flags).filter(|(_, is_further)| *is_further).map(|(id, _)| id.clone()));
+    let mut recorded = Vec::new();
+    for step in progress.message_ids.chunks(STEP) {
+        let mut call = store.names.call_about("advance", recipient);
+        call.arg(store.wakes.origin()).arg(agents::whose(tenure)).arg(progress.context);
+        call.arg(progress.stage.as_str()).arg(progress.via.as_str());
+        call.arg(progress.seen_via.map_or("", Via::as_str));
+        for (id, flags) in step.iter().zip(flags::<u8>(store, recipient, call, step).await?) {
+            let stages = [(1, progress.stage), (2, Stage::Seen)].into_iter().filter(|(flag, _)| flags & flag != 0);
+            recorded.extend(stages.map(|(_, stage)| (id.clone(), stage)));
+        }
     }
-    let mut senders: Vec<AgentId> = advanced.iter().map(MessageId::from).collect();
+    let mut senders: Vec<AgentId> = recorded.iter().map(|(id, _)| id.from()).collect();
     senders.dedup();
     senders.into_iter().for_each(|sender| store.wakes.wake(Wake::Receipt(sender)));
-    Ok(advanced)
+    Ok(recorded)
 }
 
-/// Makes a call about these messages of the agent, and returns for each what it says.
-async fn flags(store: &RedisStore, agent: &AgentId, mut call: Call, messages: &[MessageId]) -> Result<Vec<bool>> {
+/// Makes a call about these messages of the agent, and returns what it says of each.
+async fn flags<T: FromRedisValue>(
+    store: &RedisStore,
+    agent: &AgentId,
+    mut call: Call,
+    messages: &[MessageId],
+) -> Result<Vec<T>> {
     for id in messages {
         call.arg(id.as_str());
     }
-    let flags: Option<Vec<bool>> = store.connection.invoke(&call).await?;
+    let flags: Option<Vec<T>> = store.connection.invoke(&call).await?;
     flags.ok_or_else(|| StoreError::TakenOver(agent.clone()))
 }
 

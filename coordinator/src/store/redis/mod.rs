@@ -30,13 +30,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::{Progress, Stage};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
-    Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection, Send,
+    SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
@@ -168,8 +169,13 @@ impl Store for RedisStore {
         self.within(messages::acknowledge(self, agent, tenure, messages)).await
     }
 
-    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>> {
-        self.within(messages::advance(self, advance)).await
+    async fn advance(
+        &self,
+        recipient: &AgentId,
+        tenure: Option<&Tenure>,
+        progress: &Progress,
+    ) -> Result<Vec<(MessageId, Stage)>> {
+        self.within(messages::advance(self, recipient, tenure, progress)).await
     }
 
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {

@@ -151,7 +151,8 @@ pub(super) fn amend(
     amendment: &Amendment,
 ) -> Result<Option<Agent>> {
     check_tenure(work, id, tenure)?;
-    if let Some(context) = amendment.context {
+    let session = &amendment.session;
+    if let Some(context) = session.context {
         enter_context(work, id, context)?;
     }
     let mut update = work.connection.prepare_cached(
@@ -164,8 +165,8 @@ pub(super) fn amend(
     update.execute(named_params! {
         ":id": id.as_str(), ":description": amendment.description, ":role": amendment.role,
         ":capabilities": amendment.capabilities.as_ref().map(json).transpose()?,
-        ":state": amendment.state.map(State::as_str), ":task": amendment.current_task,
-        ":session": amendment.session_id, ":reach": amendment.reach.as_ref().map(json).transpose()?,
+        ":state": session.state.map(State::as_str), ":task": amendment.current_task,
+        ":session": session.session_id, ":reach": session.reach.as_ref().map(json).transpose()?,
     })?;
     find(work, id)
 }

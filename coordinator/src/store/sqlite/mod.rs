@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::{Progress, Stage};
 use tokio::sync::broadcast;
 
 mod agents;
@@ -22,11 +23,10 @@ mod worker;
 pub use open::OpenError;
 
 use self::inbox::Part;
-use self::progress::Progress;
 use self::worker::{Work, Worker};
 use super::{
-    Advance, Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection,
-    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection, Send,
+    SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
 };
 use crate::config::Fleet;
 
@@ -144,16 +144,14 @@ impl Store for SqliteStore {
         self.writer.run(move |work| progress::acknowledge(work, &agent, tenure.as_ref(), &messages)).await
     }
 
-    async fn advance(&self, advance: Advance<'_>) -> Result<Vec<MessageId>> {
-        let progress = Progress {
-            recipient: advance.recipient.clone(),
-            tenure: advance.tenure.cloned(),
-            context: advance.context,
-            messages: advance.messages.to_vec(),
-            stage: advance.stage,
-            via: advance.via,
-        };
-        self.writer.run(move |work| progress::advance(work, &progress)).await
+    async fn advance(
+        &self,
+        recipient: &AgentId,
+        tenure: Option<&Tenure>,
+        progress: &Progress,
+    ) -> Result<Vec<(MessageId, Stage)>> {
+        let (recipient, tenure, progress) = (recipient.clone(), tenure.cloned(), progress.clone());
+        self.writer.run(move |work| progress::advance(work, &recipient, tenure.as_ref(), &progress)).await
     }
 
     async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {

@@ -2,7 +2,7 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
-use c3po_shared::receipt::{Stage, Step, Via, furthest};
+use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest};
 use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
@@ -37,33 +37,25 @@ pub(super) fn acknowledge(
     Ok(settled)
 }
 
-/// How far messages got, by what evidence, in which session.
-#[derive(Debug, Clone)]
-pub(super) struct Progress {
-    pub(super) recipient: AgentId,
-    pub(super) tenure: Option<Tenure>,
-    pub(super) context: Option<u64>,
-    pub(super) messages: Vec<MessageId>,
-    pub(super) stage: Stage,
-    pub(super) via: Via,
-}
-
-/// Records that messages got further. Returns which of them did.
-pub(super) fn advance(work: &mut Work<'_>, progress: &Progress) -> Result<Vec<MessageId>> {
-    check_tenure(work, &progress.recipient, progress.tenure.as_ref())?;
+/// Records that messages got further. Returns each stage that was recorded, with its message.
+pub(super) fn advance(
+    work: &mut Work<'_>,
+    recipient: &AgentId,
+    tenure: Option<&Tenure>,
+    progress: &Progress,
+) -> Result<Vec<(MessageId, Stage)>> {
+    check_tenure(work, recipient, tenure)?;
     if !matches!(progress.stage, Stage::OnHost | Stage::InSession | Stage::Seen) {
         return Ok(Vec::new());
     }
-    let reached = Reached::find(work, progress)?;
-    let mut advanced = Vec::new();
-    for id in &progress.messages {
-        if let Some(message) = Standing::find(work, id)?.filter(|message| message.to == progress.recipient)
-            && move_on(work, progress, &reached, message)?
-        {
-            advanced.push(id.clone());
-        }
+    let reached = Reached::find(work, tenure, progress.context)?;
+    let mut recorded = Vec::new();
+    for id in &progress.message_ids {
+        let Some(message) = Standing::find(work, id)?.filter(|message| message.to == *recipient) else { continue };
+        let stages = move_on(work, progress, &reached, message)?;
+        recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }
-    Ok(advanced)
+    Ok(recorded)
 }
 
 /// The session and context that messages reached.
@@ -76,10 +68,9 @@ struct Reached {
 
 impl Reached {
     /// Returns what the evidence speaks of. A context that nobody spoke of before is entered by it.
-    fn find(work: &Work<'_>, progress: &Progress) -> Result<Self> {
-        let Some(tenure) = &progress.tenure else { return Ok(Self { session: None, is_over: false }) };
+    fn find(work: &Work<'_>, tenure: Option<&Tenure>, context: u64) -> Result<Self> {
+        let Some(tenure) = tenure else { return Ok(Self { session: None, is_over: false }) };
         let present = present_context(work, &tenure.agent)?;
-        let context = progress.context.unwrap_or(present);
         if context > present {
             enter_context(work, &tenure.agent, context)?;
         }
@@ -87,10 +78,10 @@ impl Reached {
     }
 }
 
-/// Records it of one message. Returns whether there was anything to record.
-fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<bool> {
+/// Records it of one message. Returns the stages that were recorded.
+fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<Vec<Stage>> {
     if furthest(&message.history).is_final() {
-        return Ok(false);
+        return Ok(Vec::new());
     }
     if progress.stage == Stage::InSession && message.open {
         let sql = if reached.is_over {
@@ -100,26 +91,32 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
         };
         work.connection.prepare_cached(sql)?.execute([message.position])?;
     }
-    let steps = next_steps(&message.history, progress, reached.session.as_deref(), work.now);
-    if steps.is_empty() {
-        return Ok(false);
+    let mut recorded = Vec::new();
+    for (stage, via) in progress.stages() {
+        let steps = next_steps(&message.history, stage, via, reached.session.as_deref(), work.now);
+        if !steps.is_empty() {
+            recorded.push(stage);
+            message.history.extend(steps);
+        }
     }
-    message.history.extend(steps);
-    if progress.stage == Stage::Seen && !message.wants_answer {
+    if recorded.is_empty() {
+        return Ok(recorded);
+    }
+    if recorded.contains(&Stage::Seen) && !message.wants_answer {
         message.settle(work)?;
     } else {
         message.write_history(work)?;
     }
     work.wakes.push(Wake::Receipt(message.from));
-    Ok(true)
+    Ok(recorded)
 }
 
-/// Returns what the evidence adds to the history: nothing where it proves nothing new.
-fn next_steps(history: &[Step], progress: &Progress, session: Option<&str>, at: Timestamp) -> Vec<Step> {
+/// Returns what the evidence of a stage adds to the history: nothing where it proves nothing new.
+fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, at: Timestamp) -> Vec<Step> {
     let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
     let here = history.iter().any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
-    let beyond = progress.stage > furthest(history);
-    let proves = match progress.stage {
+    let beyond = stage > furthest(history);
+    let proves = match stage {
         Stage::InSession => beyond || (has(Stage::InSession) && !here),
         Stage::Seen => beyond && here,
         _ => beyond,
@@ -127,13 +124,12 @@ fn next_steps(history: &[Step], progress: &Progress, session: Option<&str>, at: 
     if !proves {
         return Vec::new();
     }
-    let session = session.map(str::to_owned);
-    let step = |stage| Step { stage, at, via: Some(progress.via), session: session.clone(), reply_id: None };
+    let step = |stage| Step { stage, at, via: Some(via), session: session.map(str::to_owned), reply_id: None };
     let mut steps = Vec::with_capacity(2);
-    if progress.stage == Stage::InSession && !has(Stage::OnHost) {
+    if stage == Stage::InSession && !has(Stage::OnHost) {
         steps.push(step(Stage::OnHost));
     }
-    steps.push(step(progress.stage));
+    steps.push(step(stage));
     steps
 }
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Scene, event, holds, is_marked, message, news, of_turn, said, socket, starts};
-use crate::deliver::hop::{Hop, Said};
+use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
+use crate::deliver::hop::Hop;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
 use crate::local::protocol::{Answer, Event, Name};
@@ -21,12 +21,12 @@ fn a_message_comes_between_two_steps_once() {
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.print(&event(Name::PostToolBatch));
     assert!(holds(&text, 1), "{text:?}");
-    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::PostToolBatch)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::PostToolBatch)]);
     scene.arrive(vec![message(1, json!({}))]);
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
-    assert_eq!(scene.said(), [said(1, Stage::Seen, Via::Hook)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
     assert_eq!(scene.print(&event(Name::Stop)), None);
-    assert!(scene.said().is_empty());
+    assert!(scene.receipts().is_empty());
 }
 
 #[test]
@@ -36,11 +36,11 @@ fn what_a_hook_did_not_print_is_given_to_the_next_one() {
     let answer = scene.hear(&event(Name::PostToolBatch));
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "one way at a time");
     scene.hop.not_printed(answer.offer.unwrap());
-    assert!(scene.said().is_empty());
+    assert!(scene.receipts().is_empty());
     let text = scene.print(&event(Name::PostToolBatch));
     assert!(holds(&text, 1) && is_marked(&text), "it may have died after it printed: {text:?}");
     scene.hop.printed(answer.offer.unwrap(), scene.now);
-    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::PostToolBatch)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::PostToolBatch)]);
 }
 
 #[test]
@@ -64,11 +64,9 @@ fn news_starts_nothing_and_comes_with_the_next_prompt() {
     scene.arrive(vec![message(1, news())]);
     assert_eq!(scene.next(), Todo::Look(None));
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
-    assert!(scene.said().is_empty(), "another hook may have refused the prompt");
+    assert!(scene.receipts().is_empty(), "another hook may have refused the prompt");
     assert_eq!(scene.print(&event(Name::Stop)), None);
-    let [first, second] = &scene.said()[..] else { panic!("two receipts") };
-    assert_eq!(*first, said(1, Stage::InSession, Via::UserPromptSubmit));
-    assert_eq!(*second, said(1, Stage::Seen, Via::Hook));
+    assert_eq!(scene.receipts(), [entered(1, Via::UserPromptSubmit, Via::Hook)]);
 }
 
 #[test]
@@ -79,7 +77,7 @@ fn what_came_with_a_prompt_that_led_to_nothing_comes_again_and_says_so() {
     assert_eq!(scene.print(&of_turn("p2", event(Name::UserPromptSubmit))), None, "it may lead to something yet");
     let again = scene.print(&of_turn("p2", event(Name::PostToolBatch)));
     assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
-    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::PostToolBatch)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::PostToolBatch)]);
 }
 
 #[test]
@@ -102,17 +100,17 @@ fn the_result_of_a_wait_and_a_hook_never_show_the_same_message() {
 
 #[test]
 fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
-    let check = |expects_hooks, expected: &[Said]| {
+    let check = |expects_hooks, expected: &[Progress]| {
         let mut hop = Hop::new(agent("homeassistant"), None, false, expects_hooks);
         hop.presented(vec![id(1)], Via::GetMessages, None);
-        hop.take_said();
+        hop.take_receipts();
         let now = Instant::now();
         hop.tool_called(now);
-        assert_eq!(hop.take_said(), expected);
+        assert_eq!(hop.take_receipts(), expected);
         hop.tool_called(now + Duration::from_secs(10));
-        assert_eq!(hop.take_said().len(), 1 - expected.len(), "hooks that never come are not waited for");
+        assert_eq!(hop.take_receipts().len(), 1 - expected.len(), "hooks that never come are not waited for");
     };
-    check(false, &[said(1, Stage::Seen, Via::ToolCall)]);
+    check(false, &[progress(1, Stage::Seen, Via::ToolCall)]);
     check(true, &[]);
 }
 
@@ -123,10 +121,10 @@ fn a_new_context_is_told_and_gets_everything_again() {
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
     scene.hear(&event(Name::SessionEnd));
-    assert_eq!(scene.hop.context(), 0);
+    assert_eq!(scene.hop.facts().context, Some(0));
     scene.hear(&starts("clear", "s2"));
     let facts = scene.hop.facts();
-    assert_eq!((facts.context, facts.session_id.as_deref()), (1, Some("s2")));
+    assert_eq!((facts.context, facts.session_id.as_deref()), (Some(1), Some("s2")));
     scene.arrive(vec![message(1, json!({"repeated": true}))]);
     let again = scene.print(&Event { session_id: Some("s2".into()), ..event(Name::UserPromptSubmit) });
     assert!(is_marked(&again), "{again:?}");
@@ -134,19 +132,19 @@ fn a_new_context_is_told_and_gets_everything_again() {
         // Another hook of the same beginning may be heard first.
         scene.hear(&Event { session_id: Some(session.into()), ..event(Name::Wait) });
         scene.hear(&starts(source, session));
-        assert_eq!(scene.hop.context(), context, "{source}");
+        assert_eq!(scene.hop.facts().context, Some(context), "{source}");
     }
     scene.hear(&Event { session_id: Some("s0".into()), ..event(Name::Stop) });
-    assert_eq!(scene.hop.context(), 3, "a hook of an earlier one is late");
+    assert_eq!(scene.hop.facts().context, Some(3), "a hook of an earlier one is late");
     scene.hear(&Event { session_id: Some("s3".into()), ..event(Name::UserPromptSubmit) });
-    assert_eq!(scene.hop.context(), 4, "a start that was not heard");
+    assert_eq!(scene.hop.facts().context, Some(4), "a start that was not heard");
 }
 
 #[test]
 fn a_session_that_begins_by_a_resume_is_in_its_first_context() {
     let mut hop = Hop::new(agent("homeassistant"), None, false, true);
     hop.heard(&starts("resume", "s1"), Instant::now());
-    assert_eq!(hop.context(), 0);
+    assert_eq!(hop.facts().context, Some(0));
 }
 
 #[test]
@@ -156,7 +154,8 @@ fn what_came_with_a_prompt_survives_a_compaction() {
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
     scene.hear(&starts("compact", "s1"));
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
-    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::UserPromptSubmit));
+    let expected = Progress { context: 1, ..entered(1, Via::UserPromptSubmit, Via::Hook) };
+    assert_eq!(scene.receipts(), [expected]);
 }
 
 #[test]
@@ -210,7 +209,7 @@ fn a_burst_comes_in_order_and_urgent_first() {
     expected.insert(0, 13);
     assert_eq!(order, expected);
     let ids: Vec<MessageId> =
-        scene.said().into_iter().filter(|s| s.stage == Stage::InSession).flat_map(|s| s.ids).collect();
+        scene.receipts().into_iter().filter(|s| s.stage == Stage::InSession).flat_map(|s| s.message_ids).collect();
     assert_eq!(ids.len(), 20);
 }
 
@@ -256,7 +255,7 @@ fn a_late_hook_of_the_conversation_before_is_given_nothing() {
     assert_eq!(scene.hear(&event(Name::Stop)), Answer::default());
     assert!(scene.hop.is_of_left(&event(Name::Wait)));
     assert!(!scene.hop.is_of_left(&Event { session_id: Some("s3".into()), ..event(Name::Wait) }));
-    assert_eq!((scene.hop.context(), scene.hop.unread()), (1, 1));
+    assert_eq!((scene.hop.facts().context, scene.hop.unread()), (Some(1), 1));
 }
 
 #[test]
@@ -265,7 +264,7 @@ fn the_end_of_a_compaction_is_no_step() {
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
-    scene.said();
+    scene.receipts();
     scene.hear(&event(Name::SubagentStop));
-    assert!(scene.said().is_empty());
+    assert!(scene.receipts().is_empty());
 }

@@ -6,12 +6,12 @@ mod waking;
 use std::time::Duration;
 
 use c3po_shared::message::Message;
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::hop::{Hop, Said};
+use super::hop::Hop;
 use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id};
 use crate::local::protocol::{Answer, Event, Name};
@@ -97,13 +97,22 @@ impl Scene {
         self.now += Duration::from_secs(seconds);
     }
 
-    fn said(&mut self) -> Vec<Said> {
-        self.hop.take_said()
+    fn reach(&self) -> Vec<Via> {
+        self.hop.facts().reach.unwrap()
+    }
+
+    fn receipts(&mut self) -> Vec<Progress> {
+        self.hop.take_receipts()
     }
 }
 
-fn said(number: u32, stage: Stage, via: Via) -> Said {
-    Said { ids: vec![id(number)], stage, via }
+fn progress(number: u32, stage: Stage, via: Via) -> Progress {
+    Progress { message_ids: vec![id(number)], stage, via, seen_via: None, context: 0 }
+}
+
+/// What came with a prompt and was proven to be seen by the same event.
+fn entered(number: u32, via: Via, proof: Via) -> Progress {
+    Progress { seen_via: Some(proof), ..progress(number, Stage::InSession, via) }
 }
 
 fn holds(text: &Option<String>, number: u32) -> bool {

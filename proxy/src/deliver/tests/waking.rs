@@ -4,7 +4,7 @@ use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
 
-use super::{Scene, event, holds, is_marked, message, of_turn, said, socket};
+use super::{Scene, entered, event, holds, is_marked, message, of_turn, progress, socket};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::id;
 use crate::deliver::ways::Way;
@@ -16,13 +16,12 @@ fn an_idle_session_is_woken_by_its_inbox_socket_and_its_prompt_is_the_proof() {
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
     assert!(matches!(scene.next(), Todo::Look(Some(_))), "one push at a time");
-    assert!(!scene.hop.facts().reach.contains(&Via::InboxSocket));
+    assert!(!scene.reach().contains(&Via::InboxSocket));
     assert_eq!(scene.prompt(&text), None);
-    assert!(scene.hop.facts().reach.contains(&Via::InboxSocket));
-    assert!(scene.said().is_empty());
+    assert!(scene.reach().contains(&Via::InboxSocket));
+    assert!(scene.receipts().is_empty());
     scene.hear(&event(Name::Stop));
-    let expected = [said(1, Stage::InSession, Via::InboxSocket), said(1, Stage::Seen, Via::Hook)];
-    assert_eq!(scene.said(), expected);
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Hook)]);
 }
 
 #[test]
@@ -33,11 +32,11 @@ fn a_push_that_nothing_confirms_falls_to_the_next_way() {
     scene.posted();
     scene.passes(5);
     let Todo::Wake(text) = scene.next() else { panic!("the hook that waits is next") };
-    assert!(scene.said().is_empty());
+    assert!(scene.receipts().is_empty());
     assert_eq!(scene.prompt(&format!("<task-notification>{text}</task-notification>")), None);
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::AsyncRewake));
-    assert_eq!(scene.hop.facts().reach.last(), Some(&Via::AsyncRewake));
+    assert_eq!(scene.receipts(), [entered(1, Via::AsyncRewake, Via::Hook)]);
+    assert_eq!(scene.reach().last(), Some(&Via::AsyncRewake));
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn a_push_that_comes_late_and_first_counts() {
     assert!(matches!(scene.next(), Todo::Look(Some(_))));
     assert_eq!(scene.prompt(&held), None);
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::InboxSocket));
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Hook)]);
 }
 
 #[test]
@@ -81,7 +80,7 @@ fn a_push_into_a_turn_is_given_time_and_taken_once() {
     assert_eq!(scene.print(&event(Name::Stop)), None);
     assert_eq!(scene.prompt(&text), None);
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::InboxSocket));
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Hook)]);
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn a_second_wake_is_not_taken_for_a_late_first_one() {
     assert!(second.contains(&first));
     assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.said()[0], said(1, Stage::InSession, Via::AsyncRewake));
+    assert_eq!(scene.receipts(), [entered(1, Via::AsyncRewake, Via::Hook)]);
 }
 
 #[test]
@@ -155,7 +154,7 @@ fn a_push_whose_prompt_another_hook_refused_is_not_in_the_session() {
     scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
     let again = scene.print(&of_turn("p2", event(Name::Stop)));
     assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
-    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::Stop)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::Stop)]);
 }
 
 #[test]
@@ -165,7 +164,7 @@ fn a_turn_that_the_models_service_broke_off_is_begun_again_later() {
     let text = scene.posted();
     scene.prompt(&text);
     scene.hear(&event(Name::StopFailure));
-    assert!(scene.said().is_empty());
+    assert!(scene.receipts().is_empty());
     assert_eq!(scene.hop.facts().state, Some(State::Blocked));
     let Todo::Look(Some(later)) = scene.next() else { panic!("not at once") };
     scene.now = later;
@@ -189,9 +188,9 @@ fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
     let text = scene.posted();
     scene.prompt(&text);
     scene.hop.named(&[id(1)]);
-    assert_eq!(scene.said(), [said(1, Stage::InSession, Via::InboxSocket), said(1, Stage::Seen, Via::ToolCall)]);
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::ToolCall)]);
     scene.hear(&event(Name::PostToolBatch));
-    assert_eq!(scene.said(), [said(2, Stage::InSession, Via::InboxSocket), said(2, Stage::Seen, Via::Hook)]);
+    assert_eq!(scene.receipts(), [entered(2, Via::InboxSocket, Via::Hook)]);
 }
 
 #[test]
@@ -200,7 +199,7 @@ fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
     scene.print(&event(Name::PostToolBatch));
-    scene.said();
+    scene.receipts();
     scene.hop.named(&[id(1)]);
-    assert_eq!(scene.said(), [said(1, Stage::Seen, Via::ToolCall)]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::ToolCall)]);
 }

@@ -165,43 +165,57 @@ local function show(id, facts, is_over)
   end
 end
 
--- Records it of one message. Returns whether something was recorded.
-local function advance(id, stage, via, session, is_over)
+-- Records of one message that it reached a stage, and with `seen_via` that it was seen too. Returns 1 where the stage was
+-- recorded, 2 where only that it was seen was, 3 where both were, else 0.
+local function advance(id, stage, via, seen_via, session, is_over)
   local key = message_key(id)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts, history = read_facts(kept[1], id), kept[2] or ''
   if not facts then
-    return false
+    return 0
   end
   if tonumber(facts.expires) <= now then
     expire_one(id, facts.expires)
     history = redis.call('HGET', key, 'history') or ''
   end
   local furthest, on_host, was_shown, here = progress(history, session)
-  if furthest and stage == 'in_session' then
+  if not furthest then
+    return 0
+  end
+  local recorded = 0
+  if stage == 'in_session' then
     show(id, facts, is_over)
   end
-  if not furthest or not proves(stage, furthest, was_shown, here) then
-    return false
+  if proves(stage, furthest, was_shown, here) then
+    if stage == 'in_session' and not on_host then
+      history = history .. step('on_host', now, via, session, '-')
+    end
+    history = history .. step(stage, now, via, session, '-')
+    furthest, here = math.max(furthest, RANK[stage]), here or stage == 'in_session'
+    recorded = 1
   end
-  if stage == 'in_session' and not on_host then
-    history = history .. step('on_host', now, via, session, '-')
+  if seen_via ~= '' and proves('seen', furthest, was_shown, here) then
+    history = history .. step('seen', now, seen_via, session, '-')
+    recorded = recorded + 2
   end
-  redis.call('HSET', key, 'history', history .. step(stage, now, via, session, '-'))
-  if stage == 'seen' and not facts.wants then
+  if recorded == 0 then
+    return 0
+  end
+  redis.call('HSET', key, 'history', history)
+  if (stage == 'seen' or recorded >= 2) and not facts.wants then
     settle(id, facts)
   end
   wake('receipt', facts.from)
-  return true
+  return recorded
 end
 
--- Records that messages got further: nothing where the session is outdated, or for each 1 where something was recorded,
--- or 0. KEYS: -, agent, unshown, shown, repeated
--- ARGV: origin of the wake, whose, context or '' for the present one, stage, via, ids
+-- Records that messages got further: nothing where the session is outdated, or for each what `advance` returns.
+-- KEYS: -, agent, unshown, shown, repeated
+-- ARGV: origin of the wake, whose, context, stage, via, by what they were seen too or '', ids
 define('advance', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local whose, context, stage, via = args[2], args[3], args[4], args[5]
+  local whose, context, stage, via, seen_via = args[2], args[3], args[4], args[5], args[6]
   -- As histories name the session; and whether it has gone on to another context since.
   local session, is_over = '-', false
   if whose ~= '' then
@@ -210,7 +224,7 @@ define('advance', SMALL, function(keys, args)
       return false
     end
     local present = tonumber(context_now)
-    local which = context ~= '' and tonumber(context) or present
+    local which = tonumber(context)
     if which > present then
       if not expire_due() then
         return AGAIN
@@ -222,8 +236,8 @@ define('advance', SMALL, function(keys, args)
     is_over = which < present
   end
   local advanced = {}
-  for i = 6, #args do
-    advanced[#advanced + 1] = advance(args[i], stage, via, session, is_over) and 1 or 0
+  for i = 7, #args do
+    advanced[#advanced + 1] = advance(args[i], stage, via, seen_via, session, is_over)
   end
   publish(args[1])
   return advanced

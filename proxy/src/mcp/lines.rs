@@ -1,0 +1,156 @@
+//! The client's messages, one a line: read within a bound, and answered in JSON-RPC's numbers where they are none.
+
+use rmcp::model::ClientJsonRpcMessage;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use super::stdio::Input;
+
+/// How long a line may be, in bytes: several times the longest call.
+const LINE_MAX: usize = 16 << 20;
+/// Some programs write this before the first character.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// JSON-RPC's number for what is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC's number for JSON that is not a message.
+const INVALID_REQUEST: i32 = -32600;
+
+/// Reads a client's messages.
+pub(super) struct Lines {
+    input: BufReader<Input>,
+    /// The line as far as it was read.
+    line: Vec<u8>,
+    /// Whether the rest of the line is passed over, because it is too long.
+    passes_over: bool,
+}
+
+/// A line that is not a message.
+#[derive(Debug, PartialEq)]
+pub(super) struct Unreadable {
+    code: i32,
+    why: String,
+    /// That of the request, if it can be told; else null, as JSON-RPC wants it.
+    id: Value,
+}
+
+impl Unreadable {
+    /// Returns the line to answer with.
+    pub(super) fn answer(&self) -> String {
+        let error = json!({"code": self.code, "message": self.why});
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": self.id, "error": error}))
+    }
+}
+
+impl Lines {
+    pub(super) fn new(input: Input) -> Self {
+        Self { input: BufReader::new(input), line: Vec::new(), passes_over: false }
+    }
+
+    /// Returns the next message, or what is wrong with a line; `None` at the end of the input. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Result<ClientJsonRpcMessage, Unreadable>> {
+        loop {
+            let room = u64::try_from(LINE_MAX - self.line.len()).unwrap_or_default();
+            // What was read of a line stays here if this is dropped half-way.
+            let read = (&mut self.input).take(room).read_until(b'\n', &mut self.line).await;
+            if !read.is_ok_and(|count| count > 0) {
+                return None;
+            }
+            let is_whole = self.line.ends_with(b"\n");
+            if !is_whole && self.line.len() < LINE_MAX {
+                continue;
+            }
+            let line = std::mem::take(&mut self.line);
+            let is_rest = std::mem::replace(&mut self.passes_over, !is_whole);
+            let outcome = match (is_rest, is_whole) {
+                (true, _) => None,
+                (false, true) => message(&line),
+                (false, false) => {
+                    let why = format!("Invalid request: a line of more than {LINE_MAX} bytes");
+                    Some(Err(Unreadable { code: INVALID_REQUEST, why, id: Value::Null }))
+                }
+            };
+            if outcome.is_some() {
+                return outcome;
+            }
+        }
+    }
+}
+
+/// Reads a line. Returns `None` for one that is neither a message nor to be answered.
+fn message(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, Unreadable>> {
+    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+    if line.trim_ascii().is_empty() {
+        return None;
+    }
+    match serde_json::from_slice(line) {
+        Ok(message) => Some(Ok(message)),
+        Err(error) => unreadable(line, &error).map(Err),
+    }
+}
+
+fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
+    let value: Value = match serde_json::from_slice(line) {
+        Ok(value) => value,
+        Err(error) => {
+            return Some(Unreadable { code: PARSE_ERROR, why: format!("Parse error: {error}"), id: Value::Null });
+        }
+    };
+    let has = |member: &str| value.get(member).is_some();
+    let is_notification = value.get("method").is_some_and(Value::is_string) && !has("id");
+    let is_response = !has("method") && (has("result") || has("error"));
+    if is_notification || is_response {
+        // JSON-RPC answers neither.
+        tracing::debug!("a notification or response of no use: {error}");
+        return None;
+    }
+    let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default();
+    Some(Unreadable { code: INVALID_REQUEST, why: format!("Invalid request: {error}"), id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    fn lines(size: usize) -> (tokio::io::DuplexStream, Lines) {
+        let (writer, reader) = tokio::io::duplex(size);
+        (writer, Lines::new(Box::new(reader)))
+    }
+
+    const REQUEST: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+
+    #[tokio::test]
+    async fn a_line_of_any_length_is_read_whole_or_refused_and_the_next_one_is_read() {
+        let (mut writer, mut lines) = lines(1 << 16);
+        let writing = async move {
+            for length in [LINE_MAX - 1, LINE_MAX, 2 * LINE_MAX + 1] {
+                writer.write_all(&vec![b' '; length]).await.unwrap();
+                writer.write_all(b"\n").await.unwrap();
+                writer.write_all(REQUEST).await.unwrap();
+            }
+            writer.write_all(b"half a line").await.unwrap();
+        };
+        let reading = async {
+            assert!(lines.next().await.unwrap().is_ok(), "spaces of a bearable length are passed over");
+            for _ in 0..2 {
+                let refused = lines.next().await.unwrap().unwrap_err();
+                assert_eq!((refused.code, refused.id), (INVALID_REQUEST, Value::Null));
+                assert!(lines.next().await.unwrap().is_ok());
+            }
+            assert!(lines.next().await.is_none());
+        };
+        tokio::join!(writing, reading);
+    }
+
+    #[tokio::test]
+    async fn a_read_that_is_dropped_half_way_loses_nothing() {
+        let (mut writer, mut lines) = lines(64);
+        let (begin, rest) = REQUEST.split_at(10);
+        writer.write_all(begin).await.unwrap();
+        let dropped = tokio::time::timeout(std::time::Duration::from_millis(20), lines.next()).await;
+        assert!(dropped.is_err());
+        writer.write_all(rest).await.unwrap();
+        assert!(lines.next().await.unwrap().is_ok());
+    }
+}
