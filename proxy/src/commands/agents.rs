@@ -4,9 +4,9 @@ use c3po_shared::agent::AgentRecord;
 use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::print::{Printer, aligned, harmless, moment};
 use super::rest;
-use super::session::Failure;
 use crate::config::Config;
 
 /// Which agents.

@@ -7,9 +7,9 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::{Span, Timestamp};
 
+use super::failure::Failure;
 use super::print::{Printer, harmless, moment};
 use super::rest;
-use super::session::Failure;
 use crate::config::Config;
 
 /// How often it is looked whether something happened.

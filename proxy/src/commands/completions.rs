@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::Cli;
-use super::session::Failure;
+use super::failure::Failure;
 
 /// For which shell.
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,9 @@ use c3po_shared::catalogue::Inbox;
 use c3po_shared::message::Message;
 use serde_json::{Value, json};
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session};
+use super::session::Session;
 use crate::config::Config;
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {

@@ -12,8 +12,8 @@ use super::claude_code::settings::{self, Members, OURS, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{PLUGIN, stopped};
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::Failure;
 use crate::config::{self, Config};
 
 /// What is to be installed, and how.

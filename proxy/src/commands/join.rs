@@ -7,8 +7,9 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde_json::json;
 
 use super::claude_code::host_file;
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session};
+use super::session::Session;
 use crate::config::{self, Config};
 use crate::link::Trust;
 use crate::link::http::post_json;

@@ -6,6 +6,7 @@ mod audit;
 mod claude_code;
 mod completions;
 mod doctor;
+mod failure;
 mod inbox;
 mod install;
 mod join;
@@ -30,8 +31,8 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 use crate::{hook, logs, proxy};
+use failure::Failure;
 use print::Printer;
-use session::Failure;
 
 /// What `--help` says about exit codes.
 const EXIT_CODES: &str = "\
@@ -153,7 +154,7 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
             in_runtime(async {
                 match Box::pin(for_a_person(command, config, &printer)).await {
                     Ok(()) => ExitCode::SUCCESS,
-                    Err(failure) => failure.tell(&printer),
+                    Err(failure) => failure.tell(printer.json),
                 }
             })
         }

@@ -4,9 +4,9 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Verb};
 use clap::Subcommand;
 
+use super::failure::Failure;
 use super::print::{Printer, Tone, harmless};
 use super::rest::{self, Answer};
-use super::session::Failure;
 use crate::config::Config;
 
 /// What can be asked of the policy.

@@ -7,7 +7,7 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, ReplyStatus};
 use serde::Serialize;
 
-use super::session::Failure;
+use super::failure::Failure;
 
 /// How a command prints.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::Step;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::print::{Printer, Tone, aligned, moment};
-use super::session::{Failure, Session};
+use super::session::Session;
 use crate::config::Config;
 
 /// Which message.

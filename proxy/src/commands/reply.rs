@@ -4,8 +4,9 @@ use c3po_shared::catalogue::Sent;
 use c3po_shared::ids::MessageId;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session, given};
+use super::session::{Session, given};
 use crate::config::Config;
 
 /// What is answered, and how.

@@ -9,7 +9,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::session::{Failure, START_ONE};
+use super::failure::Failure;
+use super::session::START_ONE;
 use crate::config::Config;
 use crate::link::{Trust, as_written, http};
 

@@ -7,8 +7,9 @@ use c3po_shared::message::Message;
 use c3po_shared::vocabulary::Priority;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session, given};
+use super::session::{Session, given};
 use crate::config::Config;
 
 /// What is sent, and how.

@@ -1,6 +1,5 @@
-//! A command's own connection to the coordinator, and the ways in which a command can end.
+//! A command's own connection to the coordinator.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::print::Printer;
-use super::words;
+use super::failure::Failure;
 use crate::config::Config;
 use crate::deliver::Inbox;
 use crate::link::{self, Link, Standing, State};
@@ -27,68 +25,6 @@ pub(super) const START_ONE: &str =
     "Start one with `make up`, or set C3PO_COORDINATOR_URL to where one runs, such as http://nas:8420.";
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
-
-/// How a command can end other than well.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The coordinator, or the catalogue, refused it.
-    Refused(Refusal),
-    /// Something on this host is in its way.
-    Stopped {
-        /// What.
-        why: String,
-        /// What to do.
-        advice: String,
-    },
-    /// The command line or the configuration is wrong.
-    Usage(String),
-    /// No coordinator could be reached.
-    NoCoordinator(Refusal),
-    /// Nothing came in time; what there is to say was printed.
-    TimedOut,
-    /// Standard output is closed: nobody reads any more.
-    NobodyReads,
-}
-
-impl Failure {
-    /// Says on standard error what is wrong and what to do; returns the exit code.
-    pub(super) fn tell(self, printer: &Printer) -> ExitCode {
-        match self {
-            Self::Refused(refusal) => {
-                tell_refusal(&refusal, printer);
-                ExitCode::from(1)
-            }
-            Self::Stopped { why, advice } => {
-                eprintln!("c3po: {why}\ntry: {advice}");
-                ExitCode::from(1)
-            }
-            Self::Usage(why) => {
-                eprintln!("c3po: {why}");
-                ExitCode::from(2)
-            }
-            Self::NoCoordinator(refusal) => {
-                tell_refusal(&refusal, printer);
-                ExitCode::from(3)
-            }
-            Self::TimedOut => ExitCode::from(4),
-            Self::NobodyReads => ExitCode::SUCCESS,
-        }
-    }
-}
-
-fn tell_refusal(refusal: &Refusal, printer: &Printer) {
-    if printer.json {
-        eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
-    } else {
-        eprintln!("c3po: {refusal}\ntry: {}", words::suggestion(refusal));
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        if refusal.code == ErrorCode::CoordDown { Self::NoCoordinator(refusal) } else { Self::Refused(refusal) }
-    }
-}
 
 /// A command's connection.
 pub(super) struct Session {

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::failure::Failure;
 use super::print::{Printer, Tone, aligned};
 use super::rest;
-use super::session::Failure;
 use crate::config::Config;
 use crate::link::State;
 

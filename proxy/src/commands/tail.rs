@@ -1,7 +1,8 @@
 //! `c3po tail`: what waits, then what comes, until Ctrl-C.
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session};
+use super::session::Session;
 use crate::config::Config;
 use crate::link::State;
 

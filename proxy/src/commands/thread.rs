@@ -5,8 +5,9 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use serde_json::json;
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Failure, Session};
+use super::session::Session;
 use crate::config::Config;
 
 /// Which conversation.

@@ -10,8 +10,8 @@ use super::claude_code::settings::{self, Members, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::Failure;
 use crate::config::Config;
 
 /// How it is taken back.

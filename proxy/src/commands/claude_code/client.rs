@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::PLUGIN;
-use crate::commands::session::Failure;
+use crate::commands::failure::Failure;
 use crate::config::Places;
 
 /// Each call takes about 0.3 s; a slow disk and a first start may take longer.

@@ -7,7 +7,7 @@ pub(super) mod settings;
 pub(super) mod status_line;
 pub(super) mod steps;
 
-use super::session::Failure;
+use super::failure::Failure;
 
 /// The marketplace, as its manifest names it.
 pub(super) const MARKETPLACE: &str = "c3po";

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::commands::failure::Failure;
 use crate::commands::print::{Printer, Tone};
-use crate::commands::session::Failure;
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -14,7 +14,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::commands::session::{Failure, Session};
+use crate::commands::failure::Failure;
+use crate::commands::session::Session;
 
 /// How long one step may take before the way counts as broken.
 const STEP_MAX: Duration = Duration::from_secs(8);

@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::canary::{Canary, Outcome};
 use super::report::Report;
-use crate::commands::session::{Failure, Session};
+use crate::commands::failure::Failure;
+use crate::commands::session::Session;
 use crate::commands::words;
 use crate::config::Config;
 use crate::link::{Trust, http};

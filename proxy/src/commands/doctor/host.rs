@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::report::Report;
-use crate::commands::session::Failure;
+use crate::commands::failure::Failure;
 use crate::config::Config;
 use crate::link::{self, Kept};
 use crate::local::{self, Place};

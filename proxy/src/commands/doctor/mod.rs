@@ -7,8 +7,8 @@ mod plugin;
 mod report;
 mod sessions;
 
+use super::failure::Failure;
 use super::print::Printer;
-use super::session::Failure;
 use crate::config::Config;
 use report::Report;
 

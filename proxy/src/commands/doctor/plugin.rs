@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::report::Report;
 use crate::commands::claude_code::bundle::Bundle;
 use crate::commands::claude_code::client::Client;
-use crate::commands::session::Failure;
+use crate::commands::failure::Failure;
 use crate::config::Config;
 
 /// How long the `claude` command may take to list its plugins.

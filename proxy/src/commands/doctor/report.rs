@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::commands::failure::Failure;
 use crate::commands::print::{Printer, Tone, harmless};
-use crate::commands::session::Failure;
 
 /// What a check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

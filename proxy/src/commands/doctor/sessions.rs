@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use super::report::Report;
-use crate::commands::session::Failure;
+use crate::commands::failure::Failure;
 use crate::config::Config;
 use crate::link::State;
 use crate::local::protocol::{Event, Name, Status};

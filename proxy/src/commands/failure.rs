@@ -1,0 +1,69 @@
+//! The ways in which a command can end other than well, and how each is reported.
+
+use std::process::ExitCode;
+
+use c3po_shared::refusal::{ErrorCode, Refusal};
+
+use super::words;
+
+/// How a command can end other than well.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The coordinator, or the catalogue, refused it.
+    Refused(Refusal),
+    /// Something on this host is in its way.
+    Stopped {
+        /// What.
+        why: String,
+        /// What to do.
+        advice: String,
+    },
+    /// The command line or the configuration is wrong.
+    Usage(String),
+    /// No coordinator could be reached.
+    NoCoordinator(Refusal),
+    /// Nothing came in time; what there is to say was printed.
+    TimedOut,
+    /// Standard output is closed: nobody reads any more.
+    NobodyReads,
+}
+
+impl Failure {
+    /// Reports on standard error what is wrong and what to do, as JSON if asked for; returns the exit code.
+    pub(super) fn tell(self, json: bool) -> ExitCode {
+        match self {
+            Self::Refused(refusal) => {
+                tell_refusal(&refusal, json);
+                ExitCode::from(1)
+            }
+            Self::Stopped { why, advice } => {
+                eprintln!("c3po: {why}\ntry: {advice}");
+                ExitCode::from(1)
+            }
+            Self::Usage(why) => {
+                eprintln!("c3po: {why}");
+                ExitCode::from(2)
+            }
+            Self::NoCoordinator(refusal) => {
+                tell_refusal(&refusal, json);
+                ExitCode::from(3)
+            }
+            Self::TimedOut => ExitCode::from(4),
+            Self::NobodyReads => ExitCode::SUCCESS,
+        }
+    }
+}
+
+fn tell_refusal(refusal: &Refusal, json: bool) {
+    if json {
+        eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
+    } else {
+        eprintln!("c3po: {refusal}\ntry: {}", words::suggestion(refusal));
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        if refusal.code == ErrorCode::CoordDown { Self::NoCoordinator(refusal) } else { Self::Refused(refusal) }
+    }
+}
