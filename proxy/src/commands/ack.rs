@@ -1,9 +1,8 @@
 //! `c3po ack`: takes messages out of the inbox.
 
-use c3po_shared::catalogue::Acked;
+use c3po_shared::catalogue::{AckMessages, Acked, Call};
 use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use serde_json::json;
 
 use super::failure::Failure;
 use super::print::Printer;
@@ -19,9 +18,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let arguments = json!({"message_ids": arguments.ids});
-    let (acked, raw) =
-        Session::with(config, false, async |session| session.call::<Acked>("ack_messages", &arguments).await).await?;
+    let call = Call::AckMessages(AckMessages { message_ids: arguments.ids });
+    let (acked, raw) = Session::with(config, false, async |session| session.call::<Acked>(call).await).await?;
     if printer.json {
         printer.document(&raw)?;
     } else {

@@ -1,8 +1,9 @@
 //! `c3po inbox`: the messages that wait.
 
-use c3po_shared::catalogue::Inbox;
+use c3po_shared::catalogue::{Call, GetMessages, Inbox};
+use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::failure::Failure;
 use super::print::Printer;
@@ -26,14 +27,10 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
 }
 
 async fn every_message(session: &Session) -> Result<Vec<Message>, Failure> {
-    let mut messages = Vec::new();
-    let mut cursor: Option<String> = None;
+    let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
-        let mut arguments = json!({"limit": 1_000});
-        if let Some(cursor) = cursor {
-            arguments["cursor"] = Value::from(cursor);
-        }
-        let (page, _) = session.call::<Inbox>("get_messages", &arguments).await?;
+        let page = GetMessages { limit: Some(PAGE_MAX), cursor, ..GetMessages::default() };
+        let (page, _) = session.call::<Inbox>(Call::GetMessages(page)).await?;
         messages.extend(page.messages);
         cursor = page.next_cursor;
         if cursor.is_none() {

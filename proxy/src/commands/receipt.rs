@@ -1,9 +1,8 @@
 //! `c3po receipt`: how far a message got, with the evidence.
 
-use c3po_shared::catalogue::Tracked;
+use c3po_shared::catalogue::{Call, MessageStatus, Tracked};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::Step;
-use serde_json::json;
 
 use super::failure::Failure;
 use super::print::{Printer, Tone, aligned, moment};
@@ -18,10 +17,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let arguments = json!({"message_id": arguments.id});
-    let (tracked, raw) =
-        Session::with(config, false, async |session| session.call::<Tracked>("message_status", &arguments).await)
-            .await?;
+    let call = Call::MessageStatus(MessageStatus { message_id: arguments.id });
+    let (tracked, raw) = Session::with(config, false, async |session| session.call::<Tracked>(call).await).await?;
     if printer.json {
         return printer.document(&raw);
     }

@@ -1,12 +1,12 @@
 //! `c3po reply`: answers a message.
 
-use c3po_shared::catalogue::Sent;
+use c3po_shared::catalogue::{Call, ReplyTo, Sent};
 use c3po_shared::ids::MessageId;
-use serde_json::json;
+use c3po_shared::vocabulary::ReplyStatus;
 
 use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Session, given};
+use super::session::Session;
 use crate::config::Config;
 
 /// What is answered, and how.
@@ -22,12 +22,14 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let reply = given(json!({
-        "message_id": arguments.id,
-        "response": super::text(arguments.text)?,
-        "status": arguments.error.then_some("error"),
-    }));
-    let (sent, raw) = Session::with(config, false, async |session| session.call::<Sent>("reply", &reply).await).await?;
+    let reply = Call::Reply(ReplyTo {
+        message_id: arguments.id,
+        response: super::text(arguments.text)?,
+        status: arguments.error.then_some(ReplyStatus::Error),
+        requires_response: None,
+        queue_if_down: None,
+    });
+    let (sent, raw) = Session::with(config, false, async |session| session.call::<Sent>(reply).await).await?;
     if printer.json {
         return printer.document(&raw);
     }

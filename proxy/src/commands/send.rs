@@ -1,6 +1,6 @@
 //! `c3po send`: sends a message, and waits for the answer where that is asked for.
 
-use c3po_shared::catalogue::{Copies, Received, Sent, TimedOut};
+use c3po_shared::catalogue::{AckMessages, Call, Copies, Received, SendMessage, Sent, TimedOut, WaitForMessage};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_MAX;
 use c3po_shared::message::Message;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::print::Printer;
-use super::session::{Session, given};
+use super::session::Session;
 use crate::config::Config;
 
 /// What is sent, and how.
@@ -45,16 +45,17 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
     let timeout = arguments.timeout.unwrap_or(config.timeout);
     let wait = arguments.wait;
-    let message = given(json!({
-        "target": arguments.target,
-        "message": super::text(arguments.text)?,
-        "title": arguments.title,
-        "context": arguments.context,
-        "priority": arguments.priority,
-        "requires_response": arguments.no_answer.then_some(false),
-    }));
+    let message = Call::SendMessage(SendMessage {
+        target: arguments.target,
+        message: super::text(arguments.text)?,
+        title: arguments.title,
+        context: arguments.context,
+        priority: arguments.priority,
+        requires_response: arguments.no_answer.then_some(false),
+        ..SendMessage::default()
+    });
     Session::with(config, false, async |session| {
-        let raw = session.call_raw("send_message", &message).await?;
+        let raw = session.call_raw(message).await?;
         let sent: Option<Sent> = raw.read().ok();
         match sent {
             Some(sent) if wait => answer(session, printer, &sent, &raw, timeout).await,
@@ -88,7 +89,8 @@ async fn answer(
     if !printer.json {
         printer.line(&format!("{id}  {}", sent.receipt.stage))?;
     }
-    let raw = session.call_raw("wait_for_message", &json!({"message_id": id, "timeout": timeout})).await?;
+    let wait = WaitForMessage { message_id: Some(id.clone()), timeout: Some(timeout), ..WaitForMessage::default() };
+    let raw = session.call_raw(Call::WaitForMessage(wait)).await?;
     let reply: Option<Message> = raw.read().ok();
     match (&reply, printer.json) {
         (Some(_), true) => printer.document(&json!({"sent": raw_sent, "reply": raw}))?,
@@ -102,6 +104,6 @@ async fn answer(
     let Some(reply) = reply else { return Err(Failure::TimedOut) };
     session.shown(vec![reply.id.clone()]);
     // It was printed to the one who asked for it: there is nothing more to do with it.
-    session.call_raw("ack_messages", &json!({"message_ids": [reply.id]})).await?;
+    session.call_raw(Call::AckMessages(AckMessages { message_ids: vec![reply.id] })).await?;
     Ok(())
 }

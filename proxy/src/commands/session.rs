@@ -8,7 +8,6 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
@@ -87,18 +86,14 @@ impl Session {
     }
 
     /// Calls a tool; returns its reply, read and as it came.
-    pub(super) async fn call<T: DeserializeOwned>(
-        &self,
-        tool: &str,
-        arguments: &Value,
-    ) -> Result<(T, Received), Failure> {
-        let reply = self.call_raw(tool, arguments).await?;
+    pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Received), Failure> {
+        let reply = self.call_raw(call).await?;
         Ok((reply.read()?, reply))
     }
 
     /// Calls a tool; returns its reply as it came.
-    pub(super) async fn call_raw(&self, tool: &str, arguments: &Value) -> Result<Received, Failure> {
-        let call = Call::of_object(tool, arguments.as_object().cloned().unwrap_or_default())?;
+    pub(super) async fn call_raw(&self, call: Call) -> Result<Received, Failure> {
+        call.check()?;
         Ok(self.link.call(call).await?)
     }
 
@@ -120,12 +115,4 @@ fn unreachable(standing: &Standing) -> Refusal {
         refusal = refusal.detail("last_error", error.as_str());
     }
     refusal
-}
-
-/// Returns the object without the arguments that were not given.
-pub(super) fn given(mut arguments: Value) -> Value {
-    if let Value::Object(map) = &mut arguments {
-        map.retain(|_, value| !value.is_null());
-    }
-    arguments
 }

@@ -1,6 +1,6 @@
 //! `c3po thread`: the conversation that a message belongs to.
 
-use c3po_shared::catalogue::Thread;
+use c3po_shared::catalogue::{Call, GetThread, Thread};
 use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use serde_json::json;
@@ -34,13 +34,14 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 async fn every_message(session: &Session, id: &MessageId) -> Result<Vec<Message>, Failure> {
-    let (mut messages, mut arguments) = (Vec::new(), json!({"message_id": id}));
+    let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
-        let (page, _) = session.call::<Thread>("get_thread", &arguments).await?;
+        let page = GetThread { message_id: id.clone(), cursor };
+        let (page, _) = session.call::<Thread>(Call::GetThread(page)).await?;
         messages.extend(page.messages);
-        match page.next_cursor {
-            Some(cursor) => arguments["cursor"] = json!(cursor),
-            None => return Ok(messages),
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(messages);
         }
     }
 }

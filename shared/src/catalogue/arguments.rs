@@ -16,7 +16,7 @@ use crate::vocabulary::{KindFilter, Priority, ReplyStatus, State, Status};
 pub struct Nothing {}
 
 /// `send_message`
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendMessage {
     /// Agent id, id@host, or @role

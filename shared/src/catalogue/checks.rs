@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 impl Call {
     /// Returns an error for the first argument that is out of its bounds.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         match self {
             Self::SendMessage(call) => {
                 if call.target.trim().is_empty() {

@@ -6,9 +6,10 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use c3po_shared::catalogue::{Sent, Tracked};
+use c3po_shared::catalogue::{Call, MessageStatus, SendMessage, Sent, Tracked, WaitForMessage};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::Stage;
+use c3po_shared::vocabulary::Priority;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -88,7 +89,7 @@ impl Canary {
     pub(super) async fn by_wait(&mut self, session: &Session) -> Result<String> {
         let wait = self.begin("wait_for_message", json!({"timeout": WAIT_SECONDS})).await?;
         let began = Instant::now();
-        let sent = self.send(session, json!({"title": "c3po doctor, by a wait"})).await?;
+        let sent = self.send(session, "wait", None).await?;
         let got = self.answer(wait).await.context("wait_for_message")?;
         let took = began.elapsed();
         ensure!(got["id"] == sent.as_str(), "the wait returned {got}");
@@ -100,7 +101,7 @@ impl Canary {
     pub(super) async fn by_hook(&mut self, session: &Session) -> Result<String> {
         Self::hook("session-start", json!({"source": "startup"})).await?;
         Self::hook("user-prompt-submit", json!({"prompt": "go", "prompt_id": "1"})).await?;
-        let sent = self.send(session, json!({"title": "c3po doctor, by a hook"})).await?;
+        let sent = self.send(session, "hook", None).await?;
         Self::reached(session, &sent, Stage::OnHost).await?;
         let began = Instant::now();
         let output = Self::hook("post-tool-batch", json!({"prompt_id": "1", "tool_calls": []})).await?;
@@ -116,7 +117,7 @@ impl Canary {
         let waiter = Self::start_hook("wait", json!({})).await?;
         let began = Instant::now();
         // What wants no answer wakes nobody, unless it is urgent.
-        let sent = self.send(session, json!({"title": "c3po doctor, by a waiter", "priority": "high"})).await?;
+        let sent = self.send(session, "waiter", Some(Priority::High)).await?;
         let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiter was not woken")??;
         let took = began.elapsed();
         let woken = String::from_utf8_lossy(&output.stderr);
@@ -139,22 +140,28 @@ impl Canary {
     }
 
     /// Sends a message to it that wants no answer, so that being seen settles it.
-    async fn send(&self, session: &Session, mut arguments: Value) -> Result<MessageId> {
-        arguments["target"] = json!(self.agent);
-        arguments["message"] = json!("A message by which `c3po doctor` tries the way to a session.");
-        arguments["requires_response"] = json!(false);
-        let sent = session.call::<Sent>("send_message", &arguments).await;
+    async fn send(&self, session: &Session, way: &str, priority: Option<Priority>) -> Result<MessageId> {
+        let message = SendMessage {
+            target: self.agent.to_string(),
+            message: "A message by which `c3po doctor` tries the way to a session.".to_owned(),
+            title: Some(format!("c3po doctor, by a {way}")),
+            requires_response: Some(false),
+            priority,
+            ..SendMessage::default()
+        };
+        let sent = session.call::<Sent>(Call::SendMessage(message)).await;
         Ok(sent.map_err(|failure| refused("send_message", failure))?.0.message.id)
     }
 
     async fn reached(session: &Session, id: &MessageId, stage: Stage) -> Result<Tracked> {
-        let arguments = json!({"message_id": id, "until": stage.as_str(), "timeout": WAIT_SECONDS});
-        let waited = session.call::<Tracked>("wait_for_message", &arguments).await;
+        let (message_id, until, timeout) = (Some(id.clone()), Some(stage), Some(WAIT_SECONDS));
+        let wait = WaitForMessage { message_id, until, timeout, ..WaitForMessage::default() };
+        let waited = session.call::<Tracked>(Call::WaitForMessage(wait)).await;
         if let Ok((tracked, _)) = waited {
             return Ok(tracked);
         }
         let (tracked, _) = session
-            .call::<Tracked>("message_status", &json!({"message_id": id}))
+            .call::<Tracked>(Call::MessageStatus(MessageStatus { message_id: id.clone() }))
             .await
             .map_err(|failure| refused("message_status", failure))?;
         bail!("it got no further than {}", stages(&tracked))

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use c3po_shared::catalogue::Pong;
+use c3po_shared::catalogue::{Call, Nothing, Pong};
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use serde_json::json;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
@@ -63,9 +62,9 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 /// Says what the coordinator is and how far away; returns where.
 async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<String, Failure> {
     // The first one is slower than all others.
-    session.call::<Pong>("ping", &json!({})).await?;
+    session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let (began, sent) = (Instant::now(), Timestamp::now());
-    let (pong, _) = session.call::<Pong>("ping", &json!({})).await?;
+    let (pong, _) = session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let round_trip = began.elapsed();
     let middle = Timestamp::from_millis(sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0));
     let coordinator = session.standing().coordinator;
