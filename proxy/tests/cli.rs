@@ -6,6 +6,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use c3po::commands::Cli;
+use clap::CommandFactory as _;
+
 /// Nobody listens there.
 const NOBODY: &str = "http://127.0.0.1:1";
 
@@ -26,26 +29,8 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_command_says_what_it_does() {
-    let commands = [
-        "proxy",
-        "hook",
-        "status",
-        "agents",
-        "send",
-        "inbox",
-        "ack",
-        "reply",
-        "thread",
-        "receipt",
-        "tail",
-        "audit",
-        "policy",
-        "install",
-        "uninstall",
-        "completions",
-    ];
     let mut all = text(&run(&["--help"]).stdout);
-    for command in commands {
+    for command in Cli::command().get_subcommands().map(clap::Command::get_name) {
         let output = run(&[command, "--help"]);
         assert!(output.status.success(), "{command}");
         all += &format!("\n----- {command}\n{}", text(&output.stdout));

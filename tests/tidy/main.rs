@@ -1,8 +1,10 @@
 //! The map is held: what may know what, what may be said where, how long a file may be. The rules of ARCHITECTURE.md.
 
 mod api_reference;
+mod circles;
 mod code;
 mod documents;
+mod gone;
 mod image;
 mod modules;
 mod packages;
@@ -63,6 +65,11 @@ fn nothing_is_left_for_later() -> Result<()> {
 }
 
 #[test]
+fn what_was_removed_stays_removed() -> Result<()> {
+    check(gone::came_back)
+}
+
+#[test]
 fn the_build_context_of_the_image_holds_every_file_that_the_build_reads() -> Result<()> {
     let context = image::context(root())?;
     assert_eq!(image::unreadable_workspace(&files(root())?, &context)?, None, "see .dockerignore");
@@ -82,6 +89,14 @@ fn modules_do_not_go_in_circles() -> Result<()> {
 }
 
 #[test]
+fn files_do_not_go_in_circles() -> Result<()> {
+    let files = files(root())?;
+    let found = circles::circles(&files);
+    assert!(found.is_empty(), "circles of files: {found:#?}");
+    Ok(())
+}
+
+#[test]
 fn packages_know_only_what_is_below_them() -> Result<()> {
     check(packages::forbidden_arrows)
 }
@@ -94,11 +109,4 @@ fn shared_knows_no_runtime() -> Result<()> {
 #[test]
 fn versions_stand_only_at_the_root() -> Result<()> {
     check(packages::version_outside_root)
-}
-
-#[test]
-fn the_lock_file_holds_nothing_banned_and_no_unexplained_duplicate() -> Result<()> {
-    let breaches = packages::locked(&root().join("Cargo.lock"), &root().join("deny.toml"))?;
-    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
-    Ok(())
 }

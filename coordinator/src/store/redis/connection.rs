@@ -7,11 +7,11 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 use tokio::time::timeout;
 
-use super::OpenError;
 use super::cluster::Cluster;
 use super::key_names::KeyNames;
 use super::library::{AGAIN, Call};
 use super::node::{CONNECT_DEADLINE, Node, Way, too_slow};
+use super::open_error::OpenError;
 use super::reach::Reach;
 use super::sentinels::Sentinels;
 use crate::config::{RedisAddress, Topology};

@@ -14,6 +14,7 @@ mod key_names;
 mod library;
 mod messages;
 mod node;
+mod open_error;
 mod reach;
 mod records;
 mod sentinels;
@@ -42,7 +43,7 @@ use crate::store::{
 use connection::Connection;
 use inbox::List;
 use key_names::KeyNames;
-pub use startup::OpenError;
+pub use open_error::OpenError;
 use wakes::Wakes;
 
 /// How long any operation may take; then the store counts as unavailable.

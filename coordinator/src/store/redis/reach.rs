@@ -9,7 +9,7 @@ use redis::{
     TlsCertificates,
 };
 
-use super::OpenError;
+use super::open_error::OpenError;
 use crate::config::{Identity, RedisAddress, Server};
 
 /// What is the same for every server.
