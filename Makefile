@@ -2,13 +2,15 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install test check demo bench load soak chaos siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install quick test check nightly demo bench load soak chaos siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
 
 # The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
 # What builds the lab and the programs that it starts, in the profile that follows.
 LAB := cargo build --locked -p c3po-lab -p c3po -p c3po-coordinator --profile
-# With the examples everywhere: cargo chooses features by what is built, and would build all crates a second time.
+# What builds the two programs, and nothing else.
+PROGRAMS := cargo build --locked -p c3po -p c3po-coordinator --profile
+WITH_CLAUDE := cargo nextest run --locked --workspace -E 'package(c3po-outside) & test(/^(claude|last_hop)::/)'
 LISTEN ?= 127.0.0.1:8420
 PREFIX ?= $(HOME)/.local
 SECONDS_EACH ?= 600
@@ -18,22 +20,40 @@ help: ## list the targets
 		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
+	@tests/setup/rust
 	@tests/setup/say 'building (a first build takes some minutes)'
-	cargo build --locked --profile quick --workspace --bins --examples
+	$(PROGRAMS) quick
 	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
 	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
 
 install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
+	@tests/setup/rust
 	@tests/setup/say 'building (seconds after `make up`, else some minutes)'
-	cargo build --locked --profile quick --workspace --bins --examples
+	$(PROGRAMS) quick
 	install -d '$(PREFIX)/bin'
 	install -m 755 $(QUICK)/c3po '$(PREFIX)/bin/c3po'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
-test: ## install what the tests need, then formatter, linter and every test
+quick: ## the inner loop: formatter, linter, and the tests that need no process of c3po
+	@tests/setup/rust
+	@tests/setup/install nextest redis
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo nextest run --locked --workspace --profile quick
+
+test: ## everything that must pass to land: formatter, linter and every test; installs what they need
 	@tests/setup/run-tests
 
-check: ## formatter, linter, documentation, and licences and advisories where cargo-deny is installed
+nightly: ## what takes longer: chaos, siege, a short soak, schemathesis, fuzzing, Docker
+	$(MAKE) chaos
+	$(MAKE) siege
+	$(MAKE) soak ARGS='--minutes 10'
+	$(MAKE) schemathesis
+	$(MAKE) fuzz SECONDS_EACH=120
+	$(MAKE) docker-e2e
+
+check: ## formatter, linter, documentation, licences and advisories; needs cargo-deny
+	@tests/setup/rust
 	@tests/setup/say 'formatter'
 	cargo fmt --all --check
 	@tests/setup/say 'linter'
@@ -84,10 +104,9 @@ fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code'
 	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)
 
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
-	@tests/setup/install tmux claude claude-older
-	cargo build --locked --workspace --bins --examples
-	@tests/setup/with-claude VERSION cargo test --locked --workspace --test outside -- claude:: last_hop::
-	@tests/setup/with-claude OLDER cargo test --locked --workspace --test outside -- claude:: last_hop::
+	@tests/setup/install nextest tmux claude claude-older
+	@tests/setup/with-claude VERSION $(WITH_CLAUDE)
+	@tests/setup/with-claude OLDER $(WITH_CLAUDE)
 
 peers: python inspector conformance ## other MCP clients against the real proxy and coordinator
 
@@ -103,5 +122,5 @@ conformance: ## the official MCP conformance suite against /mcp
 schemathesis: ## ten minutes of requests made of REST's description, in every role; ARGS=20 for 20 s in each of six runs
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	cargo build --locked --profile quick --workspace --bins --examples
+	$(PROGRAMS) quick
 	@exec tests/setup/schemathesis $(ARGS)
