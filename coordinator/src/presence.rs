@@ -238,7 +238,13 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         });
         let message = serde_json::from_value(message).expect("an envelope");
-        News::Inbox(vec![Arc::new(Arrival { position, follows: None, at: tokio::time::Instant::now(), message })])
+        News::Inbox(vec![Arc::new(Arrival {
+            position,
+            follows: None,
+            sole: true,
+            at: tokio::time::Instant::now(),
+            message,
+        })])
     }
 
     #[tokio::test]

@@ -79,12 +79,15 @@ pub(super) async fn wait_for_message(
 }
 
 impl Wanted {
-    /// Returns whether the wait ends with what came.
+    /// Returns whether the wait ends with what came. The next message is one that no other stands before.
     fn is_met_by(&self, arrival: &Arrival, caller: &Caller) -> bool {
         let message = &arrival.message;
         match self {
             Self::Next(kind) => {
-                arrival.is_fresh() && kind.admits(message.kind) && caller.memory.hand(&message.id, Instant::now())
+                arrival.sole
+                    && arrival.is_fresh()
+                    && kind.admits(message.kind)
+                    && caller.memory.hand(&message.id, Instant::now())
             }
             Self::Answer(id) => message.reply_to.as_ref() == Some(id) && message.to_agent == caller.agent,
             Self::Stage(..) => false,

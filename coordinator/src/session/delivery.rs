@@ -132,7 +132,7 @@ impl Delivery {
         carried.sort_by_key(|arrival| arrival.position);
         let mut last = self.position;
         for arrival in &carried {
-            if arrival.follows.is_some_and(|before| before > last) {
+            if !arrival.sole && arrival.follows.is_some_and(|before| before > last) {
                 return None;
             }
             last = arrival.position;

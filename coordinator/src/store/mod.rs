@@ -307,6 +307,8 @@ pub struct Arrival {
     pub position: u64,
     /// The place of the one before it, whatever became of that; `None` where every message arrives here, in order.
     pub follows: Option<u64>,
+    /// Whether no unshown message stands before it that this process may not know of.
+    pub sole: bool,
     /// When that was so.
     pub at: Instant,
     /// The envelope.
@@ -346,9 +348,9 @@ impl Tenure {
 
 impl Wake {
     /// The wake for a message that was just committed. One with a long text is to be read.
-    fn arrived(position: u64, follows: Option<u64>, message: &Message) -> Self {
+    fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
-        let arrival = || Arc::new(Arrival { position, follows, at: Instant::now(), message: message.clone() });
+        let arrival = || Arc::new(Arrival { position, follows, sole, at: Instant::now(), message: message.clone() });
         Self::Inbox(message.to_agent.clone(), (text <= CARRIED_MAX).then(arrival))
     }
 }

@@ -44,7 +44,8 @@ async fn a_certificate_that_is_replaced_is_shown_to_newcomers_and_older_links_li
 
     write(&("broken".to_owned(), "broken".to_owned()))?;
     let log = work.path().join("coordinator.log");
-    let warned = async || fs::read_to_string(&log).ok()?.contains("the certificate stays what it was").then_some(());
+    let warned =
+        async || fs::read_to_string(&log).ok()?.contains("the previous certificate stays in use").then_some(());
     eventually("a warning", SOON, warned).await?;
     let newcomer = pinned(&work, "newcomer", &coordinator, &first).await?;
     newcomer.reply("ping", json!({})).await?;

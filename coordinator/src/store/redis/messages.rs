@@ -75,7 +75,8 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
     match told.first().map(read::<String>).transpose()?.as_deref().unwrap_or_default() {
         "stored" => {
             let position: u64 = fact(&told)?;
-            store.wakes.wake(Wake::arrived(position, Some(position - 1), message));
+            let sole = told.get(2).map(read).transpose()?.unwrap_or_default();
+            store.wakes.wake(Wake::arrived(position, Some(position - 1), sole, message));
             if let Some(question) = &message.reply_to {
                 store.wakes.wake(Wake::Receipt(question.from()));
             }

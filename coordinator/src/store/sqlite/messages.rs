@@ -94,7 +94,8 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         }
     }
     let position = insert(work, send)?;
-    work.wakes.push(Wake::arrived(position, None, message));
+    // One process writes this store, so it knows of every message.
+    work.wakes.push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
 }
 

@@ -1,7 +1,7 @@
 -- Messages on their way: sent, answered, advanced, acknowledged.
 
--- Looks whether the message may be put into the inbox of the agent in use. Returns when the first of that inbox ends, or
--- nothing and why not. ARGV from `at` on: id, call, bound, whether who is away is spared
+-- Looks whether the message may be put into the inbox of the agent in use. Returns when the first of that inbox ends,
+-- nothing, and 1 if nothing else in it is unshown or else 0; or nothing and why not. ARGV from `at` on: id, call, bound, whether who is away is spared
 local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
@@ -22,11 +22,12 @@ local function refusal(key, args, at)
   if not due then
     return nil, AGAIN
   end
-  local count = count_inbox()
+  local others = redis.call('ZCARD', unshown)
+  local count = others + redis.call('ZCARD', shown)
   if count >= tonumber(args[at + 2]) then
     return nil, { 'full', count }
   end
-  return due
+  return due, nil, others == 0 and 1 or 0
 end
 
 -- Puts it there. Returns its position.
@@ -47,20 +48,20 @@ local function put(key, thread, due, args, at)
   return position
 end
 
--- Puts a message into the inbox: {'stored', position}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or
+-- Puts a message into the inbox: {'stored', position, whether it is the only one that is unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or
 -- {'taken'}.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread where it does not begin one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local due, refused = refusal(keys[6], args, 2)
+  local due, refused, is_sole = refusal(keys[6], args, 2)
   if refused then
     return refused
   end
   local position = put(keys[6], keys[7], due, args, 2)
   publish(args[1])
-  return { 'stored', position }
+  return { 'stored', position, is_sole }
 end)
 
 -- Sends a reply and settles what it answers, as one step: what `send` returns, {'unknown'} or {'answered', reply}.
@@ -84,7 +85,7 @@ define('answer', SMALL, function(keys, args)
     return AGAIN
   end
   use(keys, 7)
-  local due, refused = refusal(keys[11], args, 3)
+  local due, refused, is_sole = refusal(keys[11], args, 3)
   if refused then
     return refused
   end
@@ -95,7 +96,7 @@ define('answer', SMALL, function(keys, args)
   redis.call('HSET', keys[6], 'reply', reply, 'reply_call', args[4], 'history', history)
   settle(question, facts)
   publish(args[1])
-  return { 'stored', position }
+  return { 'stored', position, is_sole }
 end)
 
 -- Takes messages out of the inbox: nothing where the session is outdated, or for each 1 where it is out now, or 0.
