@@ -13,6 +13,8 @@ const GONE: &[(&str, &str, &str)] = &[
     ("Inquiry", "coordinator/src/session/", "operators ask over REST"),
     ("GetStatus", "shared/src/", "a frame comes with its user"),
     ("json_text", "proxy/src/", "the claude command rewrites settings.json, and a backup is kept"),
+    ("struct Online", "proxy/src/deliver/", "the reply to a heartbeat counts who is online"),
+    ("suggestion.replace", "proxy/src/", "a refusal carries an advice, which each front end words"),
     ("schemathesis", "tests/setup/run-tests", "it takes minutes and a Python of its own, so `make nightly` runs it"),
 ];
 
