@@ -1,26 +1,18 @@
 //! The description of REST is what the port does, and what docs/API.md says: no path and no method more or less.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use harness::http::{self, Answer};
-use harness::process::command;
 use harness::project::root;
-use harness::skip::skipped;
 use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::timeout;
 
 /// Every method that somebody may try. `HEAD` goes with `GET`.
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// The paths that are no REST.
 const SESSIONS: [&str; 2] = ["/acp", "/mcp"];
-/// The slowest run of schemathesis, which takes some 15 s on a machine that does nothing else.
-const RUN: Duration = Duration::from_secs(240);
 
 /// A method of a path.
 type Operation = (String, String);
@@ -155,35 +147,5 @@ async fn bodies_are_size_limited_objects() -> Result<()> {
         let answer = http::post(gate.address()?, "/api/invites", &headers, list).await?;
         assert_eq!(answer.status, 400, "{list}: {}", answer.body);
     }
-    Ok(())
-}
-
-/// Returns the program that `tests/setup/schemathesis install` installs.
-fn schemathesis() -> Result<PathBuf> {
-    let script = std::fs::read_to_string(root().join("tests/setup/schemathesis"))?;
-    let version = script.lines().find_map(|line| line.strip_prefix("version=")).context("no version")?;
-    Ok(root().join(format!("target/schemathesis-{version}/bin/schemathesis")))
-}
-
-/// Everything that follows from the description without dice; `make schemathesis` throws them for minutes.
-#[tokio::test]
-async fn schemathesis_finds_nothing() -> Result<()> {
-    let program = schemathesis()?;
-    if !program.exists() {
-        return skipped("description::schemathesis_finds_nothing", "tests/setup/schemathesis install was not run");
-    }
-    let (gate, home) = (Gate::start().await?, TempDir::new()?);
-    let key = gate.key("admin", "*", &[]).await?;
-    let setup = root().join("tests/setup");
-    let mut run = command(program, home.path());
-    run.current_dir(home.path()).env("PYTHONPATH", &setup).env("SCHEMATHESIS_HOOKS", "schemathesis_hooks");
-    run.env("C3PO_KEY", &key).env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
-    run.arg("--config-file").arg(setup.join("schemathesis.toml"));
-    run.args(["run", &format!("http://{}/api/openapi.json", gate.served.address)]);
-    run.args(["--checks", "all", "--no-color", "--phases", "examples,coverage", "--generation-deterministic"]);
-    run.args(["--header", &format!("Authorization: Bearer {key}")]);
-    let said = timeout(RUN, run.output()).await.context("it does not end")??;
-    let text = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.success() && text.contains("No issues found"), "{text}");
     Ok(())
 }
