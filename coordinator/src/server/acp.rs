@@ -12,13 +12,7 @@ use super::Server;
 use super::endpoint::Refused;
 use crate::auth::{Principal, Right};
 use crate::request::check_right;
-use crate::session;
-
-/// The read buffer of a link. The default of 128 KiB is paid for by every idle connection.
-const READ_BUFFER: usize = 1024;
-
-/// How much is gathered of frames that are written together. The buffer is as large as what it once held.
-const WRITE_BUFFER: usize = 4 * 1024;
+use crate::session::{self, READ_BUFFER, WRITE_BUFFER};
 
 /// Upgrades an admitted request and serves the link in a task of its own.
 pub(super) async fn upgrade(

@@ -1,13 +1,10 @@
 //! The WebSocket of one link: text in, text out, a deadline on every write.
 
-use std::time::Duration;
-
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use futures_util::SinkExt;
 use tokio::time::timeout;
 
-/// How long a reader may take to accept a frame before it counts as gone.
-const WRITE_DEADLINE: Duration = Duration::from_secs(10);
+use super::bounds::WRITE_DEADLINE;
 
 /// The other side is no longer there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,26 +1,15 @@
 //! Getting messages onto the host as they come: one page at a time, the next when the host has answered for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::wire::{Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::request::{HANDED_FOR, Memory, Office};
 use crate::store::{Arrival, Placed, Result, Selection};
-
-/// How many messages one frame holds at most.
-const PAGE: usize = 16;
-/// How many bytes of messages one frame holds, well below the largest frame; a longer message comes alone.
-const PAGE_BYTES: usize = 256 * 1024;
-/// How long a wait of the same session gets to take a new message before it is pushed as well.
-const WAITS_FIRST: Duration = Duration::from_millis(5);
-/// How long a host may take to answer for a page before the link counts as broken.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
-/// How soon a page is read again after the store failed.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// What the store had.
 pub(super) type Page = Result<Vec<Placed>>;

@@ -1,7 +1,6 @@
 //! The beginning of a link: who it is, under which name.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{CONTEXT_MAX, HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
@@ -14,14 +13,12 @@ use c3po_shared::wire::{
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::bounds::HELLO_DEADLINE;
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::Present;
 use crate::request::{Caller, Memory, Office, check_name, check_speaker, settle_name};
 use crate::store::{Claim, StoreError};
-
-/// How long a link may take to say who it is.
-const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A link that may be served.
 #[derive(Debug)]

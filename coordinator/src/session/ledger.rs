@@ -7,19 +7,15 @@ use std::sync::Arc;
 
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::{CallId, MessageId};
-use c3po_shared::limits::{CALLS_IN_FLIGHT, SILENCE_MAX};
+use c3po_shared::limits::SILENCE_MAX;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::wire::{RequestId, SessionChange};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use super::bounds::{MISSING_MAX, QUEUE};
 use crate::request::{self, Caller, Office};
 use crate::store::{Amendment, StoreError};
-
-/// How many entries wait at most; a link with more is not read until some are done.
-const BOUND: usize = 2 * CALLS_IN_FLIGHT;
-/// How many refused receipts are remembered: as many as a proxy keeps without an answer.
-const MISSING_MAX: usize = 1_024;
 
 /// One thing to do.
 pub(super) enum Entry {
@@ -131,7 +127,7 @@ impl Ledger {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < BOUND
+        self.queue.len() < QUEUE
     }
 
     /// Takes a call out that nobody waits for any more.

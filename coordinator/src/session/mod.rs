@@ -1,5 +1,6 @@
 //! One link: a proxy, or a person's command, from its `hello` to its end. One task, one loop, nothing queued for slow readers.
 
+mod bounds;
 mod connection;
 mod delivery;
 mod end;
@@ -11,7 +12,6 @@ mod said;
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
 use c3po_shared::audit::Event as AuditEvent;
@@ -26,6 +26,7 @@ use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::bounds::{CALLS_AT_ONCE, DRAIN, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::End;
@@ -36,16 +37,10 @@ use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::StoreError;
 
+pub(crate) use self::bounds::{READ_BUFFER, WRITE_BUFFER};
+
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
-/// How long calls under way may take once the coordinator stops. Waits are sent again elsewhere.
-const DRAIN: Duration = Duration::from_secs(3);
-/// How many events that are ready are done before what came of them is written.
-const TOGETHER: usize = 16;
-/// How many calls of one link are at work at once, waits aside: nobody fills the store's queue before everybody else.
-const CALLS_AT_ONCE: usize = 4;
-/// How many waits that ended are remembered: a cancellation crosses at most the last few answers.
-const ENDED_WAITS: usize = 16;
 
 /// Serves one link until it ends or `stop` is cancelled.
 ///

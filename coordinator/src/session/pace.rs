@@ -1,17 +1,13 @@
-//! How fast a link is read: who has much under way at once, or says long things one after the other, waits for the others.
+//! Throttles how fast a link is read when it pipelines calls or sends long frames.
 //!
-//! One call after the other costs nothing, so nobody who waits for answers ever meets this.
+//! Without it, links that send 50,000 characters as fast as they can take the others' p99 from 2.2 to 12.2 ms, and one
+//! that floods from 2.6 to 4.2 ms (`make bench ARGS=others`). One call after another costs nothing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much a link may say in a second: frames beside calls under way, and pieces of long frames.
-const PER_SECOND: u32 = 250;
-/// How long a link may have saved up for what it says at once.
-const SAVED: Duration = Duration::from_secs(2);
-/// How long a piece is. A frame that is shorter has none.
-const PIECE: usize = 4096;
+use super::bounds::{PER_SECOND, PIECE, SAVED};
 
 /// What one link has said lately.
 #[derive(Debug, Default)]

@@ -8,17 +8,14 @@ local function refusal(key, args, at)
     local same = read_further_facts(before).call == args[at + 1]
     return nil, same and { 'repeated', redis.call('HGET', key, 'env') } or { 'taken' }
   end
-  local due = redis.call('HGET', agent, 'due')
-  if not due then
+  local record = redis.call('HMGET', agent, 'due', 'state', 'held_until')
+  if not record[1] then
     return nil, { 'nobody' }
   end
-  if args[at + 3] == '1' then
-    local record = redis.call('HMGET', agent, 'state', 'held_until')
-    if record[1] == 'away' and tonumber(record[2]) > now then
-      return nil, { 'away' }
-    end
+  if args[at + 3] == '1' and record[2] == 'away' and tonumber(record[3]) > now then
+    return nil, { 'away' }
   end
-  due = expire(due)
+  local due = expire(record[1])
   if not due then
     return nil, AGAIN
   end
