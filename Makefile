@@ -34,7 +34,7 @@ install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	install -m 755 $(QUICK)/c3po '$(PREFIX)/bin/c3po'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
-quick: ## the inner loop: formatter, linter, and the tests that need no process of c3po
+quick: ## the inner loop: formatter, linter, and the tests that take little time
 	@tests/setup/rust
 	@tests/setup/install nextest redis
 	cargo fmt --all --check

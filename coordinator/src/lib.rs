@@ -47,7 +47,7 @@ use crate::store::{Store, StoreError, Wake};
 const POLICY: &str = "policy.toml";
 /// How long the end of the audit may take to be written.
 const FLUSH: Duration = Duration::from_secs(3);
-/// How often what is past its time is removed and what a crash left is completed.
+/// How often what is past its time is removed and agents that did not come back are forgotten.
 const SWEEP: Duration = Duration::from_secs(15);
 /// How often the agents that are online are counted, for the replies to heartbeats.
 const COUNT: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ pub async fn run(
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
-    // A part of a cluster may be away, and with it the keys: whoever has one is let in once they are read.
+    // The store may be away, and with it the keys: whoever has one is let in once they are read.
     if let Err(error) = auth::watch::load(&auth, store.as_ref()).await {
         tracing::warn!("the keys cannot be read yet: {error}");
     }

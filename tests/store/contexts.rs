@@ -85,7 +85,7 @@ pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(fixture: Fi
     let first = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
     fixture.advance_in(3, &sent, &first, Stage::InSession, Via::Stop).await?;
-    fixture.store.release(&first).await?;
+    fixture.store.release(&first, true).await?;
     let second = fixture.take(&claim("b")).await?;
     let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
     assert_eq!((agent.context, agent.state), (0, State::Starting));
@@ -93,7 +93,7 @@ pub(crate) async fn a_new_session_begins_in_the_context_that_it_says(fixture: Fi
     fixture.advance_in(0, &sent, &second, Stage::InSession, Via::Stop).await?;
     assert_eq!(unshown(&fixture, "b").await?, []);
 
-    fixture.store.release(&second).await?;
+    fixture.store.release(&second, true).await?;
     let third = fixture.take(&Claim { context: 4, state: Some(State::Ready), ..claim("b") }).await?;
     let agent = fixture.store.agent(&id("b")).await?.expect("it exists");
     assert_eq!((agent.context, agent.state), (4, State::Ready));
@@ -138,7 +138,7 @@ pub(crate) async fn a_receipt_of_a_newer_context_begins_it(fixture: Fixture) -> 
 pub(crate) async fn an_outdated_session_changes_nothing_of_the_record(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old).await?;
+    fixture.store.release(&old, true).await?;
     let new = fixture.take(&claim("b")).await?;
     fixture.advance(&sent, &new, Stage::InSession, Via::Stop).await?;
     let before = fixture.store.agent(&id("b")).await?;
@@ -171,7 +171,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fix
         assert_eq!(fixture.store.message(&sent.id).await?.map(|kept| kept.message).as_ref(), Some(sent));
     }
 
-    fixture.store.release(&tenure).await?;
+    fixture.store.release(&tenure, true).await?;
     let heir = fixture.take(&claim("b")).await?;
     let both = [repeated("shown"), fresh("on the host")];
     assert_eq!(unshown(&fixture, "b").await?, both);

@@ -231,14 +231,14 @@ pub(crate) fn everything() -> Selection<'static> {
     Selection { limit: PAGE_MAX, ..Selection::default() }
 }
 
-/// Waits until the agent is woken. Having missed hints counts: whoever did reads everything again.
+/// Waits until the agent itself is woken: a wake of everyone proves no publication.
 pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) -> Result<()> {
     let agent = id(agent);
     let wait = async {
         loop {
             match wakes.recv().await {
-                Ok(Wake::Inbox(woken, _) | Wake::Receipt(woken)) if woken != agent => {}
-                Ok(_) | Err(RecvError::Lagged(_)) => return Ok(()),
+                Ok(Wake::Inbox(woken, _) | Wake::Receipt(woken)) if woken == agent => return Ok(()),
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => anyhow::bail!("the store is gone"),
             }
         }

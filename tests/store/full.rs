@@ -1,6 +1,7 @@
 //! A Redis without room: what cannot be kept is refused as a whole, and everything else goes on.
 
 use anyhow::{Context, Result};
+use c3po_coordinator::store::redis::OpenError;
 use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, Store, StoreError};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
@@ -36,6 +37,18 @@ async fn unshown(redis: &Redis) -> Result<Vec<String>> {
     let mut ids: Vec<_> = members.iter().filter_map(|member| member.split(' ').next()).map(str::to_owned).collect();
     ids.sort();
     Ok(ids)
+}
+
+#[tokio::test]
+async fn a_full_redis_that_lacks_the_functions_ends_the_start_with_advice() -> Result<()> {
+    let (redis, fixture) = start().await?;
+    fixture.store.close().await;
+    redis.tell(&["FUNCTION", "FLUSH"]).await?;
+    allow(&redis, 1).await?;
+    let refused = open(&redis.url()).await.expect_err("nothing would work");
+    assert!(matches!(refused, OpenError::Full { .. }) && refused.to_string().contains("maxmemory"), "{refused}");
+    allow(&redis, 0).await?;
+    open(&redis.url()).await.map(drop).map_err(Into::into)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +118,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     assert_eq!(fixture.thread(&question.id, "c").await?.len(), 2);
     assert!(fixture.store.renew(&tenure, LEASE).await?);
     assert!(fixture.store.amend(&id("c"), Some(&tenure), &does(State::Busy).into()).await?.is_some());
-    fixture.store.release(&tenure).await?;
+    fixture.store.release(&tenure, true).await?;
     fixture.store.introduce(&id("human"), None).await?;
     let next = fixture.take(&claim("c")).await?;
     assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 1), "the next session is shown everything");

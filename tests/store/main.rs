@@ -83,6 +83,7 @@ macro_rules! every_promise {
                 a_suffixed_agent_with_mail_is_kept,
                 an_earlier_link_of_a_process_does_not_end_its_hold,
                 a_process_that_is_known_to_be_dead_holds_nothing,
+                a_suffixed_agent_whose_link_broke_comes_back_as_itself,
                 a_suffixed_agent_stays_one_when_its_process_comes_back;
             keys:
                 keys_are_kept_and_counted,

@@ -68,7 +68,7 @@ pub(crate) async fn in_session_shows_a_message_and_a_new_session_shows_it_again(
     assert_eq!(fixture.unshown("b").await?, ["waiting"]);
     assert_eq!(fixture.inbox("b").await?, ["shown", "waiting"]);
 
-    fixture.store.release(&first).await?;
+    fixture.store.release(&first, true).await?;
     let second = fixture.take(&claim("b")).await?;
     assert_eq!(fixture.unshown("b").await?, ["shown", "waiting"]);
     for _ in 0..2 {
@@ -120,7 +120,7 @@ pub(crate) async fn others_mail_and_unknown_messages_do_not_advance(fixture: Fix
 pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old).await?;
+    fixture.store.release(&old, true).await?;
     fixture.take(&claim("b")).await?;
     let messages = std::slice::from_ref(&sent.id);
     for progress in [progress(messages, Stage::InSession, Via::GetMessages), seen_at_once(messages, 0)] {

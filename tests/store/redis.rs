@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::config::{Fleet, RedisAddress};
+use c3po_coordinator::config::{Fleet, RedisAddress, StoreAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
-use c3po_coordinator::store::{AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake};
+use c3po_coordinator::store::{self, AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -245,6 +245,25 @@ async fn a_password_is_never_shown() -> Result<()> {
     Ok(())
 }
 
+/// What a Redis refuses for good ends the start with a sentence; only one that does not answer is waited for.
+#[tokio::test]
+async fn a_coordinator_ends_its_start_where_redis_refuses_it() -> Result<()> {
+    let redis = Redis::start().await?;
+    redis.tell(&["CONFIG", "SET", "requirepass", "open-sesame"]).await?;
+    let place = redis.url().replace("redis://", "");
+    for (url, reason) in [
+        (format!("redis://:wrong@{place}"), "password"),
+        (format!("redis://{place}"), "Authentication required"),
+        (format!("redis://:open-sesame@{place}/99"), "DB index"),
+    ] {
+        let (address, fleet) = (StoreAddress::Redis(Box::new(address(&url))), Fleet::default());
+        let refused =
+            timeout(SOON, store::open(&address, &fleet)).await.context(url)?.expect_err("it is refused").to_string();
+        assert!(refused.contains("refuses this coordinator") && refused.contains(reason), "{refused}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands() -> Result<()> {
     let Shared { redis, fixture, other } = shared().await?;
@@ -254,6 +273,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
     monitor.read_exact(&mut [0; 5]).await?;
 
     everything_at_its_bound(&fixture, &tenure).await?;
+    expiring_beside_other_work(&fixture).await?;
     other.sweep().await?;
     redis.tell(&["ECHO", "the end"]).await?;
 
@@ -316,8 +336,38 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     fixture.store.introduce(&id("human"), None).await?;
     fixture.store.agents(None, 1_000).await?;
     fixture.store.message(&sent[0]).await?;
-    fixture.store.release(tenure).await?;
+    fixture.store.release(tenure, true).await?;
     fixture.store.unregister(&tenure.agent).await?;
+    Ok(())
+}
+
+/// Has functions that expire messages and do something else meet inboxes in which much is past its time.
+async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
+    const EACH: usize = 200;
+    let reader = fixture.agent("reader").await?;
+    let both = fixture.agent("both").await?;
+    let question = fixture.say("reader", "both", "who?").await?;
+    let mut kept = Vec::new();
+    for _ in 0..EACH {
+        kept.push(fixture.say("a", "reader", "kept").await?.id);
+    }
+    fixture.store.advance(&reader.agent, Some(&reader), &progress(&kept, Stage::InSession, Via::GetMessages)).await?;
+    let end = Timestamp::now() + Duration::from_secs(4);
+    for to in ["reader", "both", "both-2"] {
+        fixture.store.introduce(&id(to), None).await?;
+        for _ in 0..EACH {
+            let mut next = message("a", to, "ends soon");
+            next.expires_at = end;
+            fixture.post(next).await?;
+        }
+    }
+    eventually("their time is over", SOON, async || (Timestamp::now() > end).then_some(())).await?;
+    // Each of these finds both inboxes, or its own, full of what is past its time.
+    assert!(matches!(fixture.answer(&question, "me").await?, AnswerOutcome::Sent(SendOutcome::Stored)));
+    fixture.say("a", "both-2", "room again").await?;
+    fixture.store.advance(&both.agent, Some(&both), &seen_at_once(std::slice::from_ref(&question.id), 1)).await?;
+    fixture.store.amend(&reader.agent, Some(&reader), &context(1).into()).await?;
+    assert_eq!(fixture.store.unshown(&reader.agent, everything()).await?.len(), EACH + 1);
     Ok(())
 }
 

@@ -54,7 +54,7 @@ pub(crate) async fn an_agent_that_is_away_is_spared_if_the_sender_says_so(fixtur
     fixture.store.amend(&id("b"), None, &does(State::Away).into()).await?;
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Away);
     assert_eq!(fixture.store.send(&send(message("a", "b", "urgent"))).await?, SendOutcome::Stored);
-    fixture.store.release(&tenure).await?;
+    fixture.store.release(&tenure, true).await?;
     assert_eq!(fixture.store.send(&sparing()).await?, SendOutcome::Stored, "who is offline finds it later");
     Ok(())
 }

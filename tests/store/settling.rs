@@ -36,7 +36,7 @@ pub(crate) async fn unknown_and_others_mail_is_not_acknowledged(fixture: Fixture
 pub(crate) async fn an_outdated_session_acknowledges_nothing(fixture: Fixture) -> Result<()> {
     let old = fixture.pair().await?;
     let sent = fixture.say("a", "b", "hello").await?;
-    fixture.store.release(&old).await?;
+    fixture.store.release(&old, true).await?;
     fixture.take(&claim("b")).await?;
     let refused = fixture.store.acknowledge(&id("b"), Some(&old), std::slice::from_ref(&sent.id)).await;
     assert!(matches!(refused, Err(StoreError::TakenOver(agent)) if agent == id("b")));

@@ -100,10 +100,10 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fi
 pub(crate) async fn an_outdated_tenure_renews_and_releases_nothing(fixture: Fixture) -> Result<()> {
     let wish = claim("a");
     let old = fixture.take(&wish).await?;
-    fixture.store.release(&old).await?;
+    fixture.store.release(&old, true).await?;
     let new = fixture.agent("a").await?;
     assert!(!fixture.store.renew(&old, LEASE).await?);
-    fixture.store.release(&old).await?;
+    fixture.store.release(&old, true).await?;
     assert_eq!(fixture.store.claim(&claim("a")).await?, None, "the new session still holds it");
     assert_eq!(fixture.store.claim(&wish).await?, None, "the old process is another one now");
     assert!(fixture.store.renew(&new, LEASE).await?);
@@ -127,7 +127,7 @@ pub(crate) async fn a_hold_lasts_as_long_as_it_is_renewed(fixture: Fixture) -> R
 
 pub(crate) async fn a_released_name_is_free_at_once(fixture: Fixture) -> Result<()> {
     let first = fixture.agent("a").await?;
-    fixture.store.release(&first).await?;
+    fixture.store.release(&first, true).await?;
     let agent = fixture.store.agent(&id("a")).await?.expect("it is kept");
     assert!(!agent.is_online(Timestamp::now()));
     assert_eq!(fixture.take(&claim("a")).await?.generation, 2);
@@ -139,7 +139,7 @@ pub(crate) async fn a_suffixed_agent_is_forgotten_when_it_leaves_nothing(fixture
     let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
     let sent = fixture.say("b", "a-2", "hello").await?;
     fixture.acknowledge(&sent).await?;
-    fixture.store.release(&first).await?;
+    fixture.store.release(&first, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
     assert!(fixture.store.message(&sent.id).await?.is_some(), "the archive keeps it");
     let names: Vec<_> = fixture.store.agents(None, 10).await?.into_iter().map(|agent| agent.id).collect();
@@ -154,7 +154,7 @@ pub(crate) async fn a_suffixed_agent_is_forgotten_when_it_leaves_nothing(fixture
 pub(crate) async fn a_suffixed_agent_with_mail_is_kept(fixture: Fixture) -> Result<()> {
     let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
     fixture.say("b", "a-2", "hello").await?;
-    fixture.store.release(&first).await?;
+    fixture.store.release(&first, true).await?;
     assert_eq!(fixture.inbox("a-2").await?, ["hello"]);
     let second = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
     assert_eq!((second.generation, second.uid), (2, first.uid));
@@ -166,16 +166,16 @@ pub(crate) async fn a_suffixed_agent_stays_one_when_its_process_comes_back(fixtu
     fixture.take(&made).await?;
     // A proxy that reconnects wishes the name that it was given.
     let tenure = fixture.take(&Claim { suffixed: false, ..made }).await?;
-    fixture.store.release(&tenure).await?;
+    fixture.store.release(&tenure, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
 
     // A name that another process chose is not forgotten, whoever made it.
     let made = fixture.take(&Claim { suffixed: true, ..claim("a-3") }).await?;
     let sent = fixture.say("b", "a-3", "hello").await?;
-    fixture.store.release(&made).await?;
+    fixture.store.release(&made, true).await?;
     let chosen = fixture.agent("a-3").await?;
     fixture.acknowledge(&sent).await?;
-    fixture.store.release(&chosen).await?;
+    fixture.store.release(&chosen, true).await?;
     assert!(fixture.store.agent(&id("a-3")).await?.is_some());
     Ok(())
 }
@@ -185,11 +185,11 @@ pub(crate) async fn an_earlier_link_of_a_process_does_not_end_its_hold(fixture: 
     let older = fixture.take(&wish).await?;
     let newer = fixture.take(&wish).await?;
     assert_eq!((newer.generation, newer.link > older.link), (older.generation, true));
-    fixture.store.release(&older).await?;
+    fixture.store.release(&older, true).await?;
     let agent = fixture.store.agent(&id("a-2")).await?.expect("it is not forgotten");
     assert!(agent.is_online(Timestamp::now()), "it is still held by the newer link");
     assert!(fixture.store.renew(&older, LEASE).await?, "it is the same session");
-    fixture.store.release(&newer).await?;
+    fixture.store.release(&newer, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
     Ok(())
 }
@@ -205,5 +205,24 @@ pub(crate) async fn a_process_that_is_known_to_be_dead_holds_nothing(fixture: Fi
     assert_eq!((heir.generation, heir.uid), (2, dead.uid));
     assert_eq!(fixture.unshown("a").await?, ["hello"]);
     assert!(!fixture.store.renew(&dead, LEASE).await?);
+    Ok(())
+}
+
+pub(crate) async fn a_suffixed_agent_whose_link_broke_comes_back_as_itself(fixture: Fixture) -> Result<()> {
+    let made = Claim { suffixed: true, ..claim("a-2") };
+    let before = fixture.take(&made).await?;
+    fixture
+        .store
+        .amend(&id("a-2"), Some(&before), &Amendment { role: Some("radio".into()), ..Amendment::default() })
+        .await?;
+    fixture.store.release(&before, false).await?;
+    fixture.store.sweep().await?;
+    assert!(fixture.store.agent(&id("a-2")).await?.is_some_and(|agent| !agent.is_online(Timestamp::now())));
+    // Its proxy wishes the name that it was given.
+    let after = fixture.take(&Claim { suffixed: false, ..made }).await?;
+    let agent = fixture.store.agent(&id("a-2")).await?.expect("it came back");
+    assert_eq!((after.uid, agent.role.as_deref()), (before.uid, Some("radio")));
+    fixture.store.release(&after, true).await?;
+    assert_eq!(fixture.store.agent(&id("a-2")).await?, None, "its name is still a made one");
     Ok(())
 }

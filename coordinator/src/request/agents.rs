@@ -132,7 +132,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         return Ok(None);
     }
     // The new name is taken whatever becomes of the old one, which ends with its lease.
-    if let Err(error) = office.store.release(tenure).await {
+    if let Err(error) = office.store.release(tenure, true).await {
         tracing::warn!("{} was not released: {error}", tenure.agent);
     }
     Ok(Some(Caller { agent: taken.agent.clone(), tenure: Some(taken), ..caller.clone() }))

@@ -156,7 +156,13 @@ pub(super) async fn note(office: &Office, caller: &Caller, message_ids: Vec<Mess
         // The next request proves that what is in the session has been seen.
         Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
         Ok(()) => {}
-        Err(error) => tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}"),
+        Err(error) => {
+            tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
+            if stage == Stage::Seen {
+                // The next request proves it as well.
+                caller.memory.show(&progress.message_ids);
+            }
+        }
     }
 }
 

@@ -74,7 +74,9 @@ impl Ledger {
     /// Lines up that these messages are on the host, in one step with those that wait there for the same.
     pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
-            Some(Entry::Receipt { id: None, progress: last }) if last.context == context => {
+            Some(Entry::Receipt { id: None, progress: last })
+                if last.context == context && last.stage == Stage::OnHost =>
+            {
                 last.message_ids.extend(message_ids);
             }
             _ => {
@@ -196,10 +198,14 @@ impl Ledger {
         None
     }
 
-    /// Lets the entry at work end.
-    pub(super) async fn finish(&mut self) {
-        if let Some(at_work) = self.at_work.take() {
+    /// Records what is at work and every receipt and change behind it. Calls that have not begun are dropped: nobody
+    /// waits for their answers.
+    pub(super) async fn finish(&mut self, office: &Arc<Office>, caller: &Caller) {
+        self.queue.retain(|entry| !matches!(entry, Entry::Call { .. }));
+        while let Some(at_work) = self.at_work.take() {
             at_work.await;
+            // Whatever is in the queue needs no place.
+            self.start(office, caller, |_| true);
         }
     }
 
@@ -244,7 +250,7 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
                 };
                 Noted { renewed: outcome.is_ok(), ..Noted::of(outcome) }
             }
-            // Calls are handed out by `start` and never recorded here.
+            // Calls are returned by `start` and never recorded here.
             Entry::Call { id, .. } => Noted { id: Some(id), ..Noted::of(Ok(())) },
         }
     })

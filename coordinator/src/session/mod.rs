@@ -439,7 +439,7 @@ impl Session {
         for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
             abort.abort();
         }
-        self.ledger.finish().await;
+        self.ledger.finish(&self.office, &self.caller).await;
         while let Some(finished) = self.calls.next().await {
             // Whose hold is to be released then is the new name's.
             if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
@@ -452,7 +452,7 @@ impl Session {
     async fn leave(&mut self, end: &End) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
         if let (End::Goodbye | End::Gone | End::Revoked, true, Some(tenure)) = (end, current, &self.caller.tenure)
-            && let Err(error) = self.office.store.release(tenure).await
+            && let Err(error) = self.office.store.release(tenure, *end != End::Gone).await
         {
             tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
         }

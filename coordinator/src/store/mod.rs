@@ -355,6 +355,9 @@ impl Wake {
     }
 }
 
+/// How long a suffixed agent whose link broke may take to come back before a sweep forgets it.
+pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
 pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
@@ -373,8 +376,9 @@ pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + S
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool>;
 
     /// Ends the hold; an outdated tenure ends nothing, nor does one whose process has claimed the name again since, by
-    /// another link. A suffixed agent with an empty inbox is forgotten.
-    async fn release(&self, tenure: &Tenure) -> Result<()>;
+    /// another link. Where the session is over, a suffixed agent with an empty inbox is forgotten; else it may come back
+    /// within [`RETURN_MAX`].
+    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()>;
 
     /// Returns the agent of exactly that name.
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;

@@ -1,13 +1,14 @@
 //! What one link may do with a key and to the others: every tool, and everything else that a host can say on it.
 
 use anyhow::{Context, Result, ensure};
-use c3po_shared::catalogue::listing;
+use c3po_shared::catalogue::Tool;
 use c3po_shared::ids::CallId;
 use c3po_shared::wire::CLOSE_REVOKED;
 use harness::link::{Link, Who};
 use inside::gate::Gate;
 use serde_json::{Value, json};
 
+use super::arguments;
 use super::matrix::Kind;
 
 /// What stands in every text that `third` may not come to know.
@@ -73,22 +74,13 @@ async fn linked(gate: &Gate, name: &str, who: &Who) -> Result<(Link, Value, Stri
 }
 
 fn tools() -> Vec<&'static str> {
-    listing().iter().map(|listed| listed.tool.name()).collect()
+    Tool::ALL.iter().map(|tool| tool.name()).collect()
 }
 
-/// Arguments of a call that `mine` makes well, about these two messages.
-fn arguments(tool: &str, sent: &[String; 2]) -> Value {
-    match tool {
-        "send_message" => json!({"target": "others", "message": SECRET}),
-        "reply" => json!({"message_id": sent[0], "response": SECRET}),
-        "ack_messages" => json!({"message_ids": [sent[1]]}),
-        "get_thread" | "message_status" => json!({"message_id": sent[0]}),
-        "get_agent_status" => json!({"agent_id": "others"}),
-        "set_status" => json!({"status": "busy", "current_task": SECRET}),
-        "wait_for_message" => json!({"timeout": 1}),
-        "broadcast" => json!({"message": SECRET}),
-        _ => json!({}),
-    }
+/// Returns arguments of a call that `mine` makes well, about these two messages.
+fn example(tool: &str, sent: &[String; 2]) -> Value {
+    let tool = Tool::ALL.iter().find(|listed| listed.name() == tool).expect("a listed tool");
+    arguments(*tool, SECRET, [&sent[0], &sent[1]])
 }
 
 /// A call as a frame, which can be sent on any link.
@@ -119,17 +111,17 @@ async fn every_tool_is_called_by_the_right_key_alone() -> Result<()> {
         for key in [&scene.third_key, &right] {
             // Nobody is anybody before hello.
             let mut link = Link::open_with(&address, Some(key)).await?;
-            assert_eq!(link.refusal(tool, arguments(tool, &scene.sent)).await?, "INVALID_REQUEST", "{tool}");
+            assert_eq!(link.refusal(tool, example(tool, &scene.sent)).await?, "INVALID_REQUEST", "{tool}");
         }
         for who in [Who::new("mine"), Who::person("mine")] {
             let mut link = Link::open_with(&address, Some(&scene.third_key)).await?;
             assert_eq!(link.hello(&who).await?.expect_err("not covered")["data"]["code"], "FORBIDDEN", "{who:?}");
-            ensure!(link.try_call(tool, arguments(tool, &scene.sent)).await.is_err(), "{tool} after a refused hello");
+            ensure!(link.try_call(tool, example(tool, &scene.sent)).await.is_err(), "{tool} after a refused hello");
         }
     }
     scene.is_untouched(&before).await?;
     for tool in tools() {
-        let answer = scene.mine.try_call(tool, arguments(tool, &scene.sent)).await?;
+        let answer = scene.mine.try_call(tool, example(tool, &scene.sent)).await?;
         ensure!(answer.is_ok(), "{tool} with the right key: {answer:?}");
     }
     Ok(())
@@ -154,7 +146,7 @@ async fn a_key_that_ends_midway_ends_every_tool() -> Result<()> {
             links[0].1.hear_close().await?;
         }
         for (tool, link) in &mut links {
-            is_cut(link, tool, arguments(tool, &scene.sent)).await?;
+            is_cut(link, tool, example(tool, &scene.sent)).await?;
         }
         ensure!(Link::open_with(&address, Some(&key)).await.is_err(), "nor is there another link");
     }
@@ -191,7 +183,7 @@ async fn nobody_is_told_more_of_a_message_of_others_than_of_none() -> Result<()>
 async fn a_frame_of_one_link_is_worth_nothing_on_another() -> Result<()> {
     let mut scene = Scene::set().await?;
     for (number, tool) in (1_000..).zip(tools()) {
-        let text = frame(number, tool, &arguments(tool, &scene.sent));
+        let text = frame(number, tool, &example(tool, &scene.sent));
         scene.mine.send_text(&text).await?;
         let first = scene.mine.end(number).await?;
         ensure!(first.is_ok(), "{tool}: {first:?}");

@@ -9,9 +9,25 @@ mod pages;
 mod people;
 
 use anyhow::{Context, Result};
+use c3po_shared::catalogue::Tool;
 use harness::http::{self, Answer};
 use inside::gate::Gate;
 use serde_json::{Value, json};
+
+/// Returns arguments with which a tool is called, with that text, about these two messages.
+fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
+    match tool {
+        Tool::SendMessage => json!({"target": "others", "message": text}),
+        Tool::Reply => json!({"message_id": asked, "response": text}),
+        Tool::AckMessages => json!({"message_ids": [told]}),
+        Tool::GetThread | Tool::MessageStatus => json!({"message_id": asked}),
+        Tool::GetAgentStatus => json!({"agent_id": "others"}),
+        Tool::SetStatus => json!({"status": "busy", "current_task": text}),
+        Tool::WaitForMessage => json!({"timeout": 1}),
+        Tool::Broadcast => json!({"message": text}),
+        Tool::GetMessages | Tool::ListAgents | Tool::RegisterAgent | Tool::Ping => json!({}),
+    }
+}
 
 /// Asks for a path, with what is presented and as whom.
 async fn ask(

@@ -69,7 +69,7 @@ async fn status_says_what_an_agent_does_and_what_it_has_not_dealt_with() -> Resu
 #[tokio::test]
 async fn a_taken_name_gets_a_number_and_a_free_one_is_inherited() -> Result<()> {
     let (served, mut homeassistant, meshtastic) = two_agents().await?;
-    let (second, welcome) = Link::join(&served.address, "meshtastic").await?;
+    let (mut second, welcome) = Link::join(&served.address, "meshtastic").await?;
     assert_eq!((welcome["agent_id"].as_str(), welcome["generation"].as_u64()), (Some("meshtastic-2"), Some(1)));
     let question = ask(&mut homeassistant, "for whoever is meshtastic").await?;
     let (_, reserved) = Link::join(&served.address, "human").await?;
@@ -84,7 +84,7 @@ async fn a_taken_name_gets_a_number_and_a_free_one_is_inherited() -> Result<()> 
     let received = heir.call("wait_for_message", json!({"timeout": 20})).await?;
     assert_eq!(received["id"], question.as_str());
 
-    drop(second);
+    second.notify("goodbye", json!({})).await?;
     eventually("meshtastic-2 is forgotten", Duration::from_secs(10), async || {
         let list = homeassistant.call("list_agents", json!({})).await.ok()?;
         (!each(&list["agents"], "id").contains(&"meshtastic-2".to_owned())).then_some(())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use c3po_shared::ids::CallId;
+use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use serde_json::{Value, json};
 
@@ -132,7 +133,7 @@ async fn state_and_reach_are_seen_at_once_and_in_the_order_in_which_they_were_sa
         for passing in ["blocked", "busy", state] {
             meshtastic.notify("session", json!({"state": passing, "reach": reach})).await?;
         }
-        harness::eventually::eventually("the change is seen", Duration::from_secs(1), async || {
+        eventually("the change is seen", Duration::from_secs(1), async || {
             let list = homeassistant.call("list_agents", json!({})).await.ok()?;
             let record = list["agents"].as_array()?.iter().find(|agent| agent["id"] == "meshtastic")?.clone();
             (record["state"] == state && record["reach"] == reach).then_some(())
@@ -168,4 +169,24 @@ async fn a_person_has_no_session_to_speak_of() -> Result<()> {
     let stages: Vec<_> = steps(&mut homeassistant, &id(&sent)).await?;
     assert_eq!(stages.last(), Some(&("seen".to_owned(), String::new())));
     Ok(())
+}
+
+#[tokio::test]
+async fn what_a_host_says_right_before_its_goodbye_is_recorded() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let message = ask(&mut homeassistant, "the last one").await?;
+    meshtastic.hear(|frame| frame["method"] == "deliver").await?;
+    // A proxy that ends writes all of it at once.
+    for (number, stage) in [(900, "on_host"), (901, "in_session"), (902, "seen")] {
+        let params = json!({"message_ids": [message], "stage": stage, "via": "hook", "context": 0});
+        let frame = json!({"jsonrpc": "2.0", "id": number, "method": "receipt", "params": params});
+        meshtastic.send_text(&frame.to_string()).await?;
+    }
+    meshtastic.notify("goodbye", json!({})).await?;
+    meshtastic.hear_close().await.ok();
+    eventually("all of it is recorded", AT_ONCE, async || {
+        let steps = steps(&mut homeassistant, &message).await.ok()?;
+        (steps.last()?.0 == "seen").then_some(())
+    })
+    .await
 }

@@ -12,7 +12,7 @@ use super::{RedisStore, millis};
 use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
 
 /// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
-const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
+pub(super) const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
 /// How many agents one call reads.
 const STEP: usize = 100;
 
@@ -47,9 +47,9 @@ pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) 
 }
 
 /// Ends a session's hold.
-pub(super) async fn release(store: &RedisStore, tenure: &Tenure) -> Result<()> {
+pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
-    call.arg(whose(Some(tenure))).arg(tenure.link).arg(millis(POSITION_LIFE));
+    call.arg(whose(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(POSITION_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 

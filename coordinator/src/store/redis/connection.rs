@@ -84,7 +84,8 @@ impl Connection {
         }
     }
 
-    async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+    /// Runs a command once, and returns the error as Redis gave it.
+    pub(super) async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         match &self.servers {
             Servers::One(node) => node.call(command).await,
             Servers::Cluster(cluster) => cluster.call(command).await,

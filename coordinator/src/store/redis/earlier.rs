@@ -77,8 +77,11 @@ async fn homes(connection: &Connection, key: &str) -> Result<Vec<std::sync::Arc<
     let mut homes = Vec::new();
     for node in connection.masters().await.map_err(|error| store_error(&error))? {
         let found: RedisResult<bool> = node.call(redis::cmd("EXISTS").arg(key)).await;
-        if found.unwrap_or_default() {
-            homes.push(node);
+        match found {
+            Ok(true) => homes.push(node),
+            Ok(false) => {}
+            Err(error) if matches!(error.code(), Some("NOPERM" | "MOVED")) => {}
+            Err(error) => return Err(store_error(&error)),
         }
     }
     Ok(homes)

@@ -11,7 +11,7 @@ use super::{RedisStore, agents};
 use crate::store::{AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// How many messages one call changes, each by up to nine commands: no call runs more than 500.
-const STEP: usize = 50;
+const STEP: usize = 40;
 
 /// Puts a message into its recipient's inbox.
 pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome> {

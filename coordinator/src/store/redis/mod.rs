@@ -70,10 +70,9 @@ impl RedisStore {
         let names = KeyNames::of(fleet);
         let connection = Arc::new(Connection::new(address, &names)?);
         startup::check(&connection, &names, address.discard_old).await?;
-        let wakes = Wakes::start(Arc::clone(&connection), names.clone()).await.map_err(|error| {
-            let reason = format!("it does not let us subscribe: {error}");
-            OpenError::Unreachable { address: connection.address().to_owned(), reason }
-        })?;
+        let wakes = Wakes::start(Arc::clone(&connection), names.clone())
+            .await
+            .map_err(|error| startup::failed(connection.address(), &error))?;
         Ok(Self { connection, names, wakes, swept: Mutex::default() })
     }
 
@@ -95,9 +94,9 @@ fn closed() -> StoreError {
     StoreError::Unavailable("it was closed".into())
 }
 
-/// Returns a length of time as scripts get it.
+/// Returns a length of time as functions get it.
 fn millis(duration: Duration) -> u64 {
-    // Shorter than 2^53 milliseconds, which is all that a script can count.
+    // Shorter than 2^53 milliseconds, which is all that a function can count.
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(1 << 52)
 }
 
@@ -122,8 +121,8 @@ impl Store for RedisStore {
         self.within(agents::renew(self, tenure, lease)).await
     }
 
-    async fn release(&self, tenure: &Tenure) -> Result<()> {
-        self.within(agents::release(self, tenure)).await
+    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()> {
+        self.within(agents::release(self, tenure, is_over)).await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {

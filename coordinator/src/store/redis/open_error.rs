@@ -43,6 +43,26 @@ pub enum OpenError {
         /// What happened instead.
         reason: String,
     },
+    /// It answers, and does not let us in or do what we need.
+    #[error(
+        "the Redis at {address} refuses this coordinator: {reason}; check the user, the password and the database in its \
+         URL, that it is a cluster where the URL has redis+cluster, and that its ACL allows what the README lists"
+    )]
+    Refused {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// It has no memory for the functions of this version.
+    #[error(
+        "the Redis at {address} has used all of its maxmemory and cannot load the functions of this version of c3po: \
+         raise it for the update, as in `redis-cli CONFIG SET maxmemory 512mb`, and start again"
+    )]
+    Full {
+        /// Where.
+        address: String,
+    },
     /// It is one of several, and was addressed as if it were alone.
     #[error(
         "the Redis at {address} is one server of a cluster: write redis+cluster://HOST:PORT (rediss+cluster:// with TLS)"
@@ -60,7 +80,7 @@ pub enum OpenError {
         /// Where.
         address: String,
     },
-    /// It is older than what the scripts are written for.
+    /// It is older than what the functions are written for.
     #[error("the Redis at {address} has version {version}, and c3po needs 7.0 or newer; update it")]
     TooOld {
         /// Where.

@@ -91,7 +91,7 @@ pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(corrupt)
 }
 
-/// Writes what scripts need to know of a message, without having to read its envelope; they add when it was stored.
+/// Writes what functions need to know of a message, without having to read its envelope; they add when it was stored.
 pub(super) fn facts(message: &Message, call: CallId, settled_until: Timestamp) -> String {
     let Message { id, from_agent, kind, thread_id, .. } = message;
     let wants = u8::from(message.requires_response);

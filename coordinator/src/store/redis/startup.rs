@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use redis::RedisResult;
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use rustls::AlertDescription;
 
 use super::connection::Connection;
@@ -17,16 +17,16 @@ use crate::store::StoreError;
 
 /// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
 pub(super) async fn check(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
-    let unreachable = |error: &(dyn Error + 'static)| unreachable(connection.address(), error);
-    let master = connection.master().await.map_err(|error| unreachable(&error))?;
+    let failed = |error: RedisError| failed(connection.address(), &error);
+    let master = connection.master().await.map_err(failed)?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
-    answer.map_err(|error| unreachable(&error))?;
+    answer.map_err(failed)?;
     check_server(&master, connection.is_cluster()).await?;
     check_schema(connection, names, discard_old).await
 }
 
 async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
-    // Who may not ask finds out by the first script.
+    // A user without the right to ask goes on: every check below has its own way then.
     let info: String = node.call(&redis::cmd("INFO")).await.unwrap_or_default();
     check_kind(node, &info, in_cluster)?;
     check_policy(node, &info).await?;
@@ -137,7 +137,22 @@ async fn check_schema(connection: &Connection, names: &KeyNames, discard_old: bo
     }
 }
 
-/// Says why nothing can be done there, and what to do where that is known.
+/// Returns why the first commands failed: for good, or only for now.
+pub(super) fn failed(address: &str, error: &RedisError) -> OpenError {
+    let is_final = matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
+        || matches!(
+            error.kind(),
+            ErrorKind::AuthenticationFailed
+                | ErrorKind::Server(ServerErrorKind::NoPerm | ServerErrorKind::ResponseError)
+        );
+    match error.code() {
+        Some("OOM") => OpenError::Full { address: address.to_owned() },
+        _ if is_final => OpenError::Refused { address: address.to_owned(), reason: error.to_string() },
+        _ => unreachable(address, error),
+    }
+}
+
+/// Returns why nothing can be done there, and the advice where the cause is known.
 fn unreachable(address: &str, error: &(dyn Error + 'static)) -> OpenError {
     let (address, reason) = (address.to_owned(), error.to_string());
     match tls_error(error) {

@@ -1,12 +1,13 @@
-//! Removing what is past its time from inboxes that nobody reads.
+//! Removes what is past its time from inboxes that nobody reads, and agents that did not come back.
 
 use std::sync::PoisonError;
 
 use c3po_shared::ids::AgentId;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::{RedisStore, records};
-use crate::store::Result;
+use super::agents::POSITION_LIFE;
+use super::{RedisStore, millis, records};
+use crate::store::{RETURN_MAX, Result};
 
 /// How many agents one sweep looks at; the next one goes on behind them.
 const AGENTS: usize = 1_000;
@@ -20,14 +21,16 @@ pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
     let after = store.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let names = names(store, after.as_ref()).await?;
     let last = if names.len() < AGENTS { None } else { names.last().cloned() };
-    let visits: Vec<_> = names.iter().map(|name| expire(store, name)).collect();
+    let visits: Vec<_> = names.iter().map(|name| visit(store, name)).collect();
     let visited: Result<()> = stream::iter(visits).buffer_unordered(ABREAST).try_collect().await;
     *store.swept.lock().unwrap_or_else(PoisonError::into_inner) = last;
     visited
 }
 
-async fn expire(store: &RedisStore, name: &AgentId) -> Result<()> {
-    store.connection.invoke::<u8>(&store.names.call_about("expire", name)).await.map(drop)
+async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
+    let mut call = store.names.call_about("sweep", name);
+    call.arg(millis(RETURN_MAX)).arg(millis(POSITION_LIFE));
+    store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
 /// Reads names of agents, in order.

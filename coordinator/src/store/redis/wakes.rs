@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::key_names::KeyNames;
+use super::library::Call;
 use super::millis;
 use super::node::{CONNECT_DEADLINE, too_slow};
 use crate::store::{Result, WAKE_BACKLOG, Wake};
@@ -59,7 +60,7 @@ struct Subscription {
 }
 
 impl Wakes {
-    /// Subscribes, and receives from now on.
+    /// Subscribes, and receives from now on. Loads the functions: a server that does not take them ends the start here.
     pub(super) async fn start(connection: Arc<Connection>, names: KeyNames) -> Result<Self, RedisError> {
         let shared = Arc::new(Shared {
             connection,
@@ -69,6 +70,7 @@ impl Wakes {
             sender: broadcast::Sender::new(WAKE_BACKLOG),
         });
         let wakes = Self { shared, tasks: TaskTracker::new(), stop: CancellationToken::new() };
+        let _: bool = wakes.shared.connection.try_run(wakes.shared.listing(millis(LEASE)).command()).await?;
         let first = wakes.shared.subscribe().await?;
         let (shared, stop) = (Arc::clone(&wakes.shared), wakes.stop.clone());
         wakes.tasks.spawn(async move {
@@ -92,7 +94,7 @@ impl Wakes {
 
     /// Notes that a command had no answer: what it did is not known, and nobody here was woken for it.
     pub(super) fn doubt(&self) {
-        self.shared.doubts.store(DOUBTS, Ordering::Relaxed);
+        self.shared.doubt();
     }
 
     /// Wakes this process's listeners. The functions have published to the others.
@@ -119,6 +121,10 @@ impl Drop for Wakes {
 }
 
 impl Shared {
+    fn doubt(&self) {
+        self.doubts.store(DOUBTS, Ordering::Relaxed);
+    }
+
     fn wake(&self, wake: Wake) {
         // Without listeners there is nobody to wake.
         let _ = self.sender.send(wake);
@@ -174,14 +180,25 @@ impl Shared {
                 self.wake(Wake::Everyone);
             }
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::debug!("cannot note that this coordinator is there: {error}"),
-            Err(_) => tracing::debug!("noting that this coordinator is there took too long"),
+            Ok(Err(error)) => {
+                self.doubt();
+                tracing::debug!("cannot note that this coordinator is there: {error}");
+            }
+            Err(_) => {
+                self.doubt();
+                tracing::debug!("noting that this coordinator is there took too long");
+            }
         }
     }
 
     async fn list(&self, lease: u64) -> Result<bool> {
+        self.connection.invoke(&self.listing(lease)).await
+    }
+
+    fn listing(&self, lease: u64) -> Call {
         let mut call = self.names.call("attend", [self.names.key("coordinators"), self.names.key("peers")]);
-        self.connection.invoke(call.arg(&self.origin).arg(lease)).await
+        call.arg(&self.origin).arg(lease);
+        call
     }
 
     /// Ends this coordinator's listing, as far as the server answers: it would end by itself.

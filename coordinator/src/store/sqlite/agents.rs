@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::messages::settle_expired;
 use super::rows::{from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
-use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
+use crate::store::{Agent, Amendment, Claim, RETURN_MAX, Result, StoreError, Tenure};
 
 /// Returns the agent of that name.
 pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
@@ -180,14 +180,26 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
     Ok(true)
 }
 
-/// Ends the hold, and forgets a suffixed agent that leaves nothing behind.
-pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure) -> Result<()> {
+/// Ends the hold. Where the session is over, a suffixed agent that leaves nothing behind is forgotten.
+pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Result<()> {
     if is_current(work, tenure)? && is_latest_link(work, tenure)? {
         hold_until(work, &tenure.agent, work.now)?;
         settle_expired(work, &tenure.agent)?;
-        let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
-        work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
+        if is_over {
+            let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
+            work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
+        }
     }
+    Ok(())
+}
+
+/// Forgets suffixed agents that have not come back and leave nothing behind.
+pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
+    let life = u64::try_from(RETURN_MAX.as_millis()).unwrap_or(u64::MAX);
+    let cutoff = stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)));
+    let sql =
+        "DELETE FROM agents WHERE suffixed = 1 AND open_count = 0 AND held_until <= :cutoff AND last_seen <= :cutoff";
+    work.connection.prepare_cached(sql)?.execute(named_params! { ":cutoff": cutoff })?;
     Ok(())
 }
 

@@ -86,9 +86,9 @@ impl Store for SqliteStore {
         self.writer.run(move |work| agents::renew(work, &tenure, lease)).await
     }
 
-    async fn release(&self, tenure: &Tenure) -> Result<()> {
+    async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()> {
         let tenure = tenure.clone();
-        self.writer.run(move |work| agents::release(work, &tenure)).await
+        self.writer.run(move |work| agents::release(work, &tenure, is_over)).await
     }
 
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>> {
@@ -174,6 +174,7 @@ impl Store for SqliteStore {
         // Small steps, each an operation of its own: a send never waits for more than one of them.
         while self.writer.run(progress::sweep_expired).await? {}
         while self.writer.run(progress::sweep_archive).await? {}
+        self.writer.run(agents::sweep).await?;
         Ok(())
     }
 

@@ -219,6 +219,7 @@ fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut Vec
     execute(connection, "BEGIN IMMEDIATE")?;
     for job in group {
         execute(connection, "SAVEPOINT job")?;
+        let woken_before = wakes.len();
         let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes });
         if connection.is_autocommit() {
             // A full disk ends the whole transaction by itself.
@@ -226,6 +227,7 @@ fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut Vec
         }
         if !keep {
             execute(connection, "ROLLBACK TO job")?;
+            wakes.truncate(woken_before);
         }
         execute(connection, "RELEASE job")?;
     }

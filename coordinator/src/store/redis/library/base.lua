@@ -5,8 +5,9 @@
 
 -- A time that does not come.
 local NEVER = '9007199254740991'
--- How many messages of one inbox one call expires: each costs five commands, and no call runs more than 500.
-local EXPIRED_MAX = 90
+-- How many messages of one inbox one call expires: each costs six commands, and no call runs more than 500. A call that
+-- expired more than a few does nothing else, and is made again.
+local EXPIRED_MAX, EXPIRED_FEW = 80, 5
 
 -- Of the call that runs: the prefix of its fleet's keys, the time, the agent in use, whom to wake, and whether the
 -- coordinator that calls is to hear of it too, since it does not know whom to wake by itself.
@@ -133,8 +134,8 @@ local function expire_from(list, next_due, left)
 end
 
 -- Takes out what is past its time; `due` is what the record says, before which there is nothing to look for: a list of
--- ends would cost every message two writes. Returns what the record says from now on; nothing where more is past its
--- time than one call may take out, and the call is to be made again.
+-- ends would cost every message two writes. Returns what the record says from now on; nothing where it took out more
+-- than a few, and the call is to be made again.
 local function expire(due)
   if not due or now < tonumber(due) then
     return due or NEVER
@@ -145,11 +146,11 @@ local function expire(due)
   redis.call('HSET', agent, 'due', next_due)
   publish('-')
   woken = {}
-  return (left > 0 or now < tonumber(next_due)) and next_due or nil
+  return EXPIRED_MAX - left <= EXPIRED_FEW and next_due or nil
 end
 
 -- What a function returns whose call is to be made again.
-local AGAIN = { err = 'AGAIN more is past its time than one call takes out' }
+local AGAIN = { err = 'AGAIN what is past its time was taken out, and nothing else was done' }
 
 local function expire_due()
   return expire(redis.call('HGET', agent, 'due'))

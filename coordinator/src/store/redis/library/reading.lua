@@ -100,12 +100,24 @@ define('message', SMALL, function(keys, args)
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
--- Takes what is past its time out of inboxes. KEYS: -, agent, unshown, shown, repeated
-define('expire', SMALL, function(keys)
+-- Takes what is past its time out of an inbox, and forgets an agent with a made name that has not come back and leaves
+-- nothing. KEYS: -, agent, unshown, shown, repeated. ARGV: how long it may take to come back, for how long positions are
+-- kept
+define('sweep', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local due = redis.call('HGET', agent, 'due')
-  return not due and 0 or expire(due) and 1 or AGAIN
+  local record = redis.call('HMGET', agent, 'due', 'suffixed', 'held_until', 'last_seen')
+  if not record[1] then
+    return 0
+  end
+  if not expire(record[1]) then
+    return AGAIN
+  end
+  local last = math.max(tonumber(record[3]), tonumber(record[4]))
+  if record[2] == '1' and last + tonumber(args[1]) <= now and count_inbox() == 0 then
+    forget(args[2])
+  end
+  return 1
 end)
 
 -- Compares bytes, as the index does: Lua itself compares texts as the server's locale says.

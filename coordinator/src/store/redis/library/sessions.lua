@@ -110,8 +110,8 @@ define('renew', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends a session's hold; an agent with a made name and an empty inbox is forgotten.
--- KEYS: -, agent. ARGV: whose, link, for how long positions are kept
+-- Ends a session's hold. Where the session is over, an agent with a made name and an empty inbox is forgotten.
+-- KEYS: -, agent. ARGV: whose, link, whether the session is over, for how long positions are kept
 define('release', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -122,8 +122,8 @@ define('release', SMALL, function(keys, args)
     return AGAIN
   end
   redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
-  if redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
-    forget(args[3])
+  if args[3] == '1' and redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
+    forget(args[4])
   end
   return 1
 end)
