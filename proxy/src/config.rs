@@ -1,5 +1,7 @@
 //! What this host was told: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
 
+mod client;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -71,6 +73,9 @@ pub struct Config {
     pub channel: bool,
     /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
     pub is_plugin: bool,
+    /// Whether the session answers one prompt and ends: a client without a terminal that reads no stream of prompts, and
+    /// that nobody gave a name. Its agent has the project's name and `-run`.
+    pub one_shot: bool,
     /// What is wrong. Commands refuse to run; a proxy runs, says so, and connects where it still can.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
@@ -145,6 +150,8 @@ struct Sources<'a> {
     file_name: &'a Path,
     cwd: Option<&'a Path>,
     host: String,
+    /// The words of the command that started the client, where they are known.
+    client: Vec<String>,
 }
 
 impl Config {
@@ -163,6 +170,7 @@ impl Config {
             file_name: &path,
             cwd: cwd.as_deref(),
             host: host_name(),
+            client: client::command(),
         });
         config.problems.extend(unreadable);
         config
@@ -178,6 +186,7 @@ impl Config {
             file_name: name,
             cwd: None,
             host: String::new(),
+            client: Vec::new(),
         })
     }
 
@@ -212,6 +221,10 @@ impl Config {
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
+        let entry = variable("CLAUDE_CODE_ENTRYPOINT");
+        let one_shot =
+            wished.is_none() && entry.as_deref() == Some("sdk-cli") && !client::reads_a_stream(&sources.client);
+        let agent = if one_shot { agent.with_suffix("run") } else { agent };
         let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
         let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
             problems.push(problem);
@@ -235,6 +248,7 @@ impl Config {
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
             channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
+            one_shot,
             problems,
             warnings,
         }
@@ -344,7 +358,36 @@ mod tests {
             file_name: Path::new("config.toml"),
             cwd: Some(Path::new("/home/ann/Home Assistant")),
             host: "nas2".to_owned(),
+            client: Vec::new(),
         })
+    }
+
+    #[test]
+    fn a_client_that_answers_one_prompt_gets_a_name_of_its_own() {
+        let check = |variables: &[(&str, &str)], client: &[&str], expected: (&str, bool)| {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let config = Config::from_sources(&Sources {
+                variable: &variable,
+                file: None,
+                file_name: Path::new("config.toml"),
+                cwd: Some(Path::new("/home/ann/web")),
+                host: "nas2".to_owned(),
+                client: client.iter().map(|word| (*word).to_owned()).collect(),
+            });
+            assert_eq!((config.agent.as_str(), config.one_shot), expected, "{variables:?} {client:?}");
+        };
+        let (entry, print) = (("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"), ["claude", "-p", "go"]);
+        check(&[entry], &print, ("web-run", true));
+        check(&[entry], &[], ("web-run", true));
+        check(&[entry], &["claude", "-p", "--output-format", "stream-json"], ("web-run", true));
+        check(&[entry, ("C3PO_AGENT_ID", "night")], &print, ("night", false));
+        check(&[entry], &["claude", "-p", "--input-format", "stream-json"], ("web", false));
+        check(&[entry], &["claude", "-p", "--input-format=stream-json"], ("web", false));
+        check(&[("CLAUDE_CODE_ENTRYPOINT", "cli")], &["claude"], ("web", false));
+        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude", "-p"], ("web", false));
     }
 
     #[test]

@@ -145,6 +145,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         messaging_token: None,
         channel: false,
         is_plugin: false,
+        one_shot: false,
         problems: Vec::new(),
         warnings: Vec::new(),
     };
@@ -247,6 +248,7 @@ async fn what_the_coordinator_asks_is_answered() {
         "id": "a::web::00000001", "thread_id": "a::web::00000001", "kind": "message", "from_agent": "a",
         "to_agent": "web", "message": "hi",
         "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        "expires_in_ms": 86_400_000,
     });
     let deliver = json!({"messages": [message], "position": 7});
     talk.say(json!({"jsonrpc": "2.0", "id": 1, "method": "deliver", "params": deliver})).await;

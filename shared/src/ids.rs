@@ -57,7 +57,14 @@ impl AgentId {
     ///
     /// The stem is shortened where the result would be longer than an id may be.
     pub fn suffixed(&self, number: u32) -> Self {
-        let suffix = format!("-{number}");
+        self.with_suffix(&number.to_string())
+    }
+
+    /// Returns the name with `-` and that word behind it, which is of letters and digits.
+    ///
+    /// The stem is shortened where the result would be longer than an id may be.
+    pub fn with_suffix(&self, word: &str) -> Self {
+        let suffix = format!("-{word}");
         let stem: String = self.0.chars().take(AGENT_ID_MAX - suffix.len()).collect();
         Self(format!("{stem}{suffix}").into())
     }

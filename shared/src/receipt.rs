@@ -75,6 +75,8 @@ words! {
         Channel = "channel",
         /// A later hook event of the same session.
         Hook = "hook",
+        /// The client's transcript, in which the conversation holds it.
+        Transcript = "transcript",
         /// The answer itself.
         Reply = "reply",
         /// Printed on a person's terminal.

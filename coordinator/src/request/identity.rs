@@ -35,10 +35,10 @@ pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId)
 pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(office, principal, &wish.name)?;
     let base = wish.name.clone();
-    let mut claim = wish;
+    let (mut claim, is_made) = (wish.clone(), wish.suffixed);
     for number in 1..=SUFFIX_MAX {
-        claim.suffixed = number > 1;
-        claim.name = if claim.suffixed { base.suffixed(number) } else { base.clone() };
+        claim.suffixed = is_made || number > 1;
+        claim.name = if number > 1 { base.suffixed(number) } else { base.clone() };
         if claim.name.is_reserved() || !principal.covers(&claim.name) {
             continue;
         }

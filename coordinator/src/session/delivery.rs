@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::wire::{Deliver, Outgoing, RequestId};
+use c3po_shared::time::Timestamp;
+use c3po_shared::wire::{Arriving, Deliver, Outgoing, RequestId};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
@@ -176,6 +177,8 @@ impl Delivery {
         self.counter += 1;
         let id = RequestId::Number(self.counter);
         let ids = messages.iter().map(|message| message.id.clone()).collect();
+        let now = Timestamp::now();
+        let messages = messages.into_iter().map(|message| Arriving::at(message, now)).collect();
         let deliver = Deliver { messages, position: self.position };
         self.sent = Some(Sent { id: id.clone(), messages: ids, at: Instant::now() });
         Some(Outgoing::request(&id, "deliver", &deliver).text())

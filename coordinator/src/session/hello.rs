@@ -115,7 +115,7 @@ async fn admit_session(
         context: hello.context,
         state: hello.state,
         succeeds: dead(principal, &hello.succeeds),
-        suffixed: false,
+        suffixed: hello.one_shot,
         lease: SILENCE_MAX,
     };
     let (state, context) = (wish.state, wish.context);
@@ -136,7 +136,8 @@ async fn admit_session(
         memory: Arc::new(Memory::default()),
     };
     // What came before a break may be gone from the host, so everything unshown is delivered again.
-    Ok((Admitted { caller, present: Some(present), delivered: 0, pushes: true, is_new, context }, welcome))
+    let (present, pushes) = (Some(present), !hello.one_shot);
+    Ok((Admitted { caller, present, delivered: 0, pushes, is_new, context }, welcome))
 }
 
 /// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.

@@ -11,7 +11,7 @@ use super::claude_code::host_file::{self, Plan, Wanted};
 use super::claude_code::settings::{self, Members, OURS, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
-use super::claude_code::{PLUGIN, stopped};
+use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
 use crate::config::{self, Config};
@@ -92,7 +92,19 @@ impl Situation {
             why: format!("{error:#}"),
             advice: "Mend that file first: Claude Code does not take it either.".to_owned(),
         })?;
-        Ok(Self { claude, bundle: Bundle::in_data(&config.places.data_dir), this, settings, before })
+        let bundle = Bundle::in_data(&config.places.data_dir);
+        if let Some(source) = settings::foreign_marketplace(&before, bundle.folder()) {
+            return Err(Failure::Stopped {
+                why: format!(
+                    "Claude Code has another marketplace named {MARKETPLACE}, from {source}; it was left alone"
+                ),
+                advice: format!(
+                    "If you can do without it, run `{}`, then this again.",
+                    claude.typed(&["plugin", "marketplace", "remove", MARKETPLACE])
+                ),
+            });
+        }
+        Ok(Self { claude, bundle, this, settings, before })
     }
 
     /// The calls that register the plugin, in order.

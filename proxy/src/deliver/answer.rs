@@ -26,10 +26,17 @@ pub(super) fn context(hook: Name, text: &str) -> String {
 }
 
 /// Returns what keeps a prompt from the model without showing it to a person.
-pub(super) fn refused_prompt() -> String {
+///
+/// `whole` is whether the session has all of it already.
+pub(super) fn refused_prompt(whole: bool) -> String {
+    let reason = if whole {
+        "c3po: the session has this message already"
+    } else {
+        "c3po: the session has a part of this already; the rest comes again"
+    };
     json!({
         "decision": "block",
-        "reason": "c3po: the session has this message already",
+        "reason": reason,
         "hookSpecificOutput": {"hookEventName": "UserPromptSubmit", "suppressOriginalPrompt": true},
     })
     .to_string()

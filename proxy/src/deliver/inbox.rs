@@ -55,10 +55,10 @@ impl Deliveries for Inbox {
     fn arrived(&self, deliver: Deliver) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = deliver.messages.last() {
-            held.has_come_to(&last.to_agent, deliver.position);
+            held.has_come_to(&last.message.to_agent, deliver.position);
         }
-        for message in deliver.messages {
-            held.add(message);
+        for arriving in deliver.messages {
+            held.add(arriving.message);
         }
         drop(held);
         self.arrived.notify_waiters();
@@ -100,6 +100,7 @@ fn size(message: &Message) -> usize {
 mod tests {
     use super::*;
     use c3po_shared::ids::MessageId;
+    use c3po_shared::wire::Arriving;
     use serde_json::json;
 
     fn message(number: u32, text: &str) -> Message {
@@ -111,11 +112,16 @@ mod tests {
         .unwrap()
     }
 
+    fn deliver(messages: Vec<Message>, position: u64) -> Deliver {
+        let messages = messages.into_iter().map(|message| Arriving { message, expires_in_ms: 1_000 }).collect();
+        Deliver { messages, position }
+    }
+
     #[test]
     fn a_message_that_comes_twice_is_held_once() {
         let inbox = Inbox::default();
-        inbox.arrived(Deliver { messages: vec![message(1, "a"), message(2, "b")], position: 2 });
-        inbox.arrived(Deliver { messages: vec![message(2, "b"), message(3, "c")], position: 3 });
+        inbox.arrived(deliver(vec![message(1, "a"), message(2, "b")], 2));
+        inbox.arrived(deliver(vec![message(2, "b"), message(3, "c")], 3));
         let texts: Vec<_> = inbox.take_present().iter().map(|m| m.text().to_owned()).collect();
         let position = inbox.position(&AgentId::all());
         assert_eq!((texts, position), (vec!["a".into(), "b".into(), "c".into()], Some(3)));
@@ -125,10 +131,7 @@ mod tests {
     #[test]
     fn how_far_one_agent_got_says_nothing_of_another() {
         let inbox = Inbox::default();
-        let to = |agent: AgentId, position| Deliver {
-            messages: vec![Message { to_agent: agent, ..message(1, "a") }],
-            position,
-        };
+        let to = |agent: AgentId, position| deliver(vec![Message { to_agent: agent, ..message(1, "a") }], position);
         inbox.arrived(to(AgentId::all(), 500));
         inbox.arrived(to(AgentId::human(), 2));
         assert_eq!((inbox.position(&AgentId::human()), inbox.position(&AgentId::all())), (Some(2), None));
@@ -138,11 +141,11 @@ mod tests {
     fn memory_is_bounded_by_count_and_by_size() {
         let inbox = Inbox::default();
         let many = (0..1_500).map(|number| message(number, "x")).collect();
-        inbox.arrived(Deliver { messages: many, position: 1_500 });
+        inbox.arrived(deliver(many, 1_500));
         assert_eq!(inbox.take_present().len(), INBOX_MAX);
         let long = "x".repeat(1 << 20);
         let many = (0..20).map(|number| message(number, &long)).collect();
-        inbox.arrived(Deliver { messages: many, position: 1_520 });
+        inbox.arrived(deliver(many, 1_520));
         assert_eq!(inbox.take_present().len(), 8);
     }
 }

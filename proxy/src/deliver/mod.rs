@@ -1,16 +1,17 @@
 //! The last hop: how a message gets from this host into the model's context, and what proves it.
 //!
-//! [`LastHop`] is the handle; [`run`] does what nobody asks for. `hop` decides everything, from memory: `waiting` holds
-//! what is on this host, `turn` knows what the session does, `ways` how it can be woken, `pushes` what is under way,
-//! `proof` what the model has seen; `offers`, `writing` and `entering` hold what is not proven yet. `render` makes the texts.
+//! [`LastHop`] is the handle; [`run`] does what nobody asks for. `hop` decides everything, from memory: `in_flight` is the
+//! table of what is on this host and by which way each message is going, `turn` knows what the session does, `ways` how it
+//! can be woken, `push` what was pushed, `proof` what the model has seen. `render` makes the texts.
 //! [`Inbox`] is what a person's command holds instead.
 
 mod answer;
-mod entering;
+mod client;
+mod evidence;
 mod hop;
+mod in_flight;
 mod inbox;
 mod note;
-mod offers;
 mod proof;
 mod push;
 mod render;
@@ -19,16 +20,17 @@ mod run;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod transcript;
 mod turn;
-mod waiting;
 mod ways;
-mod writing;
 
+use std::os::unix::process::parent_id;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::Via;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::Deliver;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -36,12 +38,16 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::link::{Deliveries, Link};
-use crate::local::Desk;
 use crate::local::protocol::{Answer, Event, Name, Status};
+use crate::local::{Desk, process_age};
 use hop::Hop;
 pub use inbox::Inbox;
 use push::{InboxSocket, Todo};
 pub use run::run;
+use transcript::Transcript;
+
+/// How long after its own start a client may start us with its session.
+const BEGINS: Duration = Duration::from_secs(10);
 
 /// A handle on the last hop of one session. Cheap to clone.
 #[derive(Clone)]
@@ -62,6 +68,9 @@ struct Inside {
     hop: Hop,
     waiter: Option<Waiter>,
     last_waiter: u64,
+    /// Where the client keeps its files, and which process it is.
+    client: (PathBuf, u32),
+    transcript: Arc<Mutex<Transcript>>,
     /// Until the MCP server takes it.
     notified: Option<mpsc::Receiver<String>>,
 }
@@ -81,9 +90,14 @@ impl Arrivals {
             token: config.messaging_token.as_ref().map(|token| token.expose().to_owned()),
         });
         let hop = Hop::new(config.agent.clone(), inbox, config.channel, config.is_plugin);
+        let hop = if config.one_shot { hop.of_one_shot() } else { hop };
+        let ran_before = process_age(parent_id()).is_some_and(|age| age > BEGINS);
+        let hop = if ran_before { hop.joined() } else { hop };
         // One push is under way at a time.
         let (notifications, notified) = mpsc::channel(1);
-        let inside = Inside { hop, waiter: None, last_waiter: 0, notified: Some(notified) };
+        let client = (config.places.claude_dir.clone(), parent_id());
+        let inside =
+            Inside { hop, waiter: None, last_waiter: 0, client, transcript: Arc::default(), notified: Some(notified) };
         Self { inside: Mutex::new(inside), news: Notify::new(), notifications }
     }
 
@@ -95,7 +109,7 @@ impl Arrivals {
 impl Inside {
     /// Returns what is to be done now, with the hook that is to do it where that is what waits beside the session.
     fn next(&mut self) -> (Todo, Option<Waiter>) {
-        let todo = self.hop.next(Instant::now(), Timestamp::now());
+        let todo = self.hop.next(Instant::now());
         let waiter = if matches!(todo, Todo::Wake(_)) { self.waiter.take() } else { None };
         if waiter.is_some() {
             self.hop.waiter_is(false);
@@ -106,7 +120,7 @@ impl Inside {
 
 impl Deliveries for Arrivals {
     fn arrived(&self, deliver: Deliver) {
-        self.inside().hop.arrived(deliver.messages);
+        self.inside().hop.arrived(deliver.messages, Instant::now());
         self.news.notify_one();
     }
 
@@ -235,8 +249,7 @@ impl Drop for Seat<'_> {
 impl Desk for LastHop {
     async fn heard(&self, event: Event) -> Answer {
         if event.name != Name::SessionEnd && event.name != Name::Status {
-            // A session with hooks is a real one.
-            self.link.begin();
+            self.link.is_real();
         }
         match event.name {
             Name::Status => Answer { status: Some(self.status()), ..Answer::default() },

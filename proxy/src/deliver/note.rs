@@ -1,12 +1,17 @@
 //! A message as a session is shown it: what the text needs, and no more of a long body than one text can hold.
 
+use std::time::Duration;
+
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::message::Message;
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus};
+use c3po_shared::wire::Arriving;
+use tokio::time::Instant;
 
 /// How many characters of a body are kept: more never fit into one text.
 const BODY_KEPT: usize = 10_000;
+
+/// No message lives longer; what a coordinator says beyond it is no time of this host's clock.
+const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A message on this host, ready to be put into a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +30,8 @@ pub(super) struct Note {
     pub(super) reply_to: Option<MessageId>,
     pub(super) failed: bool,
     pub(super) repeated: bool,
-    pub(super) expires_at: Timestamp,
+    /// By the clock of this host, whatever the coordinator's says.
+    pub(super) expires_at: Instant,
 }
 
 impl Note {
@@ -35,8 +41,10 @@ impl Note {
     }
 }
 
-impl From<Message> for Note {
-    fn from(message: Message) -> Self {
+impl Note {
+    /// Takes over a message that came at `now`.
+    pub(super) fn of(arriving: Arriving, now: Instant) -> Self {
+        let Arriving { message, expires_in_ms } = arriving;
         let body = message.text();
         let context = message.context.as_deref();
         let length = body.chars().count() + context.map_or(0, |context| context.chars().count());
@@ -55,7 +63,7 @@ impl From<Message> for Note {
             reply_to: message.reply_to,
             failed: message.status == Some(ReplyStatus::Error),
             repeated: message.repeated,
-            expires_at: message.expires_at,
+            expires_at: now + Duration::from_millis(expires_in_ms).min(LIFE_MAX),
         }
     }
 }

@@ -5,12 +5,15 @@ use std::collections::{HashSet, VecDeque};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
 
+use super::note::Note;
 use crate::local::protocol::{Event, Name};
 
 /// How many ids are remembered as shown: an inbox full of mail, several times over.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
 /// How many presentations wait for their proof: beyond it the oldest stays unproven.
 const UNPROVEN_MAX: usize = INBOX_MAX;
+/// How many texts are kept: a rewind takes the last few prompts back.
+const NOTES_MAX: usize = 200;
 /// How many tool uses are remembered as over: a few steps of a model.
 const ENDED_MAX: usize = 256;
 
@@ -23,6 +26,10 @@ pub(super) struct Shown {
     /// What earlier contexts of the session held.
     before: HashSet<MessageId>,
     unproven: VecDeque<Unproven>,
+    /// What the transcript was seen to name.
+    standing: HashSet<MessageId>,
+    /// The texts of the latest ones, as long as the session may lose them.
+    notes: VecDeque<Note>,
     /// Tool uses whose step is over, oldest first.
     ended: VecDeque<String>,
 }
@@ -63,6 +70,58 @@ impl Shown {
         }
         before.extend(self.order.drain(..));
         *self = Self { before, ..Self::default() };
+    }
+
+    /// Returns the messages that no step of the model has followed, and that may start a turn.
+    pub(super) fn unanswered(&self) -> Vec<MessageId> {
+        let waits = |id: &MessageId| self.unproven.iter().any(|unproven| unproven.ids.contains(id));
+        let pressing = self.notes.iter().filter(|note| note.presses() && waits(&note.id));
+        pressing.map(|note| note.id.clone()).collect()
+    }
+
+    /// Returns whether nothing is in the present context.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Keeps the texts of messages that come into the context.
+    pub(super) fn keep(&mut self, notes: Vec<Note>) {
+        self.notes.extend(notes);
+        let excess = self.notes.len().saturating_sub(NOTES_MAX);
+        self.notes.drain(..excess);
+    }
+
+    /// The conversation names these messages. The next step proves to have been seen what was shown before.
+    pub(super) fn stand_in(&mut self, named: &HashSet<MessageId>) {
+        self.standing.extend(self.ids.intersection(named).cloned());
+        for unproven in &mut self.unproven {
+            if matches!(unproven.awaits, Awaits::EndOf(_)) && unproven.ids.iter().all(|id| named.contains(id)) {
+                unproven.awaits = Awaits::StepOf(None);
+            }
+        }
+    }
+
+    /// Returns the messages that the conversation named and does not any more.
+    pub(super) fn taken_out(&self, named: &HashSet<MessageId>) -> Vec<MessageId> {
+        self.standing.difference(named).cloned().collect()
+    }
+
+    /// Takes messages out of the context. Returns the texts that are known.
+    pub(super) fn take_back(&mut self, ids: &[MessageId]) -> Vec<Note> {
+        for id in ids {
+            self.ids.remove(id);
+            self.standing.remove(id);
+            self.before.insert(id.clone());
+        }
+        self.order.retain(|id| !ids.contains(id));
+        self.unproven.iter_mut().for_each(|unproven| unproven.ids.retain(|id| !ids.contains(id)));
+        self.unproven.retain(|unproven| !unproven.ids.is_empty());
+        self.notes.iter().filter(|note| ids.contains(&note.id)).cloned().collect()
+    }
+
+    /// Returns every message that is in the context, oldest first.
+    pub(super) fn all(&self) -> Vec<MessageId> {
+        self.order.iter().cloned().collect()
     }
 
     /// Messages are in the context, and were seen.

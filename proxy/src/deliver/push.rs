@@ -1,6 +1,7 @@
 //! Pushes into an idle session: which one is under way, what confirms it, and which ones were given up.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
@@ -36,15 +37,9 @@ pub(super) struct Push {
     pub(super) way: Way,
     pub(super) ids: Vec<MessageId>,
     pub(super) text: String,
-    /// Until when the session has to show it.
-    until: Instant,
 }
 
 impl Push {
-    pub(super) fn new(way: Way, ids: Vec<MessageId>, text: String, until: Instant) -> Self {
-        Self { way, ids, text, until }
-    }
-
     /// Returns whether the prompt is the one that this push made: each way wraps a text in its own manner.
     fn made(&self, prompt: &str) -> bool {
         let is_wake = prompt.trim_start().starts_with("<task-notification>");
@@ -67,6 +62,10 @@ fn frame(text: &str) -> String {
 pub(super) enum Todo {
     /// Look again then, or when something happens.
     Look(Option<Instant>),
+    /// Read what the client says of its session.
+    AskClient,
+    /// Read which messages the conversation names, in that transcript.
+    Read(PathBuf),
     /// Write a text to the session's inbox socket.
     Post(InboxSocket, String),
     /// Have the hook that waits wake the session with a text.
@@ -107,11 +106,6 @@ impl Pushes {
         }
     }
 
-    /// Returns until when the push under way has time; `None` where none is.
-    pub(super) fn under_way(&self) -> Option<Instant> {
-        self.under_way.as_ref().map(|push| push.until)
-    }
-
     /// Returns the text so that it differs from all that were given up: clients drop one that they were just told.
     pub(super) fn told_apart(&self, mut text: String) -> String {
         while self.given_up.iter().any(|push| push.text == text) {
@@ -132,38 +126,23 @@ impl Pushes {
         todo
     }
 
-    /// What a session that works does tells how soon it looks at a push.
-    pub(super) fn on(&mut self, event: &Event, now: Instant) {
-        let Some(push) = &mut self.under_way else { return };
-        match event.name {
-            Name::UserPromptSubmit => push.until = now + CONFIRM_BUSY,
-            Name::PostToolBatch | Name::Stop | Name::StopFailure => push.until = now + CONFIRM,
-            _ => {}
+    /// Returns the push that made the prompt: the one under way, or one that was given up and comes after all.
+    pub(super) fn made_by(&self, prompt: &str) -> Option<&Push> {
+        self.under_way.iter().chain(&self.given_up).find(|push| push.made(prompt))
+    }
+
+    /// Takes the push that made the prompt.
+    pub(super) fn take(&mut self, prompt: &str) -> Option<Push> {
+        if let Some(push) = self.under_way.take_if(|push| push.made(prompt)) {
+            return Some(push);
         }
-    }
-
-    /// Returns whether the prompt is the one that the push under way made.
-    pub(super) fn is_under_way_as(&self, prompt: &str) -> bool {
-        self.under_way.as_ref().is_some_and(|push| push.made(prompt))
-    }
-
-    /// Takes the push under way, if the prompt is the one that it made and it is wanted.
-    pub(super) fn confirmed_if(&mut self, prompt: &str, wanted: impl Fn(&Push) -> bool) -> Option<Push> {
-        self.under_way.take_if(|push| push.made(prompt) && wanted(push))
-    }
-
-    /// Takes a push that was given up, if the prompt is the one that it made after all and it is wanted.
-    pub(super) fn take_late(&mut self, prompt: &str, wanted: impl Fn(&Push) -> bool) -> Option<Push> {
-        let at = self.given_up.iter().position(|push| push.made(prompt) && wanted(push))?;
+        let at = self.given_up.iter().position(|push| push.made(prompt))?;
         self.given_up.remove(at)
     }
 
-    /// Gives up the push under way if its time is over. Returns by which way it went.
-    pub(super) fn overdue(&mut self, now: Instant) -> Option<Way> {
-        let push = self.under_way.take_if(|push| push.until <= now)?;
-        let way = push.way;
-        self.give_up(push);
-        Some(way)
+    /// Returns whether a push was ever given up.
+    pub(super) fn was_given_up(&self) -> bool {
+        !self.given_up.is_empty()
     }
 
     /// The push under way was never made.
@@ -171,18 +150,25 @@ impl Pushes {
         self.under_way = None;
     }
 
-    /// The context is another one. What was pushed may come all the same, and is then not what the session needs.
-    pub(super) fn forget(&mut self) {
-        if let Some(push) = self.under_way.take() {
-            self.give_up(push);
-        }
-    }
-
-    fn give_up(&mut self, push: Push) {
+    /// Gives the push under way up: it may come all the same. Returns its way.
+    pub(super) fn give_up(&mut self) -> Option<Way> {
+        let push = self.under_way.take()?;
+        let way = push.way;
         self.given_up.push_back(push);
         if self.given_up.len() > GIVEN_UP_MAX {
             self.given_up.pop_front();
         }
+        Some(way)
+    }
+}
+
+/// Returns by when a push has to show after that event, where the event tells: a session that works looks at it between
+/// two steps, and at once when the turn ends.
+pub(super) fn deadline_after(event: Name, now: Instant) -> Option<Instant> {
+    match event {
+        Name::UserPromptSubmit => Some(now + CONFIRM_BUSY),
+        Name::PostToolBatch | Name::Stop | Name::StopFailure => Some(now + CONFIRM),
+        _ => None,
     }
 }
 
@@ -195,7 +181,7 @@ mod tests {
     fn push(way: Way, number: u32, body: &str) -> Push {
         let note = note(number, body);
         let text = render::text(&agent("homeassistant"), &[&note], 1).text;
-        Push::new(way, vec![note.id.clone()], text, Instant::now())
+        Push { way, ids: vec![note.id.clone()], text }
     }
 
     fn wake(text: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use c3po_shared::ids::AgentId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::vocabulary::{Kind, Priority};
 
 use super::note::Note;
@@ -57,6 +57,15 @@ pub(super) fn text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
         text.push_str(" Answer with the reply tool.");
     }
     Text { text, held }
+}
+
+/// Returns the text that has a session go on with messages that stand in its conversation.
+pub(super) fn reminder(agent: &AgentId, ids: &[MessageId]) -> String {
+    let ids: Vec<_> = ids.iter().map(|id| format!("[ID: {id}]")).collect();
+    let ids = ids.join(" ");
+    format!(
+        "{MARK} for {agent}: the turn in which you were shown {ids} broke off. The text stands above; deal with it now."
+    )
 }
 
 /// Returns the length as clients count it.
@@ -123,7 +132,7 @@ fn origin(note: &Note) -> String {
         let _ = write!(line, " [{}]", note.priority);
     }
     if note.repeated {
-        line.push_str(" [repeated: an earlier context was shown this]");
+        line.push_str(" [may have been shown before]");
     }
     if let Some(title) = note.title.as_deref().map(label).filter(|title| !title.is_empty()) {
         line.push(' ');
@@ -205,7 +214,7 @@ mod tests {
     fn what_else_is_known_stands_in_the_line_of_origin() {
         let check = |note: Note, expected: &str| assert!(one(&note).contains(expected), "{}", one(&note));
         check(Note { priority: Priority::Urgent, ..note(1, "x") }, "[urgent]");
-        check(Note { repeated: true, ..note(1, "x") }, "[repeated");
+        check(Note { repeated: true, ..note(1, "x") }, "[may have been shown before]");
         check(Note { kind: Kind::Broadcast, ..note(1, "x") }, "[broadcast]");
         let id = note(7, "x").id;
         check(Note { kind: Kind::Reply, reply_to: Some(id.clone()), ..note(1, "x") }, &format!("[reply to {id}]"));

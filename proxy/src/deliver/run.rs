@@ -1,6 +1,7 @@
 //! Does what nobody asks for: wakes an idle session when something has come that it should not sleep over.
 
 use std::io;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -8,6 +9,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::client::Client;
 use super::push::{InboxSocket, Todo};
 use super::ways::Way;
 use super::{Inside, LastHop, Waiter};
@@ -41,6 +43,24 @@ async fn push(hop: &LastHop) {
                 let _ = tokio::time::timeout_at(at, news).await;
                 continue;
             }
+            Todo::AskClient => {
+                let (folder, pid) = hop.with(|inside| inside.client.clone());
+                let client = off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default();
+                hop.with(|inside| inside.hop.client_is(client, Instant::now()));
+                continue;
+            }
+            Todo::Read(path) => {
+                let transcript = hop.with(|inside| Arc::clone(&inside.transcript));
+                let read = move || {
+                    let mut transcript = transcript.lock().unwrap_or_else(PoisonError::into_inner);
+                    transcript.conversation(&path)
+                };
+                let named = off_this_thread(read).await.and_then(|read| {
+                    read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
+                });
+                hop.with(|inside| inside.hop.conversation(named.as_ref(), Instant::now()));
+                continue;
+            }
             Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {
                 tracing::debug!("the session's inbox socket does not take messages: {error}");
                 Way::Inbox
@@ -52,6 +72,11 @@ async fn push(hop: &LastHop) {
             hop.with(|inside| inside.hop.not_pushed(way, Instant::now()));
         }
     }
+}
+
+/// Does what blocks on a thread of its own; nothing where that is not to be had.
+async fn off_this_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// Has the hook that waits wake its session. Returns whether it was still there.

@@ -1,8 +1,11 @@
 //! Messages for the tests of this folder.
 
+use std::time::Duration;
+
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority};
+
+use tokio::time::Instant;
 
 use super::note::Note;
 
@@ -30,6 +33,6 @@ pub(super) fn note(number: u32, body: &str) -> Note {
         reply_to: None,
         failed: false,
         repeated: false,
-        expires_at: Timestamp::from_millis(u64::MAX / 4),
+        expires_at: Instant::now() + Duration::from_secs(86_400),
     }
 }

@@ -10,6 +10,11 @@ use crate::local::protocol::{Event, Name};
 /// After how much silence a turn may have been broken off: clients say nothing when a person presses Esc.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// After how much silence a session of which no hook was heard may be idle: one that just begins is heard of at once.
+const UNHEARD: Duration = Duration::from_secs(1);
+/// How long a compaction may take. Until it is over nothing is pushed: the context that follows would not hold it.
+const COMPACTION_MAX: Duration = Duration::from_secs(600);
+
 /// How often a turn may be kept from ending. Claude Code ends a turn at the eighth time, whichever hook it was.
 const STOPS_MAX: u32 = 7;
 
@@ -30,13 +35,15 @@ pub(super) struct Turn {
     /// What the session said of itself, where events do not say better.
     said: Option<State>,
     heard: Option<Instant>,
+    /// Until when a compaction may go on; `None` where none does.
+    compacts_until: Option<Instant>,
     /// How often hooks kept the present turn from ending, ours and others.
     stops: u32,
 }
 
 impl Turn {
     pub(super) fn new() -> Self {
-        Self { activity: Activity::Unknown, state: None, said: None, heard: None, stops: 0 }
+        Self { activity: Activity::Unknown, state: None, said: None, heard: None, compacts_until: None, stops: 0 }
     }
 
     /// Takes note of an event. A stop ends the turn only with [`Self::ends`].
@@ -44,6 +51,12 @@ impl Turn {
         if event.agent_id.is_some() {
             // What a subagent does says nothing of the session.
             return;
+        }
+        match event.name {
+            Name::PreCompact => self.compacts_until = Some(now + COMPACTION_MAX),
+            // The client's own notices and the end of its own subagent come in the middle of it.
+            Name::Notification | Name::SubagentStop | Name::Wait | Name::Status => {}
+            _ => self.compacts_until = None,
         }
         match event.name {
             Name::SessionStart => self.starts(event.source.as_deref()),
@@ -63,7 +76,7 @@ impl Turn {
             }
             Name::StopFailure => self.is(Activity::Idle, State::Blocked),
             Name::Wait if self.activity == Activity::Unknown => self.is(Activity::Idle, State::Ready),
-            Name::SessionEnd | Name::SubagentStop | Name::Wait | Name::Status => {}
+            Name::SessionEnd | Name::SubagentStop | Name::PreCompact | Name::Wait | Name::Status => {}
         }
         self.heard = Some(now);
     }
@@ -96,13 +109,44 @@ impl Turn {
     }
 
     /// Returns whether no turn is under way.
+    #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.activity == Activity::Idle
     }
 
-    /// Returns from when on a turn may count as broken off; `None` where none is under way.
-    pub(super) fn silent_at(&self) -> Option<Instant> {
-        (self.activity == Activity::Busy).then(|| self.heard.map(|heard| heard + SILENCE)).flatten()
+    /// Returns from when on something may be pushed: at once into an idle session, and after a silence where a turn may have
+    /// been broken off, or nothing was heard yet. Never during a compaction.
+    pub(super) fn quiet_at(&mut self, now: Instant) -> Instant {
+        let quiet = match self.activity {
+            Activity::Idle => now,
+            Activity::Busy => self.heard.map_or(now, |heard| heard + SILENCE),
+            Activity::Unknown => *self.heard.get_or_insert(now) + UNHEARD,
+        };
+        self.compacts_until.map_or(quiet, |until| quiet.max(until))
+    }
+
+    /// The client says whether a turn is under way: it knows what hooks do not report, such as a turn that a person broke
+    /// off.
+    pub(super) fn client_says(&mut self, is_busy: bool, now: Instant) {
+        if !is_busy {
+            self.is(Activity::Idle, State::Ready);
+        } else if self.activity == Activity::Unknown {
+            self.is(Activity::Busy, State::Busy);
+        }
+        self.heard = Some(now);
+    }
+
+    /// Returns when to ask the client, which is where hooks have been silent for a while.
+    pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
+        match self.activity {
+            Activity::Idle => None,
+            Activity::Busy | Activity::Unknown => Some(self.quiet_at(now)),
+        }
+    }
+
+    /// Returns whether the last turn ended by a failure of the model's service.
+    pub(super) fn has_failed(&self) -> bool {
+        self.state == Some(State::Blocked) && self.activity == Activity::Idle
     }
 
     /// Returns whether the session asked for peace.
@@ -196,10 +240,22 @@ mod tests {
     #[test]
     fn a_silent_turn_may_have_been_broken_off() {
         let (mut turn, now) = (Turn::new(), Instant::now());
-        assert_eq!(turn.silent_at(), None);
+        assert_eq!(turn.quiet_at(now), now + UNHEARD);
         turn.on(&event(Name::UserPromptSubmit), now);
-        assert_eq!(turn.silent_at(), Some(now + SILENCE));
+        assert_eq!(turn.quiet_at(now), now + SILENCE);
         turn.ends();
-        assert_eq!(turn.silent_at(), None);
+        assert_eq!(turn.quiet_at(now), now);
+    }
+
+    #[test]
+    fn nothing_is_quiet_during_a_compaction() {
+        let (mut turn, now) = (Turn::new(), Instant::now());
+        let compacted = Event { source: Some("compact".into()), ..event(Name::SessionStart) };
+        turn.ends();
+        turn.on(&event(Name::PreCompact), now);
+        turn.on(&event(Name::SubagentStop), now);
+        assert_eq!(turn.quiet_at(now), now + COMPACTION_MAX);
+        turn.on(&compacted, now);
+        assert_eq!(turn.quiet_at(now), now);
     }
 }

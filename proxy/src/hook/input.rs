@@ -1,5 +1,7 @@
 //! What a client writes to a hook's standard input, and what of it the proxy is told.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use crate::local::MARK;
@@ -17,6 +19,7 @@ struct Input {
     source: Option<String>,
     prompt: Option<String>,
     prompt_id: Option<String>,
+    transcript_path: Option<PathBuf>,
     notification_type: Option<String>,
     tool_name: Option<String>,
     tool_use_id: Option<String>,
@@ -39,6 +42,7 @@ pub fn name(word: &str) -> Option<Name> {
         "post-tool-batch" | "post-tool-use" => Name::PostToolBatch,
         "permission-request" => Name::PermissionRequest,
         "notification" => Name::Notification,
+        "pre-compact" => Name::PreCompact,
         "stop" => Name::Stop,
         "stop-failure" => Name::StopFailure,
         "subagent-stop" => Name::SubagentStop,
@@ -58,6 +62,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         source: input.source,
         prompt: input.prompt.filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
         prompt_id: input.prompt_id,
+        transcript: input.transcript_path,
         notification_type: input.notification_type,
         tool_name: input.tool_name,
         tool_use_ids: input.tool_use_id.into_iter().chain(calls).collect(),

@@ -188,8 +188,17 @@ impl Link {
 
     /// Says that the client is initialised: in a moment the session counts as real.
     pub fn initialized(&self) {
-        // A second notification changes nothing.
-        let _ = self.shared.initialized.set(());
+        if !self.shared.config.one_shot {
+            // A second notification changes nothing.
+            let _ = self.shared.initialized.set(());
+        }
+    }
+
+    /// Says that a hook was heard: the session is real. One that answers one prompt and ends dials only for a call.
+    pub fn is_real(&self) {
+        if !self.shared.config.one_shot {
+            self.begin();
+        }
     }
 
     /// Says that the session is real: from now on the link dials.

@@ -7,7 +7,7 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::receipt::{Receipt, Stage};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::wire::Deliver;
+use c3po_shared::wire::{Arriving, Deliver};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -145,7 +145,8 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             After::Pause(pause) => return Some(pause),
             After::Refused => {
                 tracing::warn!("call {call_id} waited on this host and was refused: {refusal}; kept as refused");
-                let messages = vec![notice::of_refusal(agent, &line, &refusal)];
+                let notice = notice::of_refusal(agent, &line, &refusal);
+                let messages = vec![Arriving::at(notice, Timestamp::now())];
                 shared.deliveries.arrived(Deliver { messages, position: 0 });
                 on_disk(shared, move |journal| journal.refuse(&owner, line, refusal)).await
             }

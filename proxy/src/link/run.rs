@@ -262,6 +262,7 @@ async fn dial_one(
         client: shared.client.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         last_delivered: shared.deliveries.position(&course.name),
         person: shared.kind != Kind::Session,
+        one_shot: shared.kind == Kind::Session && shared.config.one_shot,
         leftover: shared.kind == Kind::Leftover,
         reach: facts.reach.unwrap_or_default(),
         context: facts.context.unwrap_or_default(),

@@ -5,10 +5,11 @@ use std::time::Duration;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{Call, Received};
 use c3po_shared::limits::SILENCE_MAX;
-use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::wire::{Empty, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, RpcError, ToProxy, Welcome};
+use c3po_shared::wire::{
+    Arriving, Empty, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, RpcError, ToProxy, Welcome,
+};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -147,8 +148,9 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
     match asked {
         ToProxy::Deliver(mut deliver) => {
             if let Some(shown) = &*shared.shown() {
-                let mark = |message: &mut Message| message.repeated |= shown.had(&message.id);
-                deliver.messages.iter_mut().for_each(mark);
+                for Arriving { message, .. } in &mut deliver.messages {
+                    message.repeated |= shown.had(&message.id);
+                }
             }
             shared.deliveries.arrived(deliver);
             Outgoing::result(id, &Empty {}).text()

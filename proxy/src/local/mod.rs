@@ -10,6 +10,7 @@ mod rendezvous;
 mod serve;
 
 pub use conversation::{Conversation, ask};
+pub use process::process_age;
 use protocol::{Answer, Event};
 pub use rendezvous::{Place, find, find_above, folders, places, safe};
 pub use serve::serve;

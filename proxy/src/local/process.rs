@@ -1,6 +1,7 @@
 //! What the system says about processes: who started whom, and when.
 
 use std::iter::successors;
+use std::time::Duration;
 
 /// A process as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +28,11 @@ impl Process {
     }
 }
 
+/// Returns for how long that process has run; nothing where the system does not show it.
+pub fn process_age(pid: u32) -> Option<Duration> {
+    system::age(pid)
+}
+
 /// Returns that process and those above it, from the nearest up.
 pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
     /// No honest chain is longer, and a hook has no time for a dishonest one.
@@ -39,6 +45,7 @@ pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
 mod system {
     use std::fs::File;
     use std::io::Read;
+    use std::time::Duration;
 
     use super::{Identity, Process};
 
@@ -47,6 +54,13 @@ mod system {
         let mut line = [0; 1024];
         let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         read(&String::from_utf8_lossy(&line[..length]))
+    }
+
+    pub(super) fn age(pid: u32) -> Option<Duration> {
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let uptime: f64 = uptime.split(' ').next()?.parse().ok()?;
+        let started = look(pid)?.id.started as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Duration::try_from_secs_f64(uptime - started).ok()
     }
 
     /// Reads a line of `/proc/<pid>/stat`. The name in it may hold anything, also `) R 1`: the last `)` ends it.
@@ -69,6 +83,12 @@ mod system {
     use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};
 
     use super::{Identity, Process};
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+    pub(super) fn age(pid: u32) -> Option<Duration> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        now.checked_sub(Duration::from_secs(look(pid)?.id.started))
+    }
 
     pub(super) fn look(pid: u32) -> Option<Process> {
         let (mut system, wanted) = (System::new().ok()?, Pid::from_u32(pid));

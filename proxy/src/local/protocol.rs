@@ -4,6 +4,7 @@
 //! that line is the evidence that the text is in the session.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::receipt::Via;
@@ -34,6 +35,8 @@ pub enum Name {
     PermissionRequest,
     /// The client tells its person something.
     Notification,
+    /// The context is about to be made smaller.
+    PreCompact,
     /// The turn is about to end.
     Stop,
     /// The turn ended by an error of the model's service.
@@ -68,6 +71,9 @@ pub struct Event {
     /// The client's name for the turn that it belongs to, or that it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
+    /// Where the client keeps the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<PathBuf>,
     /// Of a notification, such as `permission_prompt` and `idle_prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_type: Option<String>,
@@ -155,6 +161,7 @@ impl Event {
             source: None,
             prompt: None,
             prompt_id: None,
+            transcript: None,
             notification_type: None,
             tool_name: None,
             tool_use_ids: Vec::new(),

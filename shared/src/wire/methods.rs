@@ -49,6 +49,9 @@ pub struct Hello {
     /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
+    /// A session that answers one prompt and ends. It gets a made name, and nothing is pushed to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_shot: bool,
     /// Sends what a dead session of that name left on its host. Like a person's command, but that the name may be
     /// forgotten by now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -145,9 +148,27 @@ pub struct HeartbeatReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deliver {
     /// In the order in which they were accepted.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arriving>,
     /// The position of the last one in the inbox's order; goes back in `hello` as `last_delivered`.
     pub position: u64,
+}
+
+/// A message on its way to a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arriving {
+    /// The message.
+    #[serde(flatten)]
+    pub message: Message,
+    /// For how long it may still be shown, in milliseconds: a host's clock need not be the coordinator's.
+    pub expires_in_ms: u64,
+}
+
+impl Arriving {
+    /// Returns the message with the rest of its life at that moment, by the clock that set its end.
+    pub fn at(message: Message, now: Timestamp) -> Self {
+        let expires_in_ms = message.expires_at.millis().saturating_sub(now.millis());
+        Self { message, expires_in_ms }
+    }
 }
 
 /// What a proxy says.

@@ -120,6 +120,11 @@ async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Res
     let streamed = asked.body()["stream"].as_bool().unwrap_or(false);
     shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
     think(&blocks).await;
+    if let Some(Block::Fail(status)) = blocks.iter().find(|block| matches!(block, Block::Fail(_))) {
+        let error = json!({"type": "error", "error": {"type": "api_error", "message": "scripted"}});
+        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return (status, [(header::CONTENT_TYPE, "application/json")], error.to_string()).into_response();
+    }
     let (kind, text) = match streamed {
         true => ("text/event-stream; charset=utf-8", message.events()),
         false => ("application/json", message.whole().to_string()),
@@ -133,7 +138,7 @@ async fn think(blocks: &[Block]) {
         match block {
             Block::Pause(time) => sleep(*time).await,
             Block::Hold(gate) => gate.opened().await,
-            Block::Text(_) | Block::Call { .. } => {}
+            Block::Text(_) | Block::Call { .. } | Block::Fail(_) => {}
         }
     }
 }

@@ -26,6 +26,8 @@ pub enum Block {
     Pause(Duration),
     /// Nothing until a test lets it go on.
     Hold(Gate),
+    /// No answer: an error of the service with that status.
+    Fail(u16),
 }
 
 /// What holds a model back until it is opened. Clones are the same gate.

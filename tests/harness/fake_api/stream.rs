@@ -20,7 +20,7 @@ fn new_id(kind: &str) -> String {
 /// Returns a block as the API says it; a pause is said by no word.
 fn content(asked: &Asked, block: &Block) -> Option<Value> {
     let said = match block {
-        Block::Pause(_) | Block::Hold(_) => return None,
+        Block::Pause(_) | Block::Hold(_) | Block::Fail(_) => return None,
         Block::Text(text) => json!({"type": "text", "text": text}),
         Block::Call { tool, arguments } => {
             let name = asked.tool_named(tool).unwrap_or_else(|| tool.clone());

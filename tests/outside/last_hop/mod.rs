@@ -5,6 +5,7 @@ mod busy;
 mod channel;
 mod contexts;
 mod hostile;
+mod hostile_day;
 mod idle;
 mod neighbours;
 mod scene;

@@ -22,7 +22,7 @@ pub(super) const RECIPIENT: &str = "meshtastic";
 /// Who sends.
 const SENDER: &str = "homeassistant";
 /// What a message that is shown a second time has in its line of origin.
-pub(super) const REPEATED: &str = "[repeated:";
+pub(super) const REPEATED: &str = "[may have been shown before]";
 
 pub(super) struct Scene {
     pub(super) claude: ClaudeCode,

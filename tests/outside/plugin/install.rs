@@ -79,6 +79,24 @@ async fn another_version_is_brought_up_to_date() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_foreign_marketplace_of_the_same_name_is_left_alone() -> Result<()> {
+    let claude = match real() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a foreign marketplace", &reason),
+    };
+    let host = Host::new(Some(&claude))?;
+    host.write_settings(
+        r#"{"extraKnownMarketplaces": {"c3po": {"source": {"source": "github", "repo": "droids/c3po"}}}}"#,
+    )?;
+    let before = host.tree()?;
+    let ended = host.c3po(&["install"]).await?;
+    let said = ended.good().expect_err("it is another's").to_string();
+    assert!(said.contains("droids/c3po") && said.contains("marketplace remove c3po"), "{said}");
+    assert_eq!(host.tree()?, before);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
     let claude = match real() {
         Ok(claude) => claude,

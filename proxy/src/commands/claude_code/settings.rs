@@ -125,6 +125,13 @@ pub(in crate::commands) fn enabled(members: &Members) -> bool {
     members.get("enabledPlugins").is_some_and(|plugins| plugins[PLUGIN] == true)
 }
 
+/// Returns the source of a marketplace with the name of ours that is not in that folder.
+pub(in crate::commands) fn foreign_marketplace(members: &Members, folder: &Path) -> Option<String> {
+    let source = members.get("extraKnownMarketplaces")?.get(MARKETPLACE)?.get("source")?;
+    let is_ours = source["path"].as_str().is_some_and(|path| Path::new(path) == folder);
+    (!is_ours).then(|| source.to_string())
+}
+
 /// Removes the members that `claude` wrote for the marketplace and the plugin.
 pub(in crate::commands) fn remove_ours(members: &mut Members) {
     for (name, ours) in OURS {

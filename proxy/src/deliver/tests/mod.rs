@@ -1,16 +1,18 @@
 //! The last hop, event by event: a scene with a clock.
 
 mod giving;
+mod random;
 mod waking;
 
 use std::time::Duration;
 
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::time::Timestamp;
+use c3po_shared::wire::Arriving;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::client::Client;
 use super::hop::Hop;
 use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id};
@@ -59,11 +61,14 @@ impl Scene {
         let now = Instant::now();
         hop.begins(&agent("homeassistant"), 1);
         hop.heard(&starts("startup", "s1"), now);
+        // A client that keeps no files of its sessions.
+        (0..3).for_each(|_| hop.client_is(Client::default(), now));
         Self { hop, now }
     }
 
     fn arrive(&mut self, messages: Vec<Message>) {
-        self.hop.arrived(messages);
+        let arriving = messages.into_iter().map(|message| Arriving { message, expires_in_ms: 86_400_000 }).collect();
+        self.hop.arrived(arriving, self.now);
     }
 
     fn hear(&mut self, event: &Event) -> Answer {
@@ -79,7 +84,7 @@ impl Scene {
     }
 
     fn next(&mut self) -> Todo {
-        self.hop.next(self.now, Timestamp::now())
+        self.hop.next(self.now)
     }
 
     fn posted(&mut self) -> String {
@@ -120,5 +125,5 @@ fn holds(text: &Option<String>, number: u32) -> bool {
 }
 
 fn is_marked(text: &Option<String>) -> bool {
-    text.as_ref().is_some_and(|text| text.contains("[repeated"))
+    text.as_ref().is_some_and(|text| text.contains("[may have been shown before]"))
 }

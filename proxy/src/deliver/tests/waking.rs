@@ -1,12 +1,13 @@
 //! What an idle session is woken for, by which way, and what confirms it.
 
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
 
-use super::{Scene, entered, event, holds, is_marked, message, of_turn, progress, socket};
+use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
+use crate::deliver::hop::Hop;
 use crate::deliver::push::Todo;
-use crate::deliver::testing::id;
+use crate::deliver::testing::{agent, id};
 use crate::deliver::ways::Way;
 use crate::local::protocol::{Event, Name};
 
@@ -132,7 +133,7 @@ fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
     let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
     scene.now = then;
-    assert!(scene.posted().contains("[repeated"));
+    assert!(scene.posted().contains("[may have been shown before]"));
 }
 
 #[test]
@@ -168,7 +169,7 @@ fn a_turn_that_the_models_service_broke_off_is_begun_again_later() {
     assert_eq!(scene.hop.facts().state, Some(State::Blocked));
     let Todo::Look(Some(later)) = scene.next() else { panic!("not at once") };
     scene.now = later;
-    assert!(scene.posted().contains("[repeated"));
+    assert!(scene.posted().contains("[may have been shown before]"));
 }
 
 #[test]
@@ -202,4 +203,92 @@ fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
     scene.receipts();
     scene.hop.named(&[id(1)]);
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::ToolCall)]);
+}
+
+/// A scene whose client keeps a transcript.
+fn with_a_transcript() -> Scene {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+    scene
+}
+
+/// Reads the transcript, which has to be what is to be done next, and finds these messages in it.
+fn read(scene: &mut Scene, numbers: &[u32]) {
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    let named = numbers.iter().map(|number| id(*number)).collect();
+    scene.hop.conversation(Some(&named), scene.now);
+}
+
+#[test]
+fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_anew() {
+    let mut scene = with_a_transcript();
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    assert_eq!(scene.prompt(&text), None);
+    scene.hear(&event(Name::StopFailure));
+    read(&mut scene, &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "the way rests after a failure");
+    scene.passes(30);
+    let reminder = scene.posted();
+    assert!(reminder.contains(id(1).as_str()) && !reminder.contains("text 1"), "{reminder}");
+    assert_eq!(scene.prompt(&reminder), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts().len(), 1);
+    scene.passes(600);
+    assert!(matches!(scene.next(), Todo::Look(_) | Todo::Read(_)), "once");
+}
+
+#[test]
+fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it_along() {
+    for (there, expected) in [(true, vec![entered(1, Via::InboxSocket, Via::Hook)]), (false, vec![])] {
+        let mut scene = with_a_transcript();
+        scene.arrive(vec![message(1, json!({}))]);
+        let text = scene.posted();
+        assert_eq!(scene.prompt(&text), None);
+        scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
+        scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+        if !there {
+            read(&mut scene, &[]);
+            assert!(matches!(scene.next(), Todo::Look(Some(_))), "it may be written a little later");
+            scene.passes(2);
+        }
+        read(&mut scene, if there { &[1] } else { &[] });
+        assert_eq!(scene.receipts(), expected);
+        let again = scene.print(&of_turn("p2", event(Name::Stop)));
+        assert_eq!(holds(&again, 1) && is_marked(&again), !there, "{again:?}");
+    }
+}
+
+#[test]
+fn what_a_rewind_took_out_of_the_conversation_comes_again_in_a_new_context() {
+    let mut scene = with_a_transcript();
+    scene.arrive(vec![message(1, json!({})), message(2, news())]);
+    assert!(holds(&scene.prompt("typed"), 1));
+    scene.hear(&event(Name::Stop));
+    scene.passes(1);
+    read(&mut scene, &[1, 2]);
+    scene.receipts();
+    scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.passes(1);
+    read(&mut scene, &[2]);
+    let receipts = scene.receipts();
+    assert_eq!(receipts, [Progress { context: 1, ..progress(2, Stage::InSession, Via::Transcript) }], "the rest");
+    assert_eq!(scene.hop.facts().context, Some(1));
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && is_marked(&again) && !holds(&again, 2), "{again:?}");
+}
+
+#[test]
+fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
+    let mut scene = with_a_transcript();
+    scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
+    scene.arrive(vec![message(1, json!({"repeated": true})), message(2, json!({"repeated": true}))]);
+    read(&mut scene, &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::Transcript)]);
+    scene.passes(2);
+    read(&mut scene, &[1]);
+    let text = scene.posted();
+    assert!(text.contains(id(2).as_str()) && !text.contains(id(1).as_str()), "{text}");
 }

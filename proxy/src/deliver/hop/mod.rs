@@ -1,27 +1,27 @@
 //! Every decision about the last hop, as pure as it can be: events and messages in, texts and receipts out.
 //!
-//! One message goes by one way at a time, and no stage of a receipt is said before its evidence is here.
+//! `pushing` decides what wakes the session, `conversation` what the client's own record proves. One message goes by one way at a time, and no stage of a receipt is said before its evidence is here.
+
+mod conversation;
+mod pushing;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, State};
+use c3po_shared::wire::Arriving;
 use c3po_shared::wire::SessionChange;
 use tokio::time::Instant;
 
-use super::entering::{Entering, Prompted};
+use super::evidence::Evidence;
+use super::in_flight::{Channel, Flight, InFlight};
 use super::note::Note;
-use super::offers::Offers;
 use super::proof::{Shown, is_step};
-use super::push::{CONFIRM, CONFIRM_BUSY, InboxSocket, Push, Pushes, Todo};
+use super::push::{self, InboxSocket, Pushes};
 use super::turn::Turn;
-use super::waiting::{Claim, Waiting};
 use super::ways::{Way, Ways};
-use super::writing::Writing;
 use super::{answer, render};
 use crate::local::MARK;
 use crate::local::protocol::{Answer, Event, Name};
@@ -31,6 +31,9 @@ const HOOKS_DUE: Duration = Duration::from_secs(10);
 /// How many conversations that the session left are remembered: their hooks are late by seconds at the most.
 const LEFT_MAX: usize = 8;
 
+/// How many tool calls of subagents are remembered: more are never under way.
+const SUBAGENT_CALLS_MAX: usize = 256;
+
 /// What is known of one session, and what follows from it.
 #[derive(Debug)]
 pub(super) struct Hop {
@@ -39,6 +42,12 @@ pub(super) struct Hop {
     generation: u64,
     /// Whether the session was told that it has another name than the wished one.
     knows_name: bool,
+    /// Whether the session answers one prompt and ends: nothing is put into it but what it asks for.
+    is_one_shot: bool,
+    /// The latest uses of our tools by subagents.
+    of_subagents: VecDeque<String>,
+    /// Whether the session ran before this proxy, which does not know what its conversation holds.
+    joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
     /// When a tool was called first without any hook before it.
@@ -47,20 +56,27 @@ pub(super) struct Hop {
     /// The conversations before this one.
     left: VecDeque<String>,
     context: u64,
-    waiting: Waiting,
-    writing: Writing,
+    in_flight: InFlight,
     shown: Shown,
     turn: Turn,
     ways: Ways,
-    offers: Offers,
-    entering: Entering,
     pushes: Pushes,
+    /// How many hooks were given something to print.
+    prints: u64,
+    /// The latest of them that was given the session's name.
+    naming: Option<u64>,
+    evidence: Evidence,
+    /// Messages in the conversation whose turn broke off by a failure of the model's service.
+    stalled: Vec<MessageId>,
     receipts: Vec<Progress>,
 }
 
 impl Hop {
     pub(super) fn new(wished: AgentId, inbox: Option<InboxSocket>, channel: bool, expects_hooks: bool) -> Self {
         Self {
+            is_one_shot: false,
+            of_subagents: VecDeque::new(),
+            joined: false,
             agent: wished.clone(),
             wished,
             generation: 0,
@@ -70,16 +86,27 @@ impl Hop {
             session_id: None,
             left: VecDeque::new(),
             context: 0,
-            waiting: Waiting::default(),
-            writing: Writing::default(),
+            in_flight: InFlight::default(),
             shown: Shown::default(),
             turn: Turn::new(),
             ways: Ways::default(),
-            offers: Offers::default(),
-            entering: Entering::default(),
             pushes: Pushes::new(inbox, channel),
+            prints: 0,
+            naming: None,
+            evidence: Evidence::default(),
+            stalled: Vec::new(),
             receipts: Vec::new(),
         }
+    }
+
+    /// Returns the last hop of a session that answers one prompt and ends.
+    pub(super) fn of_one_shot(self) -> Self {
+        Self { is_one_shot: true, ..self }
+    }
+
+    /// Returns the last hop of a session that ran before it.
+    pub(super) fn joined(self) -> Self {
+        Self { joined: true, ..self }
     }
 
     /// The link is up, or the session took another name: then the generation is 0, for it is not known yet.
@@ -89,8 +116,7 @@ impl Hop {
         let renamed = generation == 0;
         let is_same = self.agent == *agent && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
-            self.waiting = Waiting::default();
-            self.entering = Entering::default();
+            self.in_flight = InFlight::default();
             self.forget_context();
         }
         if renamed {
@@ -101,19 +127,17 @@ impl Hop {
     }
 
     /// Messages have come to this host.
-    pub(super) fn arrived(&mut self, messages: Vec<Message>) {
-        for message in messages {
-            if self.shown.holds(&message.id) {
+    pub(super) fn arrived(&mut self, messages: Vec<Arriving>, now: Instant) {
+        for arriving in messages {
+            if self.shown.holds(&arriving.message.id) {
                 continue;
             }
-            let mut note = Note::from(message);
+            let mut note = Note::of(arriving, now);
             // The store learns of it by a receipt, which may come there after the new context.
             note.repeated |= self.shown.held_before(&note.id);
-            let id = note.id.clone();
-            self.waiting.add(note);
-            if self.writing.holds(&id) {
-                self.waiting.claim(&[id], Claim::Tool);
-            }
+            let doubted = (note.repeated && self.joined).then(|| note.id.clone());
+            self.in_flight.add(note);
+            self.doubt(doubted.into_iter().collect(), now);
         }
     }
 
@@ -125,6 +149,7 @@ impl Hop {
             return Answer::default();
         }
         self.pushes.learn(event);
+        self.evidence.learn(event);
         // One that comes in the middle of a turn may wait in the client, and be taken back there.
         let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
         if let Some(veto) = self.veto(event) {
@@ -134,20 +159,31 @@ impl Hop {
         let seen = self.shown.proven_by(event);
         self.say(seen, Stage::Seen, Via::Hook);
         if event.name != Name::UserPromptSubmit {
-            self.entering.goes_on(now);
+            self.in_flight.goes_on(now);
         }
         if event.agent_id.is_some() || event.name == Name::SubagentStop {
+            if event.name == Name::PreToolUse {
+                self.of_subagents.extend(event.tool_use_ids.iter().cloned());
+                let excess = self.of_subagents.len().saturating_sub(SUBAGENT_CALLS_MAX);
+                self.of_subagents.drain(..excess);
+            }
             return Answer::default();
         }
         if is_step(event) {
-            self.enter(event.prompt_id.as_deref());
+            self.enter(event.prompt_id.as_deref(), now);
+            self.evidence.step(event, self.shown.is_empty(), now);
         }
-        self.pushes.on(event, now);
+        if self.is_one_shot {
+            return Answer::default();
+        }
+        if let Some(until) = push::deadline_after(event.name, now) {
+            self.in_flight.push_until(until);
+        }
         match event.name {
-            Name::SessionStart => self.give(event, |_| false),
+            Name::SessionStart => self.give(event, |_| false, now),
             Name::UserPromptSubmit => self.on_prompt(event, begins, now),
-            Name::PostToolBatch => self.give(event, |_| true),
-            Name::Stop => self.on_stop(event),
+            Name::PostToolBatch => self.give(event, |_| true, now),
+            Name::Stop => self.on_stop(event, now),
             Name::StopFailure => {
                 self.on_failure(now);
                 Answer::default()
@@ -163,23 +199,23 @@ impl Hop {
 
     /// The hook has flushed that offer: it is in the session, or comes with a prompt that is about to be.
     pub(super) fn printed(&mut self, number: u64, now: Instant) {
-        let Some(offer) = self.offers.take(number) else { return };
-        self.knows_name |= offer.names;
-        if offer.via == Via::UserPromptSubmit {
-            self.waiting.claim(&offer.ids, Claim::Prompt);
-            self.entering.add(offer.ids, offer.via, offer.turn, now);
+        self.knows_name |= self.naming == Some(number);
+        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
+        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else { return };
+        if flight.via == Via::UserPromptSubmit {
+            self.in_flight.launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
             return;
         }
-        self.waiting.remove(&offer.ids);
-        self.shown.by_hook(&offer.ids);
-        self.say(offer.ids, Stage::InSession, offer.via);
+        let notes = self.in_flight.remove(&ids);
+        self.shown.keep(notes);
+        self.shown.by_hook(&ids);
+        self.say(ids, Stage::InSession, flight.via);
     }
 
     /// The hook went away: what it was given goes another way. It may have died after it printed.
     pub(super) fn not_printed(&mut self, number: u64) {
-        if let Some(offer) = self.offers.take(number) {
-            self.waiting.repeat(&offer.ids);
-        }
+        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
+        self.in_flight.repeat(&ids);
     }
 
     /// A client without hooks calls a tool: its model went on after what it was shown.
@@ -196,36 +232,38 @@ impl Hop {
 
     /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
     pub(super) fn takes(&mut self, id: &MessageId, now: Instant) -> bool {
-        let goes_another_way =
-            matches!(self.waiting.claim_of(id), Some(Some(Claim::Offer(_) | Claim::Push | Claim::Prompt)));
+        let goes_another_way = self.in_flight.flight(id).is_some_and(|flight| flight.channel != Channel::Result);
         if goes_another_way || self.shown.holds(id) {
             return false;
         }
-        self.writing.add(id, now);
-        self.waiting.claim(std::slice::from_ref(id), Claim::Tool);
+        self.in_flight.launch(std::slice::from_ref(id), &Flight::by_result(now));
         true
     }
 
     /// The result of a tool was written, with these messages in it.
     pub(super) fn presented(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
-        self.writing.written(&ids);
-        self.waiting.remove(&ids);
+        if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
+            // A subagent has it, and the session has not.
+            self.in_flight.repeat(&ids);
+            return;
+        }
+        let notes = self.in_flight.remove(&ids);
+        self.shown.keep(notes);
         self.shown.by_tool(&ids, tool_use);
         self.say(ids, Stage::InSession, via);
     }
 
     /// The model names these messages in a call: it has read them, by whichever way they were put before it.
     pub(super) fn named(&mut self, ids: &[MessageId]) {
-        for (known, via) in self.entering.take_known(ids) {
-            self.has_entered(known, via, Via::ToolCall);
-        }
+        let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| ids.contains(id)).collect();
+        self.have_entered(known, Via::ToolCall);
         let seen = self.shown.proven_by_knowing(ids);
         self.say(seen, Stage::Seen, Via::ToolCall);
     }
 
     /// The session dealt with these messages: it needs them no more.
     pub(super) fn settled(&mut self, ids: &[MessageId]) {
-        self.waiting.remove(ids);
+        self.in_flight.remove(ids);
         // One that is on its way to this host comes too late.
         self.shown.and_seen(ids);
     }
@@ -233,44 +271,6 @@ impl Hop {
     /// The session said itself what it does.
     pub(super) fn said_status(&mut self, state: State) {
         self.turn.said(state);
-    }
-
-    /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
-    pub(super) fn next(&mut self, now: Instant, clock: Timestamp) -> Todo {
-        self.release(now);
-        self.waiting.expire(clock);
-        if let Some(given_up) = self.pushes.overdue(now) {
-            self.ways.failed(given_up, now);
-            self.waiting.release(Claim::Push);
-        }
-        if let Some(deadline) = self.pushes.under_way() {
-            return Todo::Look(Some(deadline));
-        }
-        let away = self.turn.is_away();
-        let pressing = self.waiting.free(|note| presses(note, away));
-        let quiet_at = if self.turn.is_idle() { Some(now) } else { self.turn.silent_at() };
-        match quiet_at {
-            _ if pressing.is_empty() => return Todo::Look(self.next_release()),
-            None => return Todo::Look(self.next_release()),
-            Some(at) if at > now => return Todo::Look(Some(at)),
-            Some(_) => {}
-        }
-        let Some(way) = self.ways.next(|way| self.pushes.has(way), now) else {
-            return Todo::Look(self.ways.next_at(|way| self.pushes.has(way)));
-        };
-        let shown = render::text(&self.agent, &pressing, self.waiting.len());
-        let ids: Vec<_> = pressing[..shown.held].iter().map(|note| note.id.clone()).collect();
-        self.waiting.claim(&ids, Claim::Push);
-        let time = if self.turn.is_idle() { CONFIRM } else { CONFIRM_BUSY };
-        let push = Push::new(way, ids, self.pushes.told_apart(shown.text), now + time);
-        self.pushes.begin(push)
-    }
-
-    /// A push could not even be made.
-    pub(super) fn not_pushed(&mut self, way: Way, now: Instant) {
-        self.pushes.abandon();
-        self.ways.failed(way, now);
-        self.waiting.release(Claim::Push);
     }
 
     /// A hook waits beside the session, or does no longer. Returns whether it is needed.
@@ -297,7 +297,7 @@ impl Hop {
 
     /// Returns how many messages wait on this host.
     pub(super) fn unread(&self) -> usize {
-        self.waiting.len()
+        self.in_flight.len()
     }
 
     /// Takes the receipts that are to be sent, in order.
@@ -318,6 +318,8 @@ impl Hop {
         if other || compacted {
             if other {
                 self.leave_session();
+                self.evidence = Evidence::default();
+                self.joined = false;
             }
             self.context += 1;
             self.forget_context();
@@ -333,133 +335,129 @@ impl Hop {
         if self.left.len() > LEFT_MAX {
             self.left.pop_front();
         }
-        for prompted in self.entering.take() {
-            self.waiting.repeat(&prompted.ids);
-        }
+        let prompted = self.prompted(|_| true);
+        self.in_flight.repeat(&prompted);
     }
 
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
         self.knows_name = false;
         self.shown.forget();
-        self.offers.clear();
-        self.writing.clear();
-        self.waiting.release_all_but(Claim::Prompt);
-        self.pushes.forget();
-    }
-
-    /// Returns the answer that keeps a push out whose messages went another way meanwhile: one that was given up and
-    /// comes after all, or one whose messages were all read.
-    fn veto(&mut self, event: &Event) -> Option<Answer> {
-        let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
-        if self.pushes.is_under_way_as(prompt) {
-            let is_gone = |id: &MessageId| self.waiting.claim_of(id).is_none();
-            let read = self.pushes.confirmed_if(prompt, |push| push.ids.iter().all(is_gone))?;
-            self.ways.worked(read.way);
-        } else {
-            let is_elsewhere = |id: &MessageId| self.waiting.claim_of(id) != Some(None);
-            self.pushes.take_late(prompt, |late| late.ids.iter().any(is_elsewhere))?;
-        }
-        Some(Answer { stdout: answer::refused_prompt(), ..Answer::default() })
+        let lost = self.in_flight.under_way(|flight| flight.channel != Channel::Prompt);
+        self.in_flight.free_again(&lost);
+        self.stalled.clear();
+        self.pushes.give_up();
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
-        if let Some(prompt) = &event.prompt {
-            let confirmed = self.pushes.confirmed_if(prompt, |_| true);
-            if let Some(push) = &confirmed {
-                self.ways.worked(push.way);
-            }
-            if let Some(push) = confirmed.or_else(|| self.pushes.take_late(prompt, |_| true)) {
-                self.waiting.claim(&push.ids, Claim::Prompt);
-                self.entering.add_pushed(push.ids, push.way, event.prompt_id.clone(), now);
-            }
+        if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
+            self.ways.worked(push.way);
+            self.stalled.retain(|id| !push.ids.contains(id));
+            let flight = Flight::by_prompt(push.way.via(), Some(push.way), event.prompt_id.clone(), now);
+            self.in_flight.launch(&push.ids, &flight);
         }
-        if begins { self.give(event, |_| true) } else { Answer::default() }
+        if begins { self.give(event, |_| true, now) } else { Answer::default() }
+    }
+
+    /// Returns the messages that stand with a prompt whose turn is one of these.
+    fn prompted(&self, of: impl Fn(Option<&str>) -> bool) -> Vec<MessageId> {
+        self.in_flight.under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
     }
 
     /// The model did something in that turn: what came with its prompt is in the session, and seen.
-    fn enter(&mut self, turn: Option<&str>) {
-        let (entered, led_nowhere) = self.entering.decided_by(turn);
-        for Prompted { ids, via, .. } in entered {
-            self.has_entered(ids, via, Via::Hook);
-        }
-        for prompted in led_nowhere {
-            self.waiting.repeat(&prompted.ids);
+    fn enter(&mut self, turn: Option<&str>, now: Instant) {
+        let entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
+        self.have_entered(entered, Via::Hook);
+        let led_nowhere = self.prompted(|_| true);
+        self.doubt(led_nowhere, now);
+    }
+
+    /// What came with a prompt is in the session, and seen by that proof.
+    fn have_entered(&mut self, mut ids: Vec<MessageId>, proof: Via) {
+        // The session was reminded of these alone.
+        let reminded: Vec<_> = ids.extract_if(.., |id| self.shown.holds(id)).collect();
+        self.in_flight.remove(&reminded);
+        for (via, ids) in self.by_way(ids) {
+            let notes = self.in_flight.remove(&ids);
+            self.shown.keep(notes);
+            self.shown.and_seen(&ids);
+            self.receipt(ids, Stage::InSession, via, Some(proof));
         }
     }
 
-    /// What came with a prompt by that way is in the session, and seen by that proof.
-    fn has_entered(&mut self, ids: Vec<MessageId>, via: Via, proof: Via) {
-        self.waiting.remove(&ids);
-        self.shown.and_seen(&ids);
-        self.receipt(ids, Stage::InSession, via, Some(proof));
-    }
-
-    /// The model's service failed: nobody may be there to begin the turn again, so what made it is pushed again later.
-    fn on_failure(&mut self, now: Instant) {
-        for prompted in self.entering.take() {
-            self.waiting.repeat(&prompted.ids);
-            if let Some(way) = prompted.way {
-                self.ways.failed(way, now);
+    /// Returns messages that are under way, by the names of their ways in receipts.
+    fn by_way(&self, ids: Vec<MessageId>) -> Vec<(Via, Vec<MessageId>)> {
+        let mut by_way: Vec<(Via, Vec<MessageId>)> = Vec::new();
+        for id in ids {
+            let Some(via) = self.in_flight.flight(&id).map(|flight| flight.via) else { continue };
+            match by_way.iter_mut().find(|(known, _)| *known == via) {
+                Some((_, ids)) => ids.push(id),
+                None => by_way.push((via, vec![id])),
             }
         }
+        by_way
     }
 
-    fn on_stop(&mut self, event: &Event) -> Answer {
+    /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
+    fn on_failure(&mut self, now: Instant) {
+        let prompted = self.prompted(|_| true);
+        let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
+        self.doubt(prompted, now);
+        self.stalled.extend(self.shown.unanswered());
+        if let Some(way) = ways.first() {
+            self.ways.failed(*way, now);
+        }
+    }
+
+    fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {
         let away = self.turn.is_away();
         if self.turn.can_be_kept() {
             // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
-            let kept = self.give(event, |note| presses(note, away));
+            let kept = self.give(event, |note| presses(note, away), now);
             if kept.offer.is_some() {
                 return kept;
             }
         }
         self.turn.ends();
+        self.stalled.clear();
         Answer::default()
     }
 
-    /// Adds what is wanted of the messages that wait to the session's context, if there is anything.
-    fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool) -> Answer {
-        let Some((text, offer)) = self.offer(event, wanted) else { return Answer::default() };
-        Answer { stdout: answer::context(event.name, &text), offer: Some(offer), ..Answer::default() }
-    }
-
-    /// Returns a text for a hook, and the number under which the hook says that it printed it.
-    fn offer(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool) -> Option<(String, u64)> {
-        let notes = self.waiting.free(wanted);
+    /// Adds the wanted ones of the free messages to the session's context, if there are any.
+    fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool, now: Instant) -> Answer {
+        let notes = self.in_flight.free(wanted);
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
         let named = (tells_name && self.agent != self.wished)
             .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
         if notes.is_empty() && named.is_none() {
-            return None;
+            return Answer::default();
         }
-        let (ids, text) = if notes.is_empty() {
-            (Vec::new(), String::new())
-        } else {
-            let shown = render::text(&self.agent, &notes, self.waiting.len());
-            (notes[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
-        };
-        let number = self.offers.next_number();
-        self.waiting.claim(&ids, Claim::Offer(number));
-        if let Some(oldest) = self.offers.add(ids, answer::via(event.name), event.prompt_id.clone(), named.is_some()) {
-            self.waiting.repeat(&oldest.ids);
+        self.prints += 1;
+        if named.is_some() {
+            self.naming = Some(self.prints);
         }
-        Some((named.unwrap_or_default() + &text, number))
+        let mut text = named.unwrap_or_default();
+        if !notes.is_empty() {
+            let shown = render::text(&self.agent, &notes, self.in_flight.len());
+            let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
+            text += &shown.text;
+            let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);
+            self.in_flight.launch(&ids, &flight);
+        }
+        Answer { stdout: answer::context(event.name, &text), offer: Some(self.prints), ..Answer::default() }
     }
 
-    /// Takes back what a result or a prompt was to hold that never came to anything.
+    /// Takes back what a hook, a result or a prompt was to hold that never came to anything.
     fn release(&mut self, now: Instant) {
-        for id in self.writing.overdue(now) {
-            self.waiting.release_one(&id);
-        }
-        for prompted in self.entering.overdue(now) {
-            self.waiting.repeat(&prompted.ids);
-        }
+        let unwritten = self.in_flight.overdue(now, |channel| channel == Channel::Result);
+        self.in_flight.free_again(&unwritten);
+        let unproven = self.in_flight.overdue(now, |channel| matches!(channel, Channel::Hook(_) | Channel::Prompt));
+        self.in_flight.repeat(&unproven);
     }
 
     /// Returns when something is taken back next.
     fn next_release(&self) -> Option<Instant> {
-        self.writing.next_at().into_iter().chain(self.entering.next_at()).min()
+        self.in_flight.next_deadline(|channel| channel != Channel::Push)
     }
 
     fn say(&mut self, ids: Vec<MessageId>, stage: Stage, via: Via) {

@@ -1,0 +1,14 @@
+//! The client that started this process: how it was started.
+
+/// Returns whether a client without a terminal reads one prompt after the other, as an SDK has it do.
+pub(super) fn reads_a_stream(client: &[String]) -> bool {
+    let pairs = client.iter().zip(client.iter().skip(1));
+    client.iter().any(|word| word == "--input-format=stream-json")
+        || pairs.into_iter().any(|(option, value)| option == "--input-format" && value == "stream-json")
+}
+
+/// Returns the words of the command that started this process's parent; none where the system does not show them.
+pub(super) fn command() -> Vec<String> {
+    let line = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}

@@ -1,0 +1,47 @@
+//! The file that the client keeps of a running session: whether it works, and in which conversation it is.
+//!
+//! It is the client's own and undocumented: evidence where the hooks are silent, and nothing without it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What the client says of its session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Client {
+    /// Whether a turn is under way; `None` where it does not say.
+    pub(super) is_busy: Option<bool>,
+    /// Where the transcript of the conversation is.
+    pub(super) transcript: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionFile {
+    #[serde(default)]
+    status: Option<String>,
+    #[serde(default)]
+    session_id: Option<String>,
+}
+
+impl Client {
+    /// Reads what the client with that process says, in the folder of its settings. Blocks.
+    pub(super) fn read(folder: &Path, pid: u32) -> Self {
+        let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();
+        let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else { return Self::default() };
+        let is_busy = match file.status.as_deref() {
+            Some("idle") => Some(false),
+            Some("busy") => Some(true),
+            _ => None,
+        };
+        Self { is_busy, transcript: file.session_id.and_then(|id| transcript(folder, &id)) }
+    }
+}
+
+/// Returns where the transcript of that conversation is: in the folder of one of the projects.
+fn transcript(folder: &Path, session_id: &str) -> Option<PathBuf> {
+    let name = format!("{session_id}.jsonl");
+    let projects = fs::read_dir(folder.join("projects")).ok()?;
+    projects.filter_map(|project| Some(project.ok()?.path().join(&name))).find(|path| path.is_file())
+}

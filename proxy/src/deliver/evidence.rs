@@ -1,0 +1,102 @@
+//! When the client's own record of its session is read: its transcript and its session file, beside the hooks.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::push::Todo;
+use super::turn::Turn;
+use crate::local::protocol::{Event, Name};
+
+/// How long after its hooks a client may write its transcript.
+const WRITTEN: Duration = Duration::from_secs(1);
+/// How often the client's session file is read while the hooks are silent.
+const ASK_EVERY: Duration = Duration::from_secs(15);
+/// How often the file may be missing before it is asked for no more: other clients have none.
+const MISSING_MAX: u32 = 3;
+
+/// What is to be read, and what was.
+#[derive(Debug, Default)]
+pub(super) struct Evidence {
+    transcript: Option<PathBuf>,
+    /// When the transcript is to be read next.
+    wanted_at: Option<Instant>,
+    asked: Option<Instant>,
+    missing: u32,
+    /// The turn of the latest step.
+    turn: Option<String>,
+}
+
+impl Evidence {
+    /// Notes where the transcript is.
+    pub(super) fn learn(&mut self, event: &Event) {
+        if event.transcript.is_some() && event.agent_id.is_none() {
+            self.transcript.clone_from(&event.transcript);
+        }
+    }
+
+    /// Returns whether there is a transcript, or may be one.
+    pub(super) fn is_there(&self) -> bool {
+        self.transcript.is_some() || self.missing < MISSING_MAX
+    }
+
+    /// The transcript is to be read then.
+    pub(super) fn want(&mut self, at: Instant) {
+        self.wanted_at = Some(self.wanted_at.map_or(at, |wanted| wanted.min(at)));
+    }
+
+    /// The model did something. The first step of a turn shows what a person took back before it, and the end of one what
+    /// came in it.
+    pub(super) fn step(&mut self, event: &Event, nothing_is_shown: bool, now: Instant) {
+        let is_first = event.prompt_id != self.turn;
+        self.turn.clone_from(&event.prompt_id);
+        if !nothing_is_shown && (is_first || event.name == Name::Stop) {
+            self.want(now + WRITTEN);
+        }
+    }
+
+    /// Returns whether the latest step was of another turn than that one.
+    pub(super) fn went_on_after(&self, turn: &str) -> bool {
+        self.turn.as_deref().is_some_and(|latest| latest != turn)
+    }
+
+    /// Returns what is to be read now.
+    pub(super) fn next(&mut self, turn: &mut Turn, now: Instant) -> Option<Todo> {
+        if self.wanted_at.is_some_and(|at| at <= now)
+            && let Some(path) = self.transcript.clone()
+        {
+            self.wanted_at = None;
+            return Some(Todo::Read(path));
+        }
+        let is_due = self.asks_at(turn, now).is_some_and(|at| at <= now);
+        is_due.then(|| {
+            self.asked = Some(now);
+            Todo::AskClient
+        })
+    }
+
+    /// Returns when anything is read next.
+    pub(super) fn reads_at(&self, turn: &mut Turn, now: Instant) -> Option<Instant> {
+        let transcript = self.wanted_at.filter(|_| self.transcript.is_some());
+        transcript.into_iter().chain(self.asks_at(turn, now)).min()
+    }
+
+    /// Returns when the client's session file is read next.
+    fn asks_at(&self, turn: &mut Turn, now: Instant) -> Option<Instant> {
+        if self.missing >= MISSING_MAX {
+            return None;
+        }
+        let transcript = self.wanted_at.filter(|_| self.transcript.is_none());
+        let at = transcript.or_else(|| turn.asks_at(now))?;
+        Some(self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)))
+    }
+
+    /// Takes over what the session file says. Returns whether there may be a transcript.
+    pub(super) fn answered(&mut self, client: Client) -> bool {
+        self.missing = if client == Client::default() { self.missing + 1 } else { 0 };
+        self.transcript = self.transcript.take().or(client.transcript);
+        self.transcript.is_some()
+    }
+}

@@ -1,0 +1,95 @@
+//! What the client's own record of its session proves: what stands in the conversation, and what was taken out of it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use tokio::time::Instant;
+
+use super::Hop;
+use crate::deliver::client::Client;
+use crate::deliver::in_flight::{Channel, Flight, READ_MAX};
+
+/// Within which time a client writes what it was given into its transcript.
+const WRITTEN: Duration = Duration::from_secs(2);
+
+impl Hop {
+    /// Messages may stand in the conversation, or not: the client's transcript decides. Where there is none they come again.
+    pub(super) fn doubt(&mut self, ids: Vec<MessageId>, now: Instant) {
+        if ids.is_empty() {
+            return;
+        }
+        if !self.evidence.is_there() {
+            self.in_flight.repeat(&ids);
+            return;
+        }
+        for id in ids {
+            let flight = self.in_flight.flight(&id);
+            let (via, turn) = flight.map_or((Via::Transcript, None), |flight| (flight.via, flight.turn.clone()));
+            self.in_flight.launch(&[id], &Flight::unsure(via, turn, now));
+        }
+        self.evidence.want(now);
+    }
+
+    /// The client says what its session does.
+    pub(in crate::deliver) fn client_is(&mut self, client: Client, now: Instant) {
+        if let Some(is_busy) = client.is_busy {
+            self.turn.client_says(is_busy, now);
+        }
+        if !self.evidence.answered(client) {
+            let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
+            self.in_flight.repeat(&doubted);
+        }
+    }
+
+    /// The transcript names these messages in the conversation; `None` where it could not be read.
+    pub(in crate::deliver) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
+        let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
+        let is_named = |id: &MessageId| named.is_some_and(|named| named.contains(id));
+        let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
+        // The client writes its transcript a little later than it runs its hooks.
+        let gone = self.in_flight.overdue(now + READ_MAX - WRITTEN, |channel| channel == Channel::Unsure);
+        if missing.iter().any(|id| !gone.contains(id)) {
+            self.evidence.want(now + WRITTEN / 4);
+        }
+        let gone: Vec<_> = gone.into_iter().filter(|id| missing.contains(id)).collect();
+        self.in_flight.repeat(&gone);
+        // The model made a step in a later turn of this conversation.
+        let is_read = |id: &MessageId| {
+            let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_ref());
+            turn.is_some_and(|turn| self.evidence.went_on_after(turn))
+        };
+        let (read, unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
+        self.have_entered(read, Via::Hook);
+        for (via, ids) in self.by_way(unread) {
+            let notes = self.in_flight.remove(&ids);
+            if self.turn.has_failed() {
+                self.stalled.extend(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()));
+            }
+            self.shown.keep(notes);
+            self.shown.by_hook(&ids);
+            self.say(ids, Stage::InSession, via);
+        }
+        let Some(named) = named else { return };
+        self.shown.stand_in(named);
+        let taken_out = self.shown.taken_out(named);
+        if !taken_out.is_empty() {
+            self.rewind(&taken_out, now);
+        }
+    }
+
+    /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is
+    /// another context, which has been shown the rest.
+    fn rewind(&mut self, taken_out: &[MessageId], now: Instant) {
+        self.context += 1;
+        for mut note in self.shown.take_back(taken_out) {
+            note.repeated = true;
+            if note.expires_at > now {
+                self.in_flight.add(note);
+            }
+        }
+        let rest = self.shown.all();
+        self.say(rest, Stage::InSession, Via::Transcript);
+    }
+}

@@ -1,0 +1,104 @@
+//! What wakes a session that nothing else reaches, and which of its prompts are let in.
+
+use c3po_shared::ids::MessageId;
+use tokio::time::Instant;
+
+use super::{Hop, presses};
+use crate::deliver::in_flight::{Channel, Flight};
+use crate::deliver::push::{CONFIRM, CONFIRM_BUSY, Push, Todo};
+use crate::deliver::ways::Way;
+use crate::deliver::{answer, render};
+use crate::local::protocol::{Answer, Event, Name};
+
+impl Hop {
+    /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
+    pub(in crate::deliver) fn next(&mut self, now: Instant) -> Todo {
+        self.release(now);
+        self.in_flight.expire(now);
+        self.give_up_push(now);
+        if let Some(todo) = self.evidence.next(&mut self.turn, now) {
+            return todo;
+        }
+        let reads_at = self.evidence.reads_at(&mut self.turn, now);
+        let look = |at: Option<Instant>| Todo::Look(at.into_iter().chain(reads_at).min());
+        if let Some(deadline) = self.in_flight.next_deadline(|channel| channel == Channel::Push) {
+            return look(Some(deadline));
+        }
+        let away = self.turn.is_away();
+        let pressing = self.in_flight.free(|note| presses(note, away));
+        let nothing_presses = pressing.is_empty() && self.stalled.is_empty();
+        if self.is_one_shot || nothing_presses || self.was_pushed_in_vain() {
+            return look(self.next_release());
+        }
+        let quiet_at = self.turn.quiet_at(now);
+        if quiet_at > now {
+            return look(Some(quiet_at));
+        }
+        let Some(way) = self.ways.next(|way| self.pushes.has(way), now) else {
+            return look(self.ways.next_at(|way| self.pushes.has(way)));
+        };
+        let (ids, text) = if pressing.is_empty() {
+            (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
+        } else {
+            let shown = render::text(&self.agent, &pressing, self.in_flight.len());
+            (pressing[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
+        };
+        let time = if self.turn.is_busy() { CONFIRM_BUSY } else { CONFIRM };
+        self.in_flight.launch(&ids, &Flight::by_push(way, now + time));
+        let push = Push { way, ids, text: self.pushes.told_apart(text) };
+        self.pushes.begin(push)
+    }
+
+    /// Returns whether a push can have no proof: one was made, and no hook of this session was ever heard.
+    fn was_pushed_in_vain(&self) -> bool {
+        !self.ways.hooks && self.pushes.was_given_up()
+    }
+
+    /// Gives the push under way up where nothing waits for it any more, or its time is over.
+    fn give_up_push(&mut self, now: Instant) {
+        let late = self.in_flight.overdue(now, |channel| channel == Channel::Push);
+        if self.ways.hooks {
+            self.in_flight.free_again(&late);
+        } else {
+            // Nothing tells whether it came.
+            self.in_flight.repeat(&late);
+        }
+        if self.in_flight.next_deadline(|channel| channel == Channel::Push).is_none()
+            && let Some(way) = self.pushes.give_up()
+            && !late.is_empty()
+        {
+            self.ways.failed(way, now);
+        }
+    }
+
+    /// A push could not even be made.
+    pub(in crate::deliver) fn not_pushed(&mut self, way: Way, now: Instant) {
+        self.pushes.abandon();
+        self.ways.failed(way, now);
+        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
+        self.in_flight.free_again(&ids);
+    }
+
+    /// Returns the answer that keeps a push out whose messages the session has already: by a prompt, a hook or a result.
+    /// One that is on no way, or by another push that nothing has confirmed, comes by this one.
+    pub(super) fn veto(&mut self, event: &Event) -> Option<Answer> {
+        let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
+        let push = self.pushes.made_by(prompt)?;
+        let is_there = |id: &MessageId| match self.in_flight.flight(id) {
+            Some(flight) => flight.channel != Channel::Push,
+            None => !self.in_flight.holds(id),
+        };
+        let there = push.ids.iter().filter(|id| is_there(id)).count();
+        if there == 0 {
+            return None;
+        }
+        let is_whole = there == push.ids.len();
+        let push = self.pushes.take(prompt)?;
+        self.ways.worked(push.way);
+        // What it brought besides comes again without what is there.
+        let rest = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
+        let rest: Vec<_> = rest.into_iter().filter(|id| push.ids.contains(id)).collect();
+        self.in_flight.free_again(&rest);
+        Some(Answer { stdout: answer::refused_prompt(is_whole), ..Answer::default() })
+    }
+}

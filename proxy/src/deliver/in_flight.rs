@@ -1,0 +1,204 @@
+//! The messages that are on this host and not in the session, and the one way by which each is under way there.
+//!
+//! This table is the only place that knows it. A message without a flight is free; its flight ends when the message is in
+//! the session, when its way gave it up, or at its deadline.
+
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::limits::INBOX_MAX;
+use c3po_shared::receipt::Via;
+use tokio::time::Instant;
+
+use super::note::Note;
+use super::ways::Way;
+
+/// How long a hook may take to print. It ends by itself before that.
+const PRINT_MAX: Duration = Duration::from_secs(5);
+/// How long a result may be on its way to the client.
+const WRITE_MAX: Duration = Duration::from_secs(5);
+/// How long reading the client's transcript may take.
+pub(super) const READ_MAX: Duration = Duration::from_secs(10);
+/// How long a turn may take to its first step. A prompt that a person took back never leads to one.
+///
+/// A client's own tools end before that.
+const STEP_MAX: Duration = Duration::from_secs(900);
+
+/// The channel by which a message is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    /// The hook that was given it under that number, and has not printed it yet.
+    Hook(u64),
+    /// The push under way, which no prompt shows yet.
+    Push,
+    /// A prompt, of whose turn there was no step yet. It may be refused by another hook, or taken back by a person.
+    Prompt,
+    /// The result of a tool that is being written.
+    Result,
+    /// The conversation, as far as is known: the client's transcript has to show it.
+    Unsure,
+}
+
+/// How one message is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Flight {
+    pub(super) channel: Channel,
+    /// The name of the way in receipts.
+    pub(super) via: Via,
+    /// The way of the push that made the prompt, if one did.
+    pub(super) way: Option<Way>,
+    /// The client's name for the turn, where it is known.
+    pub(super) turn: Option<String>,
+    /// When the way counts as failed.
+    pub(super) until: Instant,
+}
+
+impl Flight {
+    /// A hook of that turn was given the message.
+    pub(super) fn by_hook(number: u64, via: Via, turn: Option<String>, now: Instant) -> Self {
+        Self { channel: Channel::Hook(number), via, way: None, turn, until: now + PRINT_MAX }
+    }
+
+    /// A push was made, which has to show by then.
+    pub(super) fn by_push(way: Way, until: Instant) -> Self {
+        Self { channel: Channel::Push, via: way.via(), way: Some(way), turn: None, until }
+    }
+
+    /// The message stands with the prompt of that turn.
+    pub(super) fn by_prompt(via: Via, way: Option<Way>, turn: Option<String>, now: Instant) -> Self {
+        Self { channel: Channel::Prompt, via, way, turn, until: now + STEP_MAX }
+    }
+
+    /// The message may stand in the conversation by that way.
+    pub(super) fn unsure(via: Via, turn: Option<String>, now: Instant) -> Self {
+        Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
+    }
+
+    /// A result that is about to be written holds the message.
+    pub(super) fn by_result(now: Instant) -> Self {
+        Self { channel: Channel::Result, via: Via::WaitForMessage, way: None, turn: None, until: now + WRITE_MAX }
+    }
+}
+
+/// One message. Its text may not have come yet: a wait may return a message before it is delivered to this host.
+#[derive(Debug)]
+struct Held {
+    id: MessageId,
+    note: Option<Note>,
+    flight: Option<Flight>,
+}
+
+/// The table, in the order in which the messages came.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    held: Vec<Held>,
+}
+
+impl InFlight {
+    /// Adds a message once.
+    pub(super) fn add(&mut self, note: Note) {
+        match self.held.iter_mut().find(|held| held.id == note.id) {
+            Some(Held { note: Some(known), .. }) => known.repeated |= note.repeated,
+            Some(held) => held.note = Some(note),
+            None => self.held.push(Held { id: note.id.clone(), note: Some(note), flight: None }),
+        }
+        if self.held.len() > INBOX_MAX {
+            // The store holds no more than that either: the oldest was settled elsewhere.
+            self.held.remove(0);
+        }
+    }
+
+    /// Returns what is free to be put into the session: urgent first, else in the order in which it came.
+    pub(super) fn free(&self, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
+        let free = self.held.iter().filter(|held| held.flight.is_none()).filter_map(|held| held.note.as_ref());
+        let mut notes: Vec<_> = free.filter(|note| wanted(note)).collect();
+        notes.sort_by_key(|note| std::cmp::Reverse(note.priority));
+        notes
+    }
+
+    /// Returns how many messages are not in the session.
+    pub(super) fn len(&self) -> usize {
+        self.held.iter().filter(|held| held.note.is_some()).count()
+    }
+
+    /// Returns how the message is under way, if it is.
+    pub(super) fn flight(&self, id: &MessageId) -> Option<&Flight> {
+        self.held.iter().find(|held| held.id == *id)?.flight.as_ref()
+    }
+
+    /// Returns whether the message is in the table.
+    pub(super) fn holds(&self, id: &MessageId) -> bool {
+        self.held.iter().any(|held| held.id == *id)
+    }
+
+    /// Sends messages on their way, in place of any other. One whose text has not come is in the table from now on.
+    pub(super) fn launch(&mut self, ids: &[MessageId], flight: &Flight) {
+        for id in ids {
+            match self.held.iter_mut().find(|held| held.id == *id) {
+                Some(held) => held.flight = Some(flight.clone()),
+                None => self.held.push(Held { id: id.clone(), note: None, flight: Some(flight.clone()) }),
+            }
+        }
+    }
+
+    /// Returns the messages whose flight is one of these.
+    pub(super) fn under_way(&self, which: impl Fn(&Flight) -> bool) -> Vec<MessageId> {
+        let under_way = self.held.iter().filter(|held| held.flight.as_ref().is_some_and(&which));
+        under_way.map(|held| held.id.clone()).collect()
+    }
+
+    /// Frees messages that their way did not bring to the session.
+    pub(super) fn free_again(&mut self, ids: &[MessageId]) {
+        for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
+            held.flight = None;
+        }
+        self.held.retain(|held| held.note.is_some() || held.flight.is_some());
+    }
+
+    /// Frees messages that the session may have been shown.
+    pub(super) fn repeat(&mut self, ids: &[MessageId]) {
+        self.free_again(ids);
+        for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
+            if let Some(note) = &mut held.note {
+                note.repeated = true;
+            }
+        }
+    }
+
+    /// Takes messages that are in the session out of the table. Returns their texts, where they had come.
+    pub(super) fn remove(&mut self, ids: &[MessageId]) -> Vec<Note> {
+        self.held.extract_if(.., |held| ids.contains(&held.id)).filter_map(|held| held.note).collect()
+    }
+
+    /// The session shows that it goes on: a prompt may lead to a step yet.
+    pub(super) fn goes_on(&mut self, now: Instant) {
+        let flights = self.held.iter_mut().filter_map(|held| held.flight.as_mut());
+        for flight in flights.filter(|flight| flight.channel == Channel::Prompt) {
+            flight.until = now + STEP_MAX;
+        }
+    }
+
+    /// Gives the push under way another deadline.
+    pub(super) fn push_until(&mut self, until: Instant) {
+        let flights = self.held.iter_mut().filter_map(|held| held.flight.as_mut());
+        for flight in flights.filter(|flight| flight.channel == Channel::Push) {
+            flight.until = until;
+        }
+    }
+
+    /// Returns the messages on that kind of way whose time is over.
+    pub(super) fn overdue(&self, now: Instant, which: impl Fn(Channel) -> bool) -> Vec<MessageId> {
+        self.under_way(|flight| flight.until <= now && which(flight.channel))
+    }
+
+    /// Returns when the next flight, or the next one on that kind of way, is overdue.
+    pub(super) fn next_deadline(&self, which: impl Fn(Channel) -> bool) -> Option<Instant> {
+        let flights = self.held.iter().filter_map(|held| held.flight.as_ref());
+        flights.filter(|flight| which(flight.channel)).map(|flight| flight.until).min()
+    }
+
+    /// Forgets messages whose time is over, unless they are under way.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.held.retain(|held| held.flight.is_some() || held.note.as_ref().is_some_and(|note| note.expires_at > now));
+    }
+}

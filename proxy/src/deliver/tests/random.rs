@@ -1,0 +1,195 @@
+//! Events in any order: by a seed, what must hold whatever a client, its person and the network do.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use serde_json::json;
+
+use super::{Scene, event, message, news, of_turn, socket, starts};
+use crate::deliver::client::Client;
+use crate::deliver::push::Todo;
+use crate::deliver::testing::id;
+use crate::local::protocol::{Answer, Event, Name};
+
+/// How many sessions are played, and how many events each has.
+const SESSIONS: u64 = 400;
+const EVENTS: usize = 120;
+/// How many messages come in one session.
+const MESSAGES: u32 = 6;
+
+/// Numbers that follow from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        // Knuth's constants of a linear congruential generator.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A session, and what of it an outsider can see.
+struct Play {
+    scene: Scene,
+    dice: Dice,
+    turn: u64,
+    context: u64,
+    /// Texts that were pushed, and of those the ones that may still come.
+    pushed: Vec<String>,
+    /// Texts that hooks were given, by offer.
+    offered: HashMap<u64, String>,
+    /// What reached the client, as text.
+    reached: Vec<String>,
+    /// Which messages are settled.
+    settled: Vec<MessageId>,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let mut scene = Scene::begun(Some(socket()));
+        scene.hop.waiter_is(seed.is_multiple_of(2));
+        Self {
+            scene,
+            dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            turn: 0,
+            context: 0,
+            pushed: Vec::new(),
+            offered: HashMap::new(),
+            reached: Vec::new(),
+            settled: Vec::new(),
+        }
+    }
+
+    fn of_now(&self, name: Name) -> Event {
+        of_turn(&format!("p{}", self.turn), event(name))
+    }
+
+    /// Hands the hook its answer: it prints it, dies before, or is slow.
+    fn answer(&mut self, answer: &Answer) {
+        let Some(offer) = answer.offer else { return };
+        match self.dice.below(4) {
+            0 => self.scene.hop.not_printed(offer),
+            1 => drop(self.offered.insert(offer, answer.stdout.clone())),
+            _ => {
+                self.reached.push(answer.stdout.clone());
+                self.scene.hop.printed(offer, self.scene.now);
+            }
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        let answer = self.scene.hear(event);
+        if answer.stdout.contains("\"block\"") {
+            return;
+        }
+        if let Some(prompt) = &event.prompt {
+            self.reached.push(prompt.clone());
+        }
+        self.answer(&answer);
+    }
+
+    fn act(&mut self) {
+        match self.dice.below(20) {
+            0 | 1 => {
+                let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
+                if !self.settled.contains(&id(number)) {
+                    let fields = if number % 3 == 0 { news() } else { json!({}) };
+                    self.scene.arrive(vec![message(number, fields)]);
+                }
+            }
+            2 | 3 => {
+                self.turn += 1;
+                self.hear(&self.of_now(Name::UserPromptSubmit));
+            }
+            4 | 5 => self.hear(&self.of_now(Name::PostToolBatch)),
+            6 | 7 => self.hear(&self.of_now(Name::Stop)),
+            8 => self.hear(&self.of_now(Name::StopFailure)),
+            9 => self.hear(&self.of_now(Name::PreCompact)),
+            10 => {
+                let compacted = starts("compact", "s1");
+                self.hear(&compacted);
+            }
+            11 | 12 if !self.pushed.is_empty() => {
+                let which = self.dice.below(self.pushed.len() as u64) as usize;
+                let prompt = self.pushed.swap_remove(which);
+                self.turn += 1;
+                self.hear(&Event { prompt: Some(prompt), ..self.of_now(Name::UserPromptSubmit) });
+            }
+            13 => {
+                let offer = self.offered.keys().next().copied();
+                if let Some((offer, text)) = offer.and_then(|offer| self.offered.remove_entry(&offer)) {
+                    self.reached.push(text);
+                    self.scene.hop.printed(offer, self.scene.now);
+                }
+            }
+            14 => self.scene.passes(self.dice.below(20)),
+            15 => {
+                let taken = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
+                if self.scene.hop.takes(&taken, self.scene.now) && self.dice.below(2) == 0 {
+                    self.reached.push(taken.to_string());
+                    self.scene.hop.presented(vec![taken], Via::WaitForMessage, None);
+                }
+            }
+            16 if self.dice.below(8) == 0 => {
+                let done = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
+                self.scene.hop.settled(std::slice::from_ref(&done));
+                self.settled.push(done);
+            }
+            _ => self.push(),
+        }
+    }
+
+    fn push(&mut self) {
+        match self.scene.next() {
+            Todo::Post(_, text) => self.pushed.push(text),
+            Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
+            Todo::Notify(text) => self.pushed.push(text),
+            Todo::AskClient => self.scene.hop.client_is(Client::default(), self.scene.now),
+            Todo::Read(_) => self.scene.hop.conversation(None, self.scene.now),
+            Todo::Look(_) => {}
+        }
+    }
+
+    /// No receipt claims a message whose text did not reach the client.
+    fn check_receipts(&mut self, seed: u64) {
+        for progress in self.scene.receipts() {
+            assert!(progress.context >= self.context, "seed {seed}: an older context");
+            self.context = progress.context;
+            if progress.stage == Stage::InSession {
+                for claimed in &progress.message_ids {
+                    let is_there = self.reached.iter().any(|text| text.contains(claimed.as_str()));
+                    assert!(is_there, "seed {seed}: {claimed} is in_session by {:?} without evidence", progress.via);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_no_receipt_lies_and_no_message_is_left_behind() {
+    for seed in 0..SESSIONS {
+        let mut play = Play::new(seed);
+        for _ in 0..EVENTS {
+            play.act();
+            play.check_receipts(seed);
+        }
+        // The rest of the session is quiet: its person types now and then, and every turn ends well.
+        for _ in 0..40 {
+            play.scene.now += Duration::from_secs(600);
+            play.push();
+            play.turn += 1;
+            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| play.of_now(name));
+            for event in events {
+                let answer = play.scene.hear(&event);
+                if let Some(offer) = answer.offer {
+                    play.reached.push(answer.stdout);
+                    play.scene.hop.printed(offer, play.scene.now);
+                }
+            }
+            play.check_receipts(seed);
+        }
+        assert_eq!(play.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
+    }
+}
