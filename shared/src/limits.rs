@@ -33,8 +33,8 @@ pub const WAIT_DEFAULT: u64 = 60;
 pub const PAGE_DEFAULT: usize = 50;
 /// How many messages or agents one page can be asked for.
 pub const PAGE_MAX: usize = 1_000;
-/// The longest page, in characters of JSON: clients cut longer tool results. A single longer message comes alone.
-pub const PAGE_CHARS: usize = 30_000;
+/// The longest result of a tool that reads, in bytes of JSON: it fits into 25,000 tokens, of which clients take no more.
+pub const PAGE_BYTES: usize = 24_000;
 /// How many message ids one call may name.
 pub const IDS_MAX: usize = 1_000;
 /// How often a proxy says that it is alive.

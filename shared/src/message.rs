@@ -60,6 +60,10 @@ pub struct Message {
     /// session again, and never stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
+    /// The cursor by which the rest of the text is read, where a result had no room for all of it. Said where the message
+    /// is put to a session, and never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rest: Option<String>,
 }
 
 impl Message {

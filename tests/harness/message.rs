@@ -35,5 +35,6 @@ pub fn message(from: &str, to: &str, text: &str) -> Message {
         timestamp,
         expires_at: timestamp + MESSAGE_LIFE,
         repeated: false,
+        rest: None,
     }
 }

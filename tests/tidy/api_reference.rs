@@ -170,7 +170,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("WAIT_DEFAULT", limits::WAIT_DEFAULT.to_string()),
         ("PAGE_DEFAULT", limits::PAGE_DEFAULT.to_string()),
         ("PAGE_MAX", limits::PAGE_MAX.to_string()),
-        ("PAGE_CHARS", limits::PAGE_CHARS.to_string()),
+        ("PAGE_BYTES", limits::PAGE_BYTES.to_string()),
         ("IDS_MAX", limits::IDS_MAX.to_string()),
         ("HEARTBEAT", seconds(limits::HEARTBEAT)),
         ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),

@@ -2,12 +2,13 @@
 
 use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{PAGE_CHARS, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
+use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Status;
 use c3po_shared::wire::SessionChange;
 
+use super::page::PAGE_FRAME;
 use super::{Caller, Done, Office, settle_name, target};
 use crate::store::{Agent, Amendment, Claim};
 
@@ -28,15 +29,15 @@ pub(super) async fn list(office: &Office, caller: &Caller, call: tools::ListAgen
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
     let now = Timestamp::now();
-    let (mut agents, mut size) = (Vec::new(), 0);
+    let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
         let page = office.store.agents(after.as_ref(), PAGE_MAX).await?;
         let complete = page.len() < PAGE_MAX;
         for agent in page {
             if matches(&agent, &call, now) {
                 let record = agent.record(now);
-                size += serde_json::to_string(&record).map_or(0, |text| text.chars().count()) + 1;
-                if agents.len() == limit || (!agents.is_empty() && size > PAGE_CHARS) {
+                size += serde_json::to_vec(&record).map_or(0, |json| json.len()) + 1;
+                if agents.len() == limit || (!agents.is_empty() && size > PAGE_BYTES) {
                     let next_cursor = after.map(|id| id.to_string());
                     return Ok(Reply::Agents(Agents { agents, next_cursor, you: caller.agent.clone() }));
                 }

@@ -1,34 +1,50 @@
 //! Reading an inbox page by page, and taking messages out of it.
 
 use c3po_shared::catalogue::{self as tools, Acked, Inbox, Reply};
-use c3po_shared::limits::{PAGE_CHARS, PAGE_DEFAULT};
-use c3po_shared::refusal::Refusal;
+use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
+use c3po_shared::refusal::{ErrorCode, Refusal};
 
-use super::{Caller, Office, page};
-use crate::store::Selection;
-
-/// How many bytes are read for a page: the longest that its characters can be.
-const PAGE_BYTES: usize = 4 * PAGE_CHARS;
+use super::page::{self, Page};
+use super::part::{Cursor, Place};
+use super::{Caller, Office};
+use crate::store::{Placed, Selection};
 
 /// `get_messages`
 pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::GetMessages) -> Result<Reply, Refusal> {
-    let after = page::behind(call.cursor.as_deref())?.unwrap_or_default();
+    let cursor = page::cursor::<u64>(call.cursor.as_deref())?;
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let selection = Selection {
         kind: call.kind.unwrap_or_default(),
         thread: call.thread_id.as_ref(),
-        after,
+        after: cursor.as_ref().map_or(0, |cursor| cursor.at.saturating_sub(u64::from(cursor.from.is_some()))),
         limit: limit + 1,
         bytes: PAGE_BYTES,
     };
     let (placed, pending) =
         futures_util::try_join!(office.store.inbox(&caller.agent, selection), office.store.pending(&caller.agent))?;
+    let mut from = begins_at(cursor.as_ref(), &placed)?;
     let last = placed.last().filter(|_| selection.is_filled_by(&placed)).map(|last| last.position.to_string());
-    let placed = placed.into_iter().map(|one| (one.position, one.message));
-    let (messages, next_cursor) = page::of(placed, limit);
+    let mut page = Page::of(caller, limit);
+    for one in placed {
+        if !page.add(one.message, Place::Inbox(one.position), std::mem::take(&mut from)) {
+            break;
+        }
+    }
+    let (messages, next_cursor) = page.finish(caller);
     // What was read may fit, and not be all.
     let next_cursor = next_cursor.or(last);
     Ok(Reply::Inbox(Inbox { messages, count: pending.count, next_cursor }))
+}
+
+/// Returns from which character of its first message a page begins. The message that a cursor is within has to be there.
+fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, Refusal> {
+    let Some(Cursor { at, from: Some(from) }) = cursor else { return Ok(0) };
+    let Some(first) = placed.first().filter(|first| first.position == *at) else {
+        let error = format!("cursor: the message at {at} is no longer in your inbox, or is none of those asked for");
+        return Err(Refusal::new(ErrorCode::MessageNotFound, error).suggest("Its thread still has it."));
+    };
+    page::check_within(&first.message, *from)?;
+    Ok(*from)
 }
 
 /// `ack_messages`

@@ -6,6 +6,7 @@ mod identity;
 mod inbox;
 mod leave;
 mod page;
+mod part;
 mod receipts;
 mod send;
 mod session;
@@ -24,7 +25,7 @@ pub(crate) use audit::page as audit_page;
 pub(crate) use identity::{check_name, check_right, check_speaker, settle_name};
 pub(crate) use leave::explain as explain_policy;
 pub(crate) use receipts::advance;
-pub(crate) use session::{Caller, HANDED_FOR, Memory};
+pub(crate) use session::{Caller, Memory};
 
 use crate::audit::Audit;
 use crate::limit::RateLimit;

@@ -1,14 +1,18 @@
-//! Pages that no client has to cut: so many messages, so many characters.
+//! Pages that no client has to cut: so many messages, so many bytes, and of a longer message a part.
 
 use std::str::FromStr;
 
-use c3po_shared::limits::PAGE_CHARS;
+use c3po_shared::limits::PAGE_BYTES;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::Refusal;
+use tokio::time::Instant;
 
-/// What a page's own members take besides its messages. The longest is the cursor of a thread: a time and an id with the
-/// names of two agents.
-const PAGE_FRAME: usize = 200;
+use super::Caller;
+use super::part::{Cursor, Place, length, part, size};
+
+/// What a page's own members take besides what is on it. The longest is the cursor of a thread: a time, an id with the
+/// names of two agents, and a number of characters.
+pub(super) const PAGE_FRAME: usize = 250;
 
 /// A page in the making.
 #[derive(Debug)]
@@ -16,23 +20,41 @@ pub(super) struct Page {
     messages: Vec<Message>,
     limit: usize,
     size: usize,
+    /// Whether a message that is longer than a page comes whole all the same.
+    is_whole: bool,
+    /// Where the last message stands.
+    last: Option<Place>,
+    /// Where the next page begins, once this one has ended.
+    next: Option<String>,
 }
 
 impl Page {
-    /// Begins a page of so many messages at most.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { messages: Vec::new(), limit, size: PAGE_FRAME }
+    /// Begins a page of so many messages at most, for that reader.
+    pub(super) fn of(caller: &Caller, limit: usize) -> Self {
+        Self { is_whole: caller.is_person(), ..Self::new(limit) }
     }
 
-    /// Adds a message, and returns whether it fitted. A single longer one comes alone and whole.
-    pub(super) fn add(&mut self, message: Message) -> bool {
-        let length = serde_json::to_string(&message).map_or(0, |text| text.chars().count()) + 1;
-        let fits = self.free() > 0 && (self.messages.is_empty() || length <= self.room());
-        if fits {
-            self.size += length;
-            self.messages.push(message);
+    fn new(limit: usize) -> Self {
+        Self { messages: Vec::new(), limit, size: PAGE_FRAME, is_whole: false, last: None, next: None }
+    }
+
+    /// Adds the message that stands there, from that character on, and returns whether the page goes on behind it.
+    ///
+    /// One that is longer than a page comes first on one: the part that has room, or, for a person, all of it.
+    pub(super) fn add(&mut self, message: Message, place: Place, from: usize) -> bool {
+        let is_first = self.messages.is_empty();
+        let room = if self.is_whole { usize::MAX } else { self.room() };
+        let message = if is_first { part(message, from, room, &place) } else { message };
+        let size = size(&message) + 1;
+        if !is_first && (self.free() == 0 || size > self.room()) {
+            self.next = self.last.as_ref().map(Place::behind);
+            return false;
         }
-        fits
+        self.size += size;
+        self.next.clone_from(&message.rest);
+        self.messages.push(message);
+        self.last = Some(place);
+        self.next.is_none()
     }
 
     /// Returns how many further messages it may have.
@@ -40,19 +62,26 @@ impl Page {
         self.limit - self.messages.len()
     }
 
-    /// Returns how many further characters it may have.
+    /// Returns how many further bytes it may have.
     pub(super) fn room(&self) -> usize {
-        PAGE_CHARS.saturating_sub(self.size)
+        PAGE_BYTES.saturating_sub(self.size)
     }
 
-    /// Returns what is on it.
-    pub(super) fn into_messages(self) -> Vec<Message> {
-        self.messages
+    /// Returns what is on it, and where the next page begins if this one was full. Notes what the reader was shown a part
+    /// of.
+    pub(super) fn finish(self, caller: &Caller) -> (Vec<Message>, Option<String>) {
+        if let Some(last) = self.messages.last()
+            && last.rest.is_some()
+            && last.to_agent == caller.agent
+        {
+            caller.memory.begin(&last.id, Instant::now());
+        }
+        (self.messages, self.next)
     }
 }
 
-/// Returns the position or mark behind which the page begins that a `next_cursor` names; nothing where there is none.
-pub(super) fn behind<P: FromStr>(cursor: Option<&str>) -> Result<Option<P>, Refusal> {
+/// Returns where the page begins that a cursor names; nothing where there is none.
+pub(super) fn cursor<P: FromStr>(cursor: Option<&str>) -> Result<Option<Cursor<P>>, Refusal> {
     let read = |cursor: &str| {
         cursor.parse().map_err(|_| {
             Refusal::invalid(format!("cursor: '{}' is not a next_cursor", cursor.chars().take(40).collect::<String>()))
@@ -61,29 +90,28 @@ pub(super) fn behind<P: FromStr>(cursor: Option<&str>) -> Result<Option<P>, Refu
     cursor.map(read).transpose()
 }
 
-/// Returns what fits into one page, and where the next one begins. A single longer message comes alone and whole.
-pub(super) fn of(placed: impl IntoIterator<Item = (u64, Message)>, limit: usize) -> (Vec<Message>, Option<String>) {
-    let (mut page, mut last) = (Page::new(limit), 0);
-    for (position, message) in placed {
-        if !page.add(message) {
-            return (page.messages, Some(last.to_string()));
-        }
-        last = position;
+/// Returns an error if a message has nothing from that character on.
+pub(super) fn check_within(message: &Message, from: usize) -> Result<(), Refusal> {
+    let length = length(message);
+    if from < length || from == 0 {
+        return Ok(());
     }
-    (page.messages, None)
+    Err(Refusal::invalid(format!("cursor: {} has {length} characters and nothing behind {from}", message.id)))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::store::Mark;
     use c3po_shared::catalogue::Thread;
     use c3po_shared::ids::{AgentId, MessageId};
     use c3po_shared::time::Timestamp;
     use c3po_shared::vocabulary::Kind;
 
-    fn placed(position: u64, characters: usize) -> (u64, Message) {
-        let id = MessageId::new(&AgentId::human(), &AgentId::human(), u32::try_from(position).expect("small"));
-        let message = Message {
+    /// Returns a message of that number with that text.
+    pub(in crate::request) fn message(number: u32, text: &str) -> Message {
+        let id = MessageId::new(&AgentId::human(), &AgentId::human(), number);
+        Message {
             id: id.clone(),
             thread_id: id,
             kind: Kind::Message,
@@ -91,7 +119,7 @@ mod tests {
             from_host: None,
             to_agent: AgentId::human(),
             title: None,
-            message: Some("é".repeat(characters)),
+            message: Some(text.to_owned()),
             context: None,
             priority: Default::default(),
             requires_response: true,
@@ -102,37 +130,72 @@ mod tests {
             timestamp: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(0),
             repeated: false,
-        };
-        (position, message)
+            rest: None,
+        }
+    }
+
+    fn bytes(messages: &[Message]) -> usize {
+        serde_json::to_vec(messages).expect("JSON").len()
     }
 
     #[test]
-    fn pages_end_at_the_limit_and_at_thirty_thousand_characters() {
+    fn pages_end_at_the_limit_and_at_so_many_bytes() {
         let check = |sizes: &[usize], limit, expected: usize, next: Option<&str>| {
-            let all = (1..).zip(sizes).map(|(position, size)| placed(position, *size));
-            let (messages, cursor) = of(all, limit);
-            assert_eq!((messages.len(), cursor.as_deref()), (expected, next), "{sizes:?}");
-            let length = serde_json::to_string(&messages).expect("JSON").chars().count();
-            assert!(messages.len() == 1 || length <= PAGE_CHARS, "{length} characters");
+            let mut page = Page::new(limit);
+            for (number, size) in (1..).zip(sizes) {
+                // Two bytes each.
+                if !page.add(message(number, &"é".repeat(*size)), Place::Inbox(number.into()), 0) {
+                    break;
+                }
+            }
+            assert_eq!((page.messages.len(), page.next.as_deref()), (expected, next), "{sizes:?}");
+            assert!(bytes(&page.messages) <= PAGE_BYTES, "{} bytes", bytes(&page.messages));
         };
         check(&[], 50, 0, None);
         check(&[10, 10, 10], 2, 2, Some("2"));
         check(&[10, 10], 2, 2, None);
-        check(&[14_000, 14_000, 14_000], 50, 2, Some("2"));
-        check(&[50_000, 10], 50, 1, Some("1"));
+        check(&[5_000, 5_000, 5_000], 50, 2, Some("2"));
+        check(&[10, 50_000], 50, 1, Some("1"));
     }
 
     #[test]
-    fn a_page_that_is_full_to_the_brim_is_short_enough_with_the_longest_cursor() {
-        let (one, other) = ("a".repeat(64), "b".repeat(64));
-        let longest = format!("{}.{one}::{other}::0000abcd", u64::from(u32::MAX) * 1_000);
-        for size in 0..1_000 {
+    fn a_longer_message_comes_in_parts_to_a_session_and_whole_to_a_person() {
+        let long = message(7, &"é".repeat(50_000));
+        let (mut page, mut whole) = (Page::new(50), Page { is_whole: true, ..Page::new(50) });
+        assert!(!page.add(long.clone(), Place::Inbox(7), 0));
+        assert_eq!((page.next.is_some(), &page.next), (true, &page.messages[0].rest));
+        assert!(bytes(&page.messages) <= PAGE_BYTES);
+        assert!(whole.add(long.clone(), Place::Inbox(7), 0) && !whole.add(message(8, "x"), Place::Inbox(8), 0));
+        assert_eq!((whole.messages, whole.next.as_deref()), (vec![long.clone()], Some("7")));
+
+        let mut last = Page::new(50);
+        assert!(last.add(long, Place::Inbox(7), 49_000) && last.add(message(8, "x"), Place::Inbox(8), 0));
+        assert_eq!((last.messages[0].text().chars().count(), last.messages.len(), last.next), (1_000, 2, None));
+    }
+
+    #[test]
+    fn a_page_that_is_full_to_the_brim_is_short_enough_with_the_longest_cursor_and_all_marks() {
+        let id: MessageId = format!("{}::{}::0000abcd", "a".repeat(64), "b".repeat(64)).parse().expect("an id");
+        let longest = Mark { at: Timestamp::from_millis(u64::from(u32::MAX) * 1_000), id };
+        for length in (0..400).chain(23_000..25_000) {
             let mut page = Page::new(1_000);
-            assert!(page.add(placed(1, 25_000 + size).1));
-            while page.add(placed(2, 0).1) {}
-            let reply = Thread { messages: page.into_messages(), next_cursor: Some(longest.clone()) };
-            let length = serde_json::to_string(&reply).expect("JSON").chars().count();
-            assert!(length <= PAGE_CHARS, "{length} characters");
+            let place = || Place::Thread(longest.clone());
+            if page.add(message(1, &"x".repeat(length)), place(), 0) {
+                while page.add(message(2, ""), place(), 0) {}
+            }
+            let (next_cursor, mut messages) = (page.next, page.messages);
+            assert!(next_cursor.is_some());
+            messages.iter_mut().for_each(|message| message.repeated = true);
+            let reply = Thread { messages, next_cursor };
+            let bytes = serde_json::to_vec(&reply).expect("JSON").len();
+            assert!(bytes <= PAGE_BYTES, "{bytes} bytes");
         }
+    }
+
+    #[test]
+    fn a_cursor_begins_within_the_text() {
+        let long = message(1, "four");
+        assert!(check_within(&long, 0).is_ok() && check_within(&long, 3).is_ok() && check_within(&long, 4).is_err());
+        assert!(check_within(&message(1, ""), 0).is_ok());
     }
 }

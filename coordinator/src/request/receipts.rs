@@ -4,10 +4,12 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::PAGE_MAX;
+use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
 
 use super::page::{self, Page};
+use super::part::{Cursor, Place};
 use super::{Caller, Office};
 use crate::store::{Kept, Mark, StoreError, Stretch};
 
@@ -53,20 +55,27 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
     // The id of a broadcast itself is that of a thread.
     let thread = if is_own_broadcast(&id) { id } else { own_message(office, caller, &id).await?.message.thread_id };
-    let mut after = page::behind::<Mark>(call.cursor.as_deref())?;
-    let (mut page, mut last) = (Page::new(PAGE_MAX), None);
-    // A stretch is as long as the page if each character is one byte; more is read only where they are longer, or
-    // where most of the thread is not the caller's.
+    let cursor = page::cursor::<Mark>(call.cursor.as_deref())?;
+    let is_first = cursor.is_none();
+    let mut page = Page::of(caller, PAGE_MAX);
+    if let Some(Cursor { at, from: Some(from) }) = &cursor {
+        let begun = begun(office, caller, &thread, at).await?;
+        page::check_within(&begun, *from)?;
+        if !page.add(begun, Place::Thread(at.clone()), *from) {
+            return Ok(shown(page, caller, None));
+        }
+    }
+    let mut after = cursor.map(|cursor| cursor.at);
+    // A stretch is as long as the page; more is read only where most of the thread is not the caller's.
     for _ in 0..STRETCHES_MAX {
         let (limit, bytes) = (page.free() + 1, page.room());
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
         let excerpt = office.store.thread(&thread, stretch).await?;
         for message in excerpt.messages {
-            let mark = Mark::of(&message);
-            if !page.add(message) {
-                return Ok(shown(page, last));
+            let place = Place::Thread(Mark::of(&message));
+            if !page.add(message, place, 0) {
+                return Ok(shown(page, caller, None));
             }
-            last = Some(mark);
         }
         after = excerpt.next;
         if after.is_none() {
@@ -74,14 +83,24 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
         }
     }
     // Nothing else tells the id of a broadcast of one's own from one that was made up.
-    if page.free() == PAGE_MAX && after.is_none() && call.cursor.is_none() {
+    if page.free() == PAGE_MAX && after.is_none() && is_first {
         return Err(Refusal::message_not_found(&thread));
     }
-    Ok(shown(page, after))
+    Ok(shown(page, caller, after))
 }
 
-/// Returns a page of a thread that goes on behind that mark, or ends.
-fn shown(page: Page, behind: Option<Mark>) -> Reply {
-    let next_cursor = behind.map(|mark| mark.to_string());
-    Reply::Thread(Thread { messages: page.into_messages(), next_cursor })
+/// Returns the message that stands there in the thread.
+async fn begun(office: &Office, caller: &Caller, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
+    let message = own_message(office, caller, &at.id).await?.message;
+    if message.thread_id == *thread && Mark::of(&message) == *at {
+        return Ok(message);
+    }
+    Err(Refusal::message_not_found(&at.id))
+}
+
+/// Returns a page of a thread that was read as far as that mark, or to its end.
+fn shown(page: Page, caller: &Caller, read: Option<Mark>) -> Reply {
+    let (messages, next_cursor) = page.finish(caller);
+    let next_cursor = next_cursor.or(read.map(|mark| mark.to_string()));
+    Reply::Thread(Thread { messages, next_cursor })
 }

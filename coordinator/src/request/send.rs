@@ -65,6 +65,7 @@ impl Draft {
             timestamp: now,
             expires_at: now + self.life,
             repeated: false,
+            rest: None,
         }
     }
 }
@@ -350,5 +351,6 @@ fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo,
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
         repeated: false,
+        rest: None,
     }
 }

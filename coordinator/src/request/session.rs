@@ -16,7 +16,12 @@ use crate::store::Tenure;
 /// How long a message that was handed to a wait is not handed to another wait of the same session.
 ///
 /// The host says within milliseconds that the result was written; where it does not, the caller had gone.
-pub(crate) const HANDED_FOR: Duration = Duration::from_secs(5);
+const HANDED_FOR: Duration = Duration::from_secs(5);
+
+/// How long no wait of a session begins a message anew of which it was shown a part.
+///
+/// Its host says nothing before it was shown the rest, so nothing tells a session that reads on from one that was lost.
+const BEGUN_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// How many messages that were shown wait for a request as their proof: some pages.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
@@ -41,6 +46,11 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Returns whether a person reads, who is shown whole texts.
+    pub(crate) fn is_person(&self) -> bool {
+        self.tenure.is_none()
+    }
+
     /// Begins an entry of the audit about what the caller does now.
     pub(crate) fn entry(&self, event: Event) -> Entry {
         self.principal.sign(Entry::new(event).by(&self.agent))
@@ -50,6 +60,7 @@ impl Caller {
 /// What a session was handed since it connected, and what a client without a proxy was shown.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
+    /// Until when each is held back from waits and pushes.
     handed: Mutex<HashMap<MessageId, Instant>>,
     shown: Mutex<Vec<MessageId>>,
 }
@@ -61,8 +72,13 @@ impl Memory {
         if handed.contains_key(id) {
             return false;
         }
-        handed.insert(id.clone(), now);
+        handed.insert(id.clone(), now + HANDED_FOR);
         true
+    }
+
+    /// Notes that the session was shown a part of a message: no wait begins it anew for a while.
+    pub(crate) fn begin(&self, id: &MessageId, now: Instant) {
+        self.handed(now).insert(id.clone(), now + BEGUN_FOR);
     }
 
     /// Takes a message back from a wait whose caller had gone before it got it.
@@ -75,20 +91,20 @@ impl Memory {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Returns whether any wait of this session may hold a message back from another.
-    pub(crate) fn holds_any(&self, now: Instant) -> bool {
-        !self.handed(now).is_empty()
+    /// Returns when the first of the messages that are held back is free again, if any is held back.
+    pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
+        self.handed(now).values().min().copied()
     }
 
-    /// Returns whether a wait of this session has the message.
-    pub(crate) fn is_handed(&self, id: &MessageId, now: Instant) -> bool {
-        self.handed(now).contains_key(id)
+    /// Returns until when the message is held back, if it is.
+    pub(crate) fn held_until(&self, id: &MessageId, now: Instant) -> Option<Instant> {
+        self.handed(now).get(id).copied()
     }
 
-    /// Returns what was handed out lately, and forgets the rest.
+    /// Returns what is held back, and forgets the rest.
     fn handed(&self, now: Instant) -> MutexGuard<'_, HashMap<MessageId, Instant>> {
         let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        handed.retain(|_, at| now.duration_since(*at) < HANDED_FOR);
+        handed.retain(|_, until| now < *until);
         handed
     }
 
@@ -128,9 +144,25 @@ mod tests {
         let id = MessageId::new(&AgentId::human(), &AgentId::all(), 1);
         let start = Instant::now();
         assert!(memory.hand(&id, start));
-        assert!(memory.holds_any(start) && memory.is_handed(&id, start));
         let later = start + HANDED_FOR;
-        assert!(!memory.holds_any(later) && !memory.is_handed(&id, later));
+        assert_eq!((memory.next_release(start), memory.held_until(&id, start)), (Some(later), Some(later)));
+        assert_eq!((memory.next_release(later), memory.held_until(&id, later)), (None, None));
+    }
+
+    #[test]
+    fn a_message_that_was_begun_goes_to_no_wait_for_minutes_unless_its_context_ends() {
+        let memory = Memory::default();
+        let id = |number| MessageId::new(&AgentId::human(), &AgentId::all(), number);
+        let start = Instant::now();
+        assert!(memory.hand(&id(1), start) && memory.hand(&id(2), start));
+        memory.begin(&id(1), start);
+        let later = start + HANDED_FOR;
+        assert_eq!(memory.next_release(start), Some(later));
+        assert!(!memory.hand(&id(1), later) && memory.hand(&id(2), later));
+        assert!(memory.hand(&id(1), start + BEGUN_FOR));
+        memory.begin(&id(1), start);
+        memory.forget_handed();
+        assert!(memory.hand(&id(1), start));
     }
 
     #[test]

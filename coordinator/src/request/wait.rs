@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use c3po_shared::catalogue::{self as tools, Reply, TimedOut};
 use c3po_shared::ids::MessageId;
-use c3po_shared::limits::WAIT_DEFAULT;
+use c3po_shared::limits::{PAGE_BYTES, WAIT_DEFAULT};
+use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, furthest};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::part::{Place, part};
 use super::receipts::{own_message, tracked};
-use super::session::HANDED_FOR;
 use super::{CALL_DEADLINE, Caller, Office, check_speaker};
 use crate::presence::{Listener, News};
-use crate::store::{Arrival, Selection};
+use crate::store::{Arrival, Mark, Selection};
 
 /// After how long without news a wait looks at the store all the same: a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// How soon a wait looks again after the store failed it.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once: more than one only where other waits were handed some.
-const PAGE: usize = 8;
-/// How many bytes of them: a page of long ones is mostly read for the first.
-const PAGE_BYTES: usize = 16 * 1024;
+const LOOKED_AT: usize = 8;
+/// How many bytes of them: long ones are mostly read for the first.
+const LOOKED_AT_BYTES: usize = 16 * 1024;
 
 /// What a wait is for.
 enum Wanted {
@@ -55,8 +56,7 @@ pub(super) async fn wait_for_message(
     loop {
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(reply),
-            Ok(Ok(None)) if caller.memory.holds_any(Instant::now()) => HANDED_FOR,
-            Ok(Ok(None)) => LOOK_AGAIN,
+            Ok(Ok(None)) => look_again(caller, Instant::now()),
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
             Err(_) if first => return Err(Refusal::store_unavailable()),
             Ok(Err(_)) | Err(_) => RETRY,
@@ -67,7 +67,7 @@ pub(super) async fn wait_for_message(
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
         if let Some(arrival) = arrivals.iter().find(|arrival| wanted.is_met_by(arrival, caller)) {
-            return Ok(Reply::Message(arrival.message.clone()));
+            return Ok(result(caller, arrival.message.clone(), &Place::Inbox(arrival.position)));
         }
         if Instant::now() >= deadline {
             return Ok(Reply::TimedOut(match about {
@@ -76,6 +76,23 @@ pub(super) async fn wait_for_message(
             }));
         }
     }
+}
+
+/// Returns after how long a wait that found nothing looks again: a message that is held back may be free before that.
+fn look_again(caller: &Caller, now: Instant) -> Duration {
+    caller.memory.next_release(now).map_or(LOOK_AGAIN, |at| LOOK_AGAIN.min(at.duration_since(now)))
+}
+
+/// Returns what a wait returns of a message: all of it, or the part that has room. No wait begins that one again soon.
+fn result(caller: &Caller, message: Message, place: &Place) -> Reply {
+    if caller.is_person() {
+        return Reply::Message(message);
+    }
+    let message = part(message, 0, PAGE_BYTES, place);
+    if message.rest.is_some() {
+        caller.memory.begin(&message.id, Instant::now());
+    }
+    Reply::Message(message)
 }
 
 impl Wanted {
@@ -123,13 +140,13 @@ async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Optio
 async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
-        let selection = Selection { kind, thread: None, after, limit: PAGE, bytes: PAGE_BYTES };
+        let selection = Selection { kind, thread: None, after, limit: LOOKED_AT, bytes: LOOKED_AT_BYTES };
         let page = office.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
             if caller.memory.hand(&placed.message.id, Instant::now()) {
-                return Ok(Some(Reply::Message(placed.message)));
+                return Ok(Some(result(caller, placed.message, &Place::Inbox(placed.position))));
             }
         }
         if complete {
@@ -145,7 +162,11 @@ async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Opti
         return Err(Refusal::invalid(format!("{id} was sent to you, not by you")).advise(Advice::AnswerIt));
     }
     match kept.reply {
-        Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| Reply::Message(kept.message))),
+        Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| {
+            // It may be in the inbox no more.
+            let place = Place::Thread(Mark::of(&kept.message));
+            result(caller, kept.message, &place)
+        })),
         None if furthest(&kept.history) == Stage::Expired => {
             let mut timed_out = TimedOut::of(id.clone(), 0);
             timed_out.message = "The message expired before anybody answered".to_owned();

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
-use crate::request::{HANDED_FOR, Memory, Office};
+use crate::request::{Memory, Office};
 use crate::store::{Arrival, Placed, Result, Selection};
 
 /// What the store had.
@@ -24,7 +24,7 @@ pub(super) struct Delivery {
     unread: bool,
     /// What came and was not pushed yet: mostly the store need not be read for it.
     carried: Vec<Arc<Arrival>>,
-    /// Where to look again, and when: waits were handed messages there, and may not have shown them.
+    /// Where to look again, and when: the session was handed messages there, and may not have been shown all of them.
     left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, Page>>,
     sent: Option<Sent>,
@@ -161,10 +161,9 @@ impl Delivery {
                 cut = true;
                 break;
             }
-            if memory.is_handed(&placed.message.id, now) {
-                self.left_out.get_or_insert((self.position, now + HANDED_FOR));
-            } else {
-                messages.push(placed.message);
+            match memory.held_until(&placed.message.id, now) {
+                Some(until) => self.leave_out(until),
+                None => messages.push(placed.message),
             }
             self.position = placed.position;
         }
@@ -182,6 +181,12 @@ impl Delivery {
         let deliver = Deliver { messages, position: self.position };
         self.sent = Some(Sent { id: id.clone(), messages: ids, at: Instant::now() });
         Some(Outgoing::request(&id, "deliver", &deliver).text())
+    }
+
+    /// What stands behind the position is held back until then. The oldest place is the one to look at again.
+    fn leave_out(&mut self, until: Instant) {
+        let (position, at) = self.left_out.unwrap_or((self.position, until));
+        self.left_out = Some((position, at.min(until)));
     }
 
     /// Returns which messages the host has now, if that was the answer for them.
@@ -208,4 +213,35 @@ impl Delivery {
 /// What one frame may hold of what stands behind a position.
 fn selection(after: u64) -> Selection<'static> {
     Selection { after, limit: PAGE, bytes: PAGE_BYTES, ..Selection::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::message::Message;
+    use serde_json::json;
+
+    fn placed(position: u64) -> Placed {
+        let id = format!("a::b::0000000{position}");
+        let message = json!({
+            "id": id, "thread_id": id, "kind": "message", "from_agent": "a", "to_agent": "b", "message": "hi",
+            "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
+        });
+        let message: Message = serde_json::from_value(message).expect("an envelope");
+        Placed { position, message, bytes: 0 }
+    }
+
+    #[test]
+    fn what_the_session_was_handed_or_reads_in_parts_is_left_out_until_the_first_of_it_is_free() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        let (begun, handed, free) = (placed(1), placed(2), placed(3));
+        memory.begin(&begun.message.id, now);
+        assert!(memory.hand(&handed.message.id, now));
+        let soon = memory.held_until(&handed.message.id, now);
+        let mut delivery = Delivery::new(0, true);
+        assert_eq!(delivery.frame(Ok(vec![begun, handed]), &memory), None);
+        assert_eq!((delivery.next_deadline(), delivery.left_out.map(|(before, _)| before)), (soon, Some(0)));
+        let frame = delivery.frame(Ok(vec![free]), &memory).expect("nothing holds it back");
+        assert!(frame.contains("a::b::00000003"), "{frame}");
+    }
 }

@@ -47,5 +47,6 @@ pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Mes
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
         repeated: false,
+        rest: None,
     }
 }

@@ -180,7 +180,8 @@ impl Server {
         }
     }
 
-    /// Notes which messages a result is about to show, and marks in it what a dead session of this host was shown already.
+    /// Notes which messages a result is about to show to their end, and marks in it those that a dead session of this host
+    /// was shown already.
     fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
         let ids = reply.presented(tool);
         // A thread shows again what its reader asks for.
@@ -216,7 +217,7 @@ impl Server {
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
             let reply = self.link.call(call).await?;
-            let next = if wait.message_id.is_none() { reply.presented(Tool::WaitForMessage) } else { vec![] };
+            let next = if wait.message_id.is_none() { reply.shown(Tool::WaitForMessage) } else { vec![] };
             if next.iter().all(|id| self.hop.takes(id)) {
                 return Ok(reply);
             }
@@ -267,10 +268,9 @@ fn as_listed(listing: &Listing) -> ListedTool {
     if tool.only_reads() {
         listed = listed.with_annotations(ToolAnnotations::new().read_only(true));
     }
-    if tool.always_loaded() {
-        let mut meta = MetaObject::new();
-        meta.insert("anthropic/alwaysLoad".to_owned(), true.into());
-        listed = listed.with_meta(meta);
+    let meta = listing.meta();
+    if !meta.is_empty() {
+        listed = listed.with_meta(MetaObject(meta));
     }
     listed
 }
@@ -295,7 +295,8 @@ mod tests {
             serde_json::to_value(found).unwrap()
         };
         assert_eq!(tool("get_messages")["annotations"], json!({"readOnlyHint": true}));
-        assert_eq!(tool("get_messages")["_meta"], json!({"anthropic/alwaysLoad": true}));
+        let meta = json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 48_000});
+        assert_eq!(tool("get_messages")["_meta"], meta);
         assert_eq!(tool("ack_messages").get("annotations"), None);
         assert_eq!(tool("ack_messages").get("_meta"), None);
     }

@@ -71,7 +71,7 @@ pub struct GetMessages {
     /// Default 50
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// next_cursor of the page before
+    /// next_cursor of the page before, or that of a [cut: …]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }

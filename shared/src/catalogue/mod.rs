@@ -130,6 +130,14 @@ impl Tool {
             _ => None,
         })
     }
+
+    /// Returns whether the tool returns what others wrote, as much of it as one result can hold.
+    pub fn has_long_results(self) -> bool {
+        matches!(
+            self,
+            Self::GetMessages | Self::WaitForMessage | Self::GetThread | Self::ListAgents | Self::GetAgentStatus
+        )
+    }
 }
 
 impl Call {

@@ -42,19 +42,27 @@ impl Received {
         T::deserialize(&self.value).map_err(|error| unreadable(&error))
     }
 
-    /// Returns the messages that the reply to that tool puts before the model, with the text: once it is written they are
-    /// `in_session`.
+    /// Returns the messages that the reply to that tool puts before the model to the end of their text: once it is
+    /// written they are `in_session`.
     pub fn presented(&self, tool: Tool) -> Vec<MessageId> {
-        let id = |message: &Value| message.get("id")?.as_str()?.parse().ok();
-        match tool {
+        self.messages(tool).filter(|message| message.get("rest").is_none()).filter_map(id).collect()
+    }
+
+    /// Returns the messages of which the reply to that tool has anything.
+    pub fn shown(&self, tool: Tool) -> Vec<MessageId> {
+        self.messages(tool).filter_map(id).collect()
+    }
+
+    fn messages(&self, tool: Tool) -> impl Iterator<Item = &Value> {
+        let page: &[Value] = match tool {
             // A wait that timed out, or that waited for a stage, has no `id`.
-            Tool::WaitForMessage => id(&self.value).into_iter().collect(),
+            Tool::WaitForMessage => std::slice::from_ref(&self.value),
             Tool::GetMessages | Tool::GetThread => {
-                let page = self.value.get("messages").and_then(Value::as_array);
-                page.into_iter().flatten().filter_map(id).collect()
+                self.value.get("messages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
             }
-            _ => Vec::new(),
-        }
+            _ => &[],
+        };
+        page.iter()
     }
 
     /// Marks those of the messages in it as repeated.
@@ -96,6 +104,10 @@ impl Serialize for Received {
     }
 }
 
+fn id(message: &Value) -> Option<MessageId> {
+    message.get("id")?.as_str()?.parse().ok()
+}
+
 fn unreadable(error: &serde_json::Error) -> Refusal {
     Refusal::new(ErrorCode::Internal, format!("the reply is not readable: {error}"))
 }
@@ -131,6 +143,19 @@ mod tests {
         check(Tool::WaitForMessage, r#"{"message_id":"a::b::00000001","stage":"seen","history":[]}"#, 0);
         check(Tool::GetMessages, r#"{"messages":[{"id":"a::b::00000001"},{"id":"a::b::00000002"}],"count":2}"#, 2);
         check(Tool::SendMessage, r#"{"id":"a::b::00000001"}"#, 0);
+    }
+
+    #[test]
+    fn a_message_of_which_the_rest_is_to_come_is_shown_and_not_presented() {
+        let check = |tool, reply: &str, shown: usize, presented: usize| {
+            let reply = received(reply);
+            assert_eq!((reply.shown(tool).len(), reply.presented(tool).len()), (shown, presented), "{reply:?}");
+        };
+        check(Tool::WaitForMessage, r#"{"id":"a::b::00000001","message":"h","rest":"1+1"}"#, 1, 0);
+        check(Tool::WaitForMessage, r#"{"id":"a::b::00000001","message":"i"}"#, 1, 1);
+        let page = r#"{"messages":[{"id":"a::b::00000001"},{"id":"a::b::00000002","rest":"2+1"}]}"#;
+        check(Tool::GetMessages, page, 2, 1);
+        check(Tool::GetThread, r#"{"messages":[{"id":"a::b::00000001","rest":"0.a::b::00000001+1"}]}"#, 1, 0);
     }
 
     #[test]

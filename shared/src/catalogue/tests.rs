@@ -39,6 +39,22 @@ fn four_tools_are_always_loaded() {
 }
 
 #[test]
+fn clients_are_asked_to_take_the_results_of_reading_tools_whole() {
+    let check = |name: &str, meta: Value| {
+        let listed = listing().iter().find(|one| one.tool.name() == name).expect("listed").wire();
+        assert_eq!(listed["_meta"], meta, "{name}");
+    };
+    for name in ["get_messages", "wait_for_message"] {
+        check(name, json!({"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 48_000}));
+    }
+    for name in ["get_thread", "list_agents", "get_agent_status"] {
+        check(name, json!({"anthropic/maxResultSizeChars": 48_000}));
+    }
+    check("reply", json!({"anthropic/alwaysLoad": true}));
+    check("ack_messages", Value::Null);
+}
+
+#[test]
 fn older_names_mean_the_same_and_are_never_listed() {
     let check = |older: &str, arguments: Value, name: &str, canonical: Value| {
         assert_eq!(parse(older, arguments), parse(name, canonical), "{older}");

@@ -1,9 +1,10 @@
 //! Reading and acknowledging.
 
 use anyhow::Result;
+use harness::link::{Link, Who};
 use serde_json::json;
 
-use super::{ask, each, two_agents};
+use super::{ask, each, id, two_agents};
 
 #[tokio::test]
 async fn reading_takes_nothing_out_and_acknowledging_does() -> Result<()> {
@@ -51,15 +52,16 @@ async fn pages_follow_each_other_and_can_be_narrowed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_page_of_the_longest_messages_holds_one_and_says_where_the_next_begins() -> Result<()> {
-    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+async fn a_persons_page_of_the_longest_messages_holds_one_and_says_where_the_next_begins() -> Result<()> {
+    let (served, mut homeassistant, _meshtastic) = two_agents().await?;
+    let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
     let mut ids = Vec::new();
     for text in ["🛰".repeat(50_000), "🛰".repeat(50_000), "short".to_owned()] {
-        ids.push(ask(&mut homeassistant, &text).await?);
+        ids.push(id(&homeassistant.call("send_message", json!({"target": "human", "message": text})).await?));
     }
     let mut arguments = json!({"limit": 1000});
     for (number, id) in ids.iter().enumerate() {
-        let page = meshtastic.call("get_messages", arguments).await?;
+        let page = person.call("get_messages", arguments).await?;
         assert_eq!(each(&page["messages"], "id"), std::slice::from_ref(id));
         assert_eq!((&page["count"], page["next_cursor"].is_null()), (&json!(3), number == 2), "{number}");
         arguments = json!({"limit": 1000, "cursor": page["next_cursor"]});

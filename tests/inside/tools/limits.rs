@@ -1,12 +1,13 @@
-//! Every limit, met from below and exceeded; each refusal names the limit and the count, and nothing is cut.
+//! Every limit, met from below and exceeded; each refusal names the limit and the count, and nothing is lost.
 
 use anyhow::Result;
-use c3po_shared::limits::{INBOX_MAX, TEXT_MAX, TITLE_MAX};
+use c3po_shared::limits::{INBOX_MAX, PAGE_BYTES, TEXT_MAX, TITLE_MAX};
 use harness::http;
 use harness::link::{Link, Who};
 use inside::served::Served;
 use serde_json::{Value, json};
 
+use super::parts::Parts;
 use super::{ask, each, two_agents};
 
 async fn refused(link: &mut Link, tool: &str, arguments: Value) -> Result<Value> {
@@ -17,18 +18,22 @@ async fn refused(link: &mut Link, tool: &str, arguments: Value) -> Result<Value>
 }
 
 #[tokio::test]
-async fn the_longest_texts_arrive_whole_and_longer_ones_are_refused() -> Result<()> {
+async fn the_longest_texts_arrive_to_their_end_and_longer_ones_are_refused() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     // Control characters are the worst case: six bytes each on the wire.
     let longest = "\u{1}".repeat(TEXT_MAX);
     let title = "é".repeat(TITLE_MAX);
     let sent = json!({"target": "meshtastic", "message": longest, "context": longest, "title": title});
     homeassistant.call("send_message", sent).await?;
-    let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
-    assert_eq!(
-        (received["message"].as_str(), received["title"].as_str()),
-        (Some(longest.as_str()), Some(title.as_str()))
-    );
+    let first = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    let mut parts = Parts::default();
+    let mut rest = parts.add(&first)?;
+    while let Some((tool, arguments)) = rest {
+        let next = meshtastic.call(tool, arguments).await?;
+        assert_eq!(next["messages"][0]["title"], title);
+        rest = parts.add(&next)?;
+    }
+    assert!(parts.text == longest && parts.context == longest && first["title"] == title, "{} parts", parts.count);
 
     for (field, text, limit) in
         [("message", "x".repeat(TEXT_MAX + 1), TEXT_MAX), ("title", "x".repeat(TITLE_MAX + 1), TITLE_MAX)]
@@ -43,27 +48,27 @@ async fn the_longest_texts_arrive_whole_and_longer_ones_are_refused() -> Result<
 }
 
 #[tokio::test]
-async fn a_long_inbox_is_read_in_pages_of_thirty_thousand_characters() -> Result<()> {
+async fn a_long_inbox_is_read_in_pages_of_twenty_four_thousand_bytes() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     for _ in 0..3 {
-        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(14_000)})).await?;
+        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(11_000)})).await?;
     }
     let page = meshtastic.call("get_messages", json!({})).await?;
     assert_eq!((each(&page["messages"], "id").len(), page["count"].as_u64()), (2, Some(3)));
-    assert!(page.to_string().len() <= 30_000, "{}", page.to_string().len());
+    assert!(page.to_string().len() <= PAGE_BYTES, "{}", page.to_string().len());
     let rest = meshtastic.call("get_messages", json!({"cursor": page["next_cursor"]})).await?;
     assert_eq!((each(&rest["messages"], "id").len(), rest.get("next_cursor")), (1, None));
     Ok(())
 }
 
 #[tokio::test]
-async fn a_long_thread_is_read_in_pages_of_thirty_thousand_characters() -> Result<()> {
+async fn a_long_thread_is_read_in_pages_of_twenty_four_thousand_bytes() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let mut last =
-        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(14_000)})).await?;
+        homeassistant.call("send_message", json!({"target": "meshtastic", "message": "x".repeat(11_000)})).await?;
     for number in 0..3 {
         let link = if number % 2 == 0 { &mut meshtastic } else { &mut homeassistant };
-        last = link.call("reply", json!({"message_id": last["id"], "response": "x".repeat(14_000)})).await?;
+        last = link.call("reply", json!({"message_id": last["id"], "response": "x".repeat(11_000)})).await?;
     }
     let (mut read, mut cursor) = (0, json!(null));
     loop {
@@ -72,7 +77,7 @@ async fn a_long_thread_is_read_in_pages_of_thirty_thousand_characters() -> Resul
             arguments["cursor"] = cursor;
         }
         let page = meshtastic.call("get_thread", arguments).await?;
-        assert!(page.to_string().len() <= 30_000, "{}", page.to_string().len());
+        assert!(page.to_string().len() <= PAGE_BYTES, "{}", page.to_string().len());
         read += each(&page["messages"], "id").len();
         cursor = page["next_cursor"].clone();
         if cursor.is_null() {

@@ -15,13 +15,13 @@ use inside::served::Served;
 use serde_json::{Value, json};
 use tokio::try_join;
 
-use super::{each, two_agents};
+use super::{each, id, two_agents};
 
 /// How many messages the thread has, of as many characters each.
 const MESSAGES: usize = 600;
 const CHARACTERS: usize = 50_000;
-/// What Redis may say for one page of such messages: the caller's own, by which the thread is found, the one that is shown,
-/// the next one, and where the others stand. The whole thread has 30 MB.
+/// What Redis may say for one page of such messages: the caller's own, by which the thread is found, the one of which a
+/// part is shown, the next one, and where the others stand. The whole thread has 30 MB.
 const PAGE_BYTES: u64 = 3 * CHARACTERS as u64 + 30_000;
 /// How many pages are asked for at once while somebody else works.
 const AT_ONCE: usize = 80;
@@ -83,7 +83,8 @@ async fn each_page_of_thirty_megabytes_reads_a_page() -> Result<()> {
     loop {
         let (page, bytes) = page(&redis, &mut link, &ids[0], &cursor).await?;
         ensure!(bytes < PAGE_BYTES, "page {} took {bytes} bytes of Redis", read.len());
-        read.extend(each(&page["messages"], "id"));
+        let ended = page["messages"].as_array().into_iter().flatten().filter(|message| message["rest"].is_null());
+        read.extend(ended.map(id));
         cursor = page["next_cursor"].clone();
         if cursor.is_null() {
             break;

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use super::{ask, id, two_agents};
 
 /// From a send to the end of a wait that it ends, on a machine that builds at the same time.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_wait_that_runs_out_of_time_is_no_error() -> Result<()> {
