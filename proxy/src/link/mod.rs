@@ -155,7 +155,8 @@ impl Link {
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
-        let facts = SessionChange { state: None, session_id, reach: Some(kind.reach()), context: Some(0) };
+        let reach = Some(kind.reach());
+        let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
         let trust = Trust::new(config.fingerprint);
         let shared = Shared {
             config,
