@@ -292,6 +292,7 @@ impl Hop {
             session_id: self.session_id.clone(),
             reach: Some(self.ways.reach()),
             context: Some(self.context),
+            // The link knows whether a prompt is still to be reported.
             prompted: false,
         }
     }

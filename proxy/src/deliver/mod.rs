@@ -238,6 +238,9 @@ impl Desk for LastHop {
             // A session with hooks is a real one.
             self.link.begin();
         }
+        if event.typed {
+            self.link.prompted(Instant::now());
+        }
         match event.name {
             Name::Status => Answer { status: Some(self.status()), ..Answer::default() },
             Name::Wait => self.wait(&event).await,
