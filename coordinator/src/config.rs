@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use c3po_shared::limits::{AUDIT_ENTRIES, SENDS_PER_MINUTE};
+use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
@@ -57,6 +57,9 @@ pub struct Settings {
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
+    /// Messages and replies between two agents within 10 minutes without a person; 0 for no limit
+    #[arg(long, env = "C3PO_LOOP_MESSAGES", default_value_t = LOOP_MESSAGES)]
+    pub loop_messages: u32,
     /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
@@ -101,6 +104,8 @@ pub struct Config {
     pub tls: Tls,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
+    /// Messages and replies between two agents within 10 minutes without a person; `None` for no limit.
+    pub loop_messages: Option<u32>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
@@ -169,6 +174,7 @@ impl Settings {
             data_dir,
             tls: tls(self.tls, self.listen.ip(), self.open),
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
+            loop_messages: Some(self.loop_messages).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
             token: self.token,
@@ -391,10 +397,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limit_of_zero_is_none() {
-        let limit =
-            |text| settings(&["--rate-limit", text, "--store", "sqlite:x"]).into_config().expect("valid").rate_limit;
-        assert_eq!((limit("0"), limit("7")), (None, Some(7)));
+    fn a_limit_of_zero_is_none() {
+        let config =
+            |words: &[&str]| settings(&[words, &["--store", "sqlite:x"]].concat()).into_config().expect("valid");
+        let limits = |config: Config| (config.rate_limit, config.loop_messages);
+        assert_eq!(limits(config(&[])), (Some(200), Some(60)));
+        assert_eq!(limits(config(&["--rate-limit", "0", "--loop-messages", "0"])), (None, None));
+        assert_eq!(limits(config(&["--rate-limit", "7", "--loop-messages", "8"])), (Some(7), Some(8)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, auth, metrics, data_folder} -> config -> {address, files, fleet}`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet}`
 
 mod address;
 mod audit;
@@ -11,6 +11,7 @@ pub mod config;
 mod data_folder;
 mod files;
 mod fleet;
+mod guard;
 mod limit;
 mod metrics;
 pub mod policy;
@@ -36,6 +37,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::Audit;
 use crate::auth::Auth;
 use crate::config::Config;
+use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
@@ -68,6 +70,7 @@ pub async fn run(
         policies: Arc::clone(&policies),
         audit: audit.clone(),
         limit: RateLimit::new(config.rate_limit),
+        guard: Guard::new(config.loop_messages),
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
@@ -82,6 +85,7 @@ pub async fn run(
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
     tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
+    tasks.spawn(follow_rulings(Arc::clone(&office), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&office), stop.clone()));
@@ -127,6 +131,10 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
 
 async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationToken) {
     tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop));
+}
+
+async fn follow_rulings(office: Arc<Office>, stop: CancellationToken) {
+    guard::keep(&office.guard, office.store.as_ref(), &stop).await;
 }
 
 async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {

@@ -1,4 +1,4 @@
-//! Rate limits: so much in any rolling minute.
+//! Limits: so much in any rolling minute, or in another window.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -8,14 +8,12 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::refusal::Refusal;
 use tokio::time::Instant;
 
-/// The length of the window.
-const WINDOW: Duration = Duration::from_secs(60);
 /// How many agents' windows are kept before those that have run out are swept away.
 const SWEEP_AT: usize = 4_096;
 
-/// What was counted in the last minute.
+/// What was counted in the last minute, or in that many seconds.
 #[derive(Debug)]
-pub(crate) struct Window<T>(VecDeque<Counted<T>>);
+pub(crate) struct Window<T, const SECONDS: u64 = 60>(VecDeque<Counted<T>>);
 
 #[derive(Debug)]
 struct Counted<T> {
@@ -27,23 +25,25 @@ struct Counted<T> {
 /// A limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reached {
-    /// How much was counted in the last minute.
+    /// How much was counted in the window.
     pub(crate) count: u32,
     /// In how many seconds there is room again.
     pub(crate) retry_after_seconds: u64,
 }
 
-impl<T> Default for Window<T> {
+impl<T, const SECONDS: u64> Default for Window<T, SECONDS> {
     fn default() -> Self {
         Self(VecDeque::new())
     }
 }
 
-impl<T> Window<T> {
+impl<T, const SECONDS: u64> Window<T, SECONDS> {
+    /// How long something counts.
+    const LENGTH: Duration = Duration::from_secs(SECONDS);
+
     /// Counts one more, unless the limit is reached.
     pub(crate) fn take(&mut self, what: T, limit: u32, now: Instant) -> Result<(), Reached> {
-        self.roll(now);
-        let count = self.0.iter().fold(0, |sum: u32, counted| sum.saturating_add(counted.weight));
+        let count = self.count(now);
         if count < limit {
             self.0.push_back(Counted { at: now, what, weight: 1 });
             return Ok(());
@@ -53,15 +53,33 @@ impl<T> Window<T> {
             left = left.saturating_sub(counted.weight);
             left < limit
         });
-        let wait = enough.map_or(WINDOW, |counted| WINDOW.saturating_sub(now.duration_since(counted.at)));
+        let wait = enough.map_or(Self::LENGTH, |counted| Self::LENGTH.saturating_sub(now.duration_since(counted.at)));
         Err(Reached { count, retry_after_seconds: wait.as_secs() + 1 })
+    }
+
+    /// Returns how much is counted.
+    pub(crate) fn count(&mut self, now: Instant) -> u32 {
+        self.roll(now);
+        self.0.iter().fold(0, |sum: u32, counted| sum.saturating_add(counted.weight))
+    }
+
+    /// Forgets whatever is not to be kept, by what it is and when it was counted.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T, Instant) -> bool) {
+        self.0.retain(|counted| keep(&counted.what, counted.at));
     }
 
     /// Forgets whatever is older than the window.
     fn roll(&mut self, now: Instant) {
-        while self.0.front().is_some_and(|counted| now.duration_since(counted.at) >= WINDOW) {
+        while self.0.front().is_some_and(|counted| now.duration_since(counted.at) >= Self::LENGTH) {
             self.0.pop_front();
         }
+    }
+}
+
+impl<T: PartialEq, const SECONDS: u64> Window<T, SECONDS> {
+    /// Returns whether that was counted.
+    pub(crate) fn holds(&self, what: &T) -> bool {
+        self.0.iter().any(|counted| counted.what == *what)
     }
 }
 
@@ -92,7 +110,7 @@ impl RateLimit {
         }
         let window = windows.entry(agent.clone()).or_default();
         window.roll(now);
-        if window.0.iter().any(|counted| counted.what == call) {
+        if window.holds(&call) {
             return Ok(());
         }
         let taken = window.take(call, limit, now);

@@ -19,6 +19,8 @@ pub(crate) struct Metrics {
     call_seconds: Histogram,
     /// Messages that the store accepted.
     pub(crate) messages_stored: Counter,
+    /// Messages that were refused since two agents seem to answer each other without end, or were stopped.
+    pub(crate) loops_suspected: Counter,
     /// Connections that were refused before the upgrade.
     pub(crate) connections_refused: Counter,
     /// Entries of the audit that were written.
@@ -53,6 +55,7 @@ impl Metrics {
             calls: Family::default(),
             call_seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
             messages_stored: Counter::default(),
+            loops_suspected: Counter::default(),
             connections_refused: Counter::default(),
             audit_entries: Counter::default(),
             audit_lost: Counter::default(),
@@ -66,6 +69,8 @@ impl Metrics {
         registry.register("calls", "Tool calls by tool and outcome", metrics.calls.clone());
         registry.register("call_seconds", "How long calls took, waits aside", metrics.call_seconds.clone());
         registry.register("messages_stored", "Messages that were accepted", metrics.messages_stored.clone());
+        let loops = metrics.loops_suspected.clone();
+        registry.register("loops_suspected", "Messages that were refused with LOOP_SUSPECTED", loops);
         registry.register(
             "connections_refused",
             "Links refused before the upgrade",

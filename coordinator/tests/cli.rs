@@ -22,6 +22,8 @@ fn help_names_every_setting_and_its_variable() -> Result<()> {
         "C3PO_TLS",
         "--rate-limit",
         "C3PO_RATE_LIMIT",
+        "--loop-messages",
+        "C3PO_LOOP_MESSAGES",
         "--token",
         "C3PO_TOKEN",
         "--open",

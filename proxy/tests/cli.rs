@@ -65,6 +65,8 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         &["tail"],
         &["audit"],
         &["policy", "check", "a", "b", "message"],
+        &["guard", "list"],
+        &["guard", "stop", "a", "b"],
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output.stderr));
@@ -86,6 +88,7 @@ fn wrong_usage_is_exit_code_two() {
         &["inbox", "--as", "not a name"],
         &["policy"],
         &["policy", "check", "a", "b", "fly"],
+        &["guard", "allow", "a"],
         &["audit", "--since", "yesterday"],
     ] {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");

@@ -280,6 +280,18 @@ async fn a_refused_version_stops_the_link_and_every_call_says_so() {
 }
 
 #[tokio::test]
+async fn a_typed_prompt_is_reported_with_what_is_known_of_the_session() {
+    let peer = Peer::listen().await;
+    let running = run(vec![peer.url()]);
+    running.link.begin();
+    let (mut talk, _) = peer.welcome("web").await;
+    running.becomes(State::Connected).await;
+    running.link.prompted(tokio::time::Instant::now());
+    let told = talk.hear().await;
+    assert_eq!((&told["method"], &told["params"]["prompted"]), (&json!("session"), &json!(true)));
+}
+
+#[tokio::test]
 async fn a_session_that_was_taken_over_does_not_fight() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);

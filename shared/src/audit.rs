@@ -30,6 +30,10 @@ words! {
         Renamed = "renamed",
         /// A key was made, revoked or rotated.
         KeyChanged = "key_changed",
+        /// A message between two agents was refused, for they seem to answer each other without end or a person stopped them.
+        LoopSuspected = "loop_suspected",
+        /// A person allowed or stopped what two agents send each other.
+        GuardChanged = "guard_changed",
         /// Other rules hold, or a file of rules could not be read.
         PolicyChanged = "policy_changed",
         /// Entries are missing here, `count` of them: more happened than could be written.

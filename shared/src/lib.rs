@@ -7,6 +7,7 @@
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host is let in
 //! - [`policy`], [`audit`]: who may do what to whom, and what was done
+//! - [`guard`]: how a pair of agents stands that write to each other without a person
 //! - [`limits`]: every number that bounds something
 
 #![warn(missing_docs)]
@@ -14,6 +15,7 @@
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
+pub mod guard;
 pub mod ids;
 pub mod join;
 pub mod limits;

@@ -23,6 +23,11 @@ pub const MESSAGE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 pub const ARCHIVE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Sends per rolling minute and agent, unless the coordinator is told another number.
 pub const SENDS_PER_MINUTE: u32 = 200;
+/// Messages and replies between two agents within [`LOOP_WINDOW`] without a person, unless the coordinator is told another
+/// number.
+pub const LOOP_MESSAGES: u32 = 60;
+/// How long a message between two agents counts towards that.
+pub const LOOP_WINDOW: Duration = Duration::from_secs(10 * 60);
 /// How many processes `hello` may name that are known to be dead.
 pub const SUCCEEDS_MAX: usize = 8;
 /// The longest wait, in seconds.

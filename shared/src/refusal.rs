@@ -31,6 +31,8 @@ words! {
         Interrupted = "INTERRUPTED",
         /// Too many sends in a minute.
         RateLimited = "RATE_LIMITED",
+        /// Two agents seem to answer each other without end, or a person stopped them.
+        LoopSuspected = "LOOP_SUSPECTED",
         /// The request itself is wrong.
         InvalidRequest = "INVALID_REQUEST",
         /// A text is longer than it may be.
@@ -135,7 +137,7 @@ impl ErrorCode {
             Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => -32004,
             Self::Timeout => -32008,
             Self::Conflict | Self::AlreadyAnswered | Self::VersionMismatch => -32009,
-            Self::RateLimited | Self::InboxFull => -32029,
+            Self::RateLimited | Self::LoopSuspected | Self::InboxFull => -32029,
             Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
             Self::NotSupported => -32601,
             Self::Interrupted | Self::Internal => -32603,
@@ -153,7 +155,7 @@ impl ErrorCode {
             Self::Conflict | Self::AlreadyAnswered | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
-            Self::RateLimited | Self::InboxFull => 429,
+            Self::RateLimited | Self::LoopSuspected | Self::InboxFull => 429,
             Self::Internal => 500,
             Self::NotSupported => 501,
             Self::AgentUnavailable | Self::CoordDown | Self::StoreUnavailable => 503,
@@ -172,6 +174,9 @@ impl ErrorCode {
             Self::Timeout => "The other agent may be busy or offline. Go on with other work and ask again later.",
             Self::Interrupted => "Stop what you were doing and read why.",
             Self::RateLimited => "Wait until the minute has passed, and put several points into one message.",
+            Self::LoopSuspected => {
+                "Stop writing to this agent and ask your user, who can see the pair with `c3po guard list` and allow it."
+            }
             Self::InvalidRequest => "Check parameter values and formats.",
             Self::PayloadTooLarge => {
                 "Shorten the text, or write it to a file the other agent can read and send the path."
@@ -307,6 +312,34 @@ impl Refusal {
         .detail("retry_after_seconds", retry_after_seconds)
     }
 
+    /// Two agents wrote to each other as often as they may without a person.
+    pub fn loop_suspected(agents: [&AgentId; 2], count: u32, limit: u32) -> Self {
+        let [one, other] = agents;
+        let minutes = limits::LOOP_WINDOW.as_secs() / 60;
+        let error = format!(
+            "{one} and {other} sent each other {count} messages within {minutes} minutes without a person, and at most \
+             {limit} are allowed; nothing was sent"
+        );
+        Self::guarded(agents, error).detail("count", count).detail("limit", limit)
+    }
+
+    /// A person stopped what two agents send each other.
+    pub fn pair_stopped(agents: [&AgentId; 2]) -> Self {
+        let [one, other] = agents;
+        Self::guarded(agents, format!("a person stopped messages between {one} and {other}; nothing was sent"))
+    }
+
+    /// Refuses a message between two agents until a person allows it.
+    fn guarded(agents: [&AgentId; 2], error: String) -> Self {
+        let [one, other] = agents.map(AgentId::as_str);
+        Self::new(ErrorCode::LoopSuspected, error)
+            .suggest(format!(
+                "Stop here and ask your user to run `c3po guard allow {one} {other}`, or on the coordinator's machine \
+                 `c3po-coordinator guard allow {one} {other}`."
+            ))
+            .detail("agents", vec![one, other])
+    }
+
     /// Too many wrong join codes in the last minute.
     pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
         let error =
@@ -386,6 +419,7 @@ mod tests {
         check(ErrorCode::Conflict, -32009, 409);
         check(ErrorCode::AlreadyAnswered, -32009, 409);
         check(ErrorCode::RateLimited, -32029, 429);
+        check(ErrorCode::LoopSuspected, -32029, 429);
         check(ErrorCode::InboxFull, -32029, 429);
         check(ErrorCode::CoordDown, -32050, 503);
         check(ErrorCode::StoreUnavailable, -32050, 503);
@@ -425,6 +459,7 @@ mod tests {
             Refusal::too_large("message", 50_001, 50_000),
             Refusal::inbox_full(&AgentId::human(), 1_000),
             Refusal::rate_limited(200, 200, 12),
+            Refusal::loop_suspected([&AgentId::human(), &AgentId::system()], 60, 60),
             Refusal::too_many_codes(30, 30, 12),
             Refusal::no_place(19_936),
         ] {

@@ -84,7 +84,7 @@ impl Coordinator {
         self
     }
 
-    /// Starts it with that variable, which names a file.
+    /// Starts it with that variable, which names a file or has another value.
     #[must_use]
     pub fn with(mut self, variable: &'static str, file: &Path) -> Self {
         self.environment.push((variable, file.to_owned()));
@@ -137,6 +137,8 @@ impl Coordinator {
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = self.command()?;
         server.env("C3PO_LOG", "info,rmcp=error").env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
+        // What loads it sends thousands of messages between two agents; `with` sets another limit.
+        server.env("C3PO_LOOP_MESSAGES", "0");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
         if let Some(tls) = &self.tls {

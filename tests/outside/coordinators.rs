@@ -1,16 +1,18 @@
 //! Several coordinators on one Redis: one may go at any time, and nobody who calls notices.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
+use harness::link::Link;
 use harness::mcp::McpClient;
 use harness::process::{command, program};
 use harness::proxy::session;
 use harness::redis::Redis;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// What anything may take, on a machine that builds at the same time.
@@ -18,11 +20,17 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// Two coordinators on one Redis, each with a folder of its own.
 async fn two(work: &TempDir, redis: &Redis) -> Result<[Coordinator; 2]> {
+    two_with(work, redis, "0").await
+}
+
+/// The same, with that limit of messages between two agents at each.
+async fn two_with(work: &TempDir, redis: &Redis, loop_messages: &str) -> Result<[Coordinator; 2]> {
     let mut both = Vec::new();
     for name in ["one", "other"] {
         let folder = work.path().join(name);
         std::fs::create_dir(&folder)?;
-        let mut coordinator = Coordinator::absent(&folder, &redis.url())?.unlimited();
+        let coordinator = Coordinator::absent(&folder, &redis.url())?.unlimited();
+        let mut coordinator = coordinator.with("C3PO_LOOP_MESSAGES", Path::new(loop_messages));
         coordinator.restart().await?;
         both.push(coordinator);
     }
@@ -151,4 +159,52 @@ async fn a_coordinator_that_hangs_holds_up_a_call_for_seconds_where_there_is_ano
     assert_eq!(pong["pong"], true, "{pong}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     hanging.signal("CONT").await
+}
+
+/// Has the two agents answer each other until one of them is refused, or there were so many messages. Returns how many
+/// there were.
+async fn talk(one: &mut Link, other: &mut Link, most: usize) -> Result<usize> {
+    let mut last = Value::Null;
+    for sent in 0..most {
+        let link = if sent % 2 == 0 { &mut *one } else { &mut *other };
+        let answered = match last["id"].as_str() {
+            None => link.try_call("send_message", json!({"target": "b", "message": "what do you think?"})).await?,
+            Some(id) => {
+                let answer = json!({"message_id": id, "response": "and you?", "requires_response": true});
+                link.try_call("reply", answer).await?
+            }
+        };
+        match answered {
+            Ok(message) => last = message,
+            Err(refusal) if refusal["code"] == "LOOP_SUSPECTED" => return Ok(sent),
+            Err(refusal) => anyhow::bail!("message {sent}: {refusal}"),
+        }
+    }
+    Ok(most)
+}
+
+#[tokio::test]
+async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [here, there] = two_with(&work, &redis, "60").await?;
+    let (mut a, _) = Link::join(&here.address().to_string(), "a").await?;
+    let (mut b, _) = Link::join(&there.address().to_string(), "b").await?;
+    assert_eq!(talk(&mut a, &mut b, 200).await?, 120, "each coordinator counts what its own agents send");
+    assert_eq!(talk(&mut a, &mut b, 1).await?, 0);
+
+    // A prompt that was reported to one coordinator counts at the other one as well.
+    b.notify("session", json!({"prompted": true})).await?;
+    b.call("ping", json!({})).await?;
+    assert_eq!(talk(&mut a, &mut b, 100).await?, 100);
+
+    let mut stop = command(program("c3po-coordinator")?, &work.path().join("one"));
+    stop.args(["guard", "stop", "a", "b", "--listen", &here.address().to_string()]);
+    let stopped = stop.output().await?;
+    ensure!(stopped.status.success(), "{stopped:?}");
+    assert_eq!(a.refusal("send_message", json!({"target": "b", "message": "hi"})).await?, "LOOP_SUSPECTED");
+    eventually("the other one knows", SOON, async || {
+        let refused = b.try_call("send_message", json!({"target": "a", "message": "hi"})).await.ok()?.err()?;
+        refused["error"].as_str()?.starts_with("a person stopped").then_some(())
+    })
+    .await
 }

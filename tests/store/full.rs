@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{AnswerOutcome, Send, SendOutcome, Store, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, Pair, Send, SendOutcome, Store, StoreError};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use futures_util::future::join_all;
@@ -120,6 +120,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     assert!(fixture.store.amend(&id("c"), Some(&tenure), &does(State::Busy).into()).await?.is_some());
     fixture.store.release(&tenure, true).await?;
     fixture.store.introduce(&id("human"), None).await?;
+    fixture.store.rule(&Pair::of(&id("a"), &id("c")), true).await?;
     let next = fixture.take(&claim("c")).await?;
     assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 1), "the next session is shown everything");
     fixture.store.sweep().await?;

@@ -99,9 +99,13 @@ macro_rules! every_promise {
                 an_unknown_agent_is_nobody,
                 agents_are_paged_by_id,
                 an_amendment_changes_only_what_it_names,
+                a_prompt_is_noted_with_its_time_until_the_next_one,
                 a_person_is_introduced_without_a_session,
                 unregister_forgets_an_agent_with_an_empty_inbox,
                 unregister_keeps_an_agent_with_mail;
+            guarding:
+                a_ruling_takes_the_place_of_the_one_before_it,
+                rulings_survive_closing_and_opening;
             auditing:
                 the_audit_is_read_in_the_order_in_which_it_was_written,
                 the_audit_forgets_the_oldest_beyond_its_bound,
@@ -135,6 +139,7 @@ mod auditing;
 mod contexts;
 pub(crate) mod fixture;
 mod full;
+mod guarding;
 mod keys;
 mod lasting;
 mod reading;

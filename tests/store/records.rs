@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use super::Fixture;
-use super::fixture::{claim, id};
+use super::fixture::{SOON, claim, does, id};
 
 pub(crate) async fn an_unknown_agent_is_nobody(fixture: Fixture) -> Result<()> {
     assert_eq!(fixture.store.agent(&id("nobody")).await?, None);
@@ -49,6 +49,7 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
             session_id: Some("second".into()),
             reach: Some(vec![Via::Stop, Via::InboxSocket]),
             context: Some(2),
+            prompted: false,
         },
     };
     let first = fixture.store.amend(&id("a"), None, &everything).await?.expect("it exists");
@@ -67,6 +68,22 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
     assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
     let none = Amendment { description: Some(String::new()), ..Amendment::default() };
     assert_eq!(fixture.store.amend(&id("a"), None, &none).await?.and_then(|agent| agent.description), None);
+    Ok(())
+}
+
+pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.agent("a").await?;
+    let prompted = || Amendment::from(SessionChange { prompted: true, ..SessionChange::default() });
+    let prompted_at = async || anyhow::Ok(fixture.store.agent(&id("a")).await?.and_then(|agent| agent.prompted_at));
+    assert_eq!(prompted_at().await?, None);
+    let before = Timestamp::now();
+    let agent = fixture.store.amend(&id("a"), Some(&tenure), &prompted()).await?.expect("it exists");
+    let first = agent.prompted_at.expect("it was just typed");
+    assert!(first.since(before) < SOON && before.since(first) < SOON, "{first}");
+    fixture.store.amend(&id("a"), Some(&tenure), &does(State::Busy).into()).await?;
+    assert_eq!(prompted_at().await?, Some(first), "another change is not a prompt");
+    fixture.store.amend(&id("a"), Some(&tenure), &prompted()).await?;
+    assert!(prompted_at().await? >= Some(first));
     Ok(())
 }
 

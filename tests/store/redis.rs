@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use c3po_coordinator::config::{Fleet, RedisAddress, StoreAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
-use c3po_coordinator::store::{self, AnswerOutcome, KeyStore, Selection, SendOutcome, Store, StoreError, Tenure, Wake};
+use c3po_coordinator::store::{
+    self, AnswerOutcome, KeyStore, Pair, Selection, SendOutcome, Store, StoreError, Tenure, Wake,
+};
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -334,6 +336,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     fixture.store.acknowledge(&tenure.agent, Some(tenure), &sent).await?;
     fixture.store.renew(tenure, LEASE).await?;
     fixture.store.introduce(&id("human"), None).await?;
+    fixture.store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
     fixture.store.agents(None, 1_000).await?;
     fixture.store.message(&sent[0]).await?;
     fixture.store.release(tenure, true).await?;
@@ -442,6 +445,17 @@ async fn what_one_coordinator_does_alone_is_published_to_nobody() -> Result<()> 
     woken(&mut wakes, "b").await?;
     other.close().await;
     assert!(redis.tell(&["EXISTS", "{c3po}:peers"]).await?.starts_with(":0"), "the other one has left");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
+    let Shared { redis, fixture, .. } = shared().await?;
+    redis.tell(&["HSET", "{c3po}:guard", "a b", "allow 1000", "a c", "stop 1000"]).await?;
+    fixture.store.rule(&Pair::of(&id("a"), &id("d")), false).await?;
+    let mut pairs: Vec<_> = fixture.store.rulings().await?.iter().map(|ruling| ruling.pair.to_string()).collect();
+    pairs.sort();
+    assert_eq!(pairs, ["a c", "a d"]);
     Ok(())
 }
 

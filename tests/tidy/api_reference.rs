@@ -165,6 +165,8 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("MESSAGE_LIFE", seconds(limits::MESSAGE_LIFE)),
         ("ARCHIVE_LIFE", seconds(limits::ARCHIVE_LIFE)),
         ("SENDS_PER_MINUTE", limits::SENDS_PER_MINUTE.to_string()),
+        ("LOOP_MESSAGES", limits::LOOP_MESSAGES.to_string()),
+        ("LOOP_WINDOW", seconds(limits::LOOP_WINDOW)),
         ("SUCCEEDS_MAX", limits::SUCCEEDS_MAX.to_string()),
         ("WAIT_MAX", limits::WAIT_MAX.to_string()),
         ("WAIT_DEFAULT", limits::WAIT_DEFAULT.to_string()),

@@ -34,7 +34,7 @@ const MAPS: &[Map] = &[
             &["session"],
             &["request"],
             &["audit"],
-            &["store", "presence", "policy", "limit", "auth", "metrics", "data_folder"],
+            &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder"],
             &["config"],
             &["address", "files", "fleet"],
         ],
@@ -150,7 +150,7 @@ mod tests {
         check(1, "proxy/src/link/dial.rs", "use crate::mcp::Server;");
         check(1, "proxy/src/link/dial.rs", "use super::super::mcp::Server;");
         check(1, "proxy/src/link/mod.rs", "use super::mcp::Server;");
-        check(1, "proxy/src/config.rs", "fn f() -> crate::link::Link {}");
+        check(1, "proxy/src/config/mod.rs", "fn f() -> crate::link::Link {}");
         check(1, "coordinator/src/store/mod.rs", "use crate::{config::Config, request::Request};");
         check(1, "coordinator/src/unheard_of.rs", "");
         check(0, "proxy/src/link/dial.rs", "use crate::config::Config; // crate::mcp is above");

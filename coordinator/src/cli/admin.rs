@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
+use c3po_shared::ids::AgentId;
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -31,6 +32,9 @@ pub enum Admin {
     /// List or end the invites that let somebody in
     #[command(subcommand)]
     Invites(Invites),
+    /// List, allow or stop pairs of agents that write to each other without a person
+    #[command(subcommand)]
+    Guard(Guard),
 }
 
 /// What is done with keys.
@@ -70,6 +74,30 @@ pub enum Invites {
         /// Its id, as in the list
         id: String,
     },
+}
+
+/// Commands about pairs of agents.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Guard {
+    /// List the pairs that are stopped, or near the limit of messages without a person, as this coordinator counts them
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let two agents go on: they are counted anew, and no longer stopped
+    Allow(Agents),
+    /// Refuse every message and reply between two agents until they are allowed
+    Stop(Agents),
+}
+
+/// Two agents, in any order.
+#[derive(Debug, Clone, Args)]
+pub struct Agents {
+    /// One of them
+    pub one: AgentId,
+    /// The other one
+    pub other: AgentId,
 }
 
 /// A new key.
@@ -153,6 +181,9 @@ impl Admin {
             Self::Invites(Invites::Revoke { id }) => {
                 (Method::DELETE, format!("/api/invites/{}", in_path(id)), String::new())
             }
+            Self::Guard(Guard::List { .. }) => (Method::GET, "/api/guard".to_owned(), String::new()),
+            Self::Guard(Guard::Allow(agents)) => (Method::POST, "/api/guard/allow".to_owned(), agents.body()),
+            Self::Guard(Guard::Stop(agents)) => (Method::POST, "/api/guard/stop".to_owned(), agents.body()),
         }
     }
 
@@ -160,9 +191,9 @@ impl Admin {
     fn show(&self, answer: &Value, options: &str) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
-            Self::Keys(Keys::List { json: true }) | Self::Invites(Invites::List { json: true }) => {
-                format!("{answer:#}")
-            }
+            Self::Keys(Keys::List { json: true })
+            | Self::Invites(Invites::List { json: true })
+            | Self::Guard(Guard::List { json: true }) => format!("{answer:#}"),
             Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys")),
             Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites")),
             Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
@@ -182,7 +213,21 @@ impl Admin {
             Self::Invites(Invites::Revoke { .. }) => {
                 format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
             }
+            Self::Guard(Guard::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
+            Self::Guard(Guard::Allow(Agents { one, other })) => {
+                format!("{one} and {other} may go on, and are counted anew.")
+            }
+            Self::Guard(Guard::Stop(Agents { one, other })) => format!(
+                "Messages between {one} and {other} are refused until you allow them:\n\n  \
+                 c3po-coordinator guard allow {one} {other} {options}\n"
+            ),
         })
+    }
+}
+
+impl Agents {
+    fn body(&self) -> String {
+        json!({"agents": [self.one, self.other]}).to_string()
     }
 }
 
@@ -229,6 +274,20 @@ fn open_invites(invites: &[Value]) -> String {
     };
     let head = ["ID", "SCOPE", "USES LEFT", "UNTIL (UTC)", "MADE BY", "AGENTS"];
     aligned(&head.map(str::to_owned), &invites.iter().map(row).collect::<Vec<_>>())
+}
+
+fn guarded_pairs(pairs: &[Value], limit: &Value) -> String {
+    if pairs.is_empty() {
+        return "No pair of agents is stopped or near the limit.".to_owned();
+    }
+    let limit = limit.as_u64().map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+    let row = |pair: &Value| {
+        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+        let (agents, count) = (&pair["agents"], format!("{} of {limit}", pair["count"]));
+        [text(&agents[0]), text(&agents[1]), count, text(&pair["standing"]), moment(&pair["stopped_at"])]
+    };
+    let head = ["AGENT", "AGENT", "MESSAGES", "STANDING", "STOPPED (UTC)"];
+    aligned(&head.map(str::to_owned), &pairs.iter().map(row).collect::<Vec<_>>())
 }
 
 /// Returns the agents that a key or an invite covers.
@@ -301,6 +360,24 @@ mod tests {
         assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
         let none = list(false).show(&json!({"invites": []}), "").expect("a list");
         assert!(none.starts_with("There are no open invites."), "{none}");
+    }
+
+    #[test]
+    fn pairs_are_a_table_with_their_counts() {
+        let answer = json!({"limit": 60, "pairs": [
+            {"agents": ["api", "web"], "standing": "suspected", "count": 60},
+            {"agents": ["a", "b"], "standing": "stopped", "count": 0, "stopped_at": "2026-01-15T10:45:00.000Z"},
+        ]});
+        let list = |json| Admin::Guard(Guard::List { json });
+        assert_eq!(
+            list(false).show(&answer, "").expect("a list"),
+            "AGENT  AGENT  MESSAGES  STANDING   STOPPED (UTC)\n\
+             api    web    60 of 60  suspected  -\n\
+             a      b      0 of 60   stopped    2026-01-15 10:45"
+        );
+        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
+        let none = list(false).show(&json!({"pairs": []}), "").expect("a list");
+        assert_eq!(none, "No pair of agents is stopped or near the limit.");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod agents;
 mod audit;
+mod guard;
 mod identity;
 mod inbox;
 mod leave;
@@ -22,12 +23,14 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
 pub(crate) use audit::page as audit_page;
+pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{check_name, check_right, check_speaker, settle_name};
 pub(crate) use leave::explain as explain_policy;
 pub(crate) use receipts::advance;
 pub(crate) use session::{Caller, Memory};
 
 use crate::audit::Audit;
+use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
@@ -50,6 +53,8 @@ pub(crate) struct Office {
     pub(crate) audit: Audit,
     /// How often agents may send.
     pub(crate) limit: RateLimit,
+    /// How often two agents may write to each other without a person.
+    pub(crate) guard: Guard,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }

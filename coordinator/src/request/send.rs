@@ -15,6 +15,7 @@ use futures_util::stream;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::guard::{self, Turn};
 use super::leave::Leave;
 use super::target::{self, Target};
 use super::{Caller, Office};
@@ -188,7 +189,7 @@ async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, reci
     Copies { id, recipients, receipts }
 }
 
-/// Puts the draft into one inbox.
+/// Puts the draft into one inbox, if that is allowed.
 async fn deposit(
     office: &Office,
     caller: &Caller,
@@ -197,6 +198,22 @@ async fn deposit(
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
     draft.leave.check(office, caller, to).await?;
+    let storing = store_draft(office, caller, call, draft, to);
+    if draft.kind == Kind::Broadcast {
+        // A copy of one wants no answer, and so continues no loop.
+        return storing.await;
+    }
+    let turn = Turn { call, to, verb: Verb::Message, thread: None };
+    guard::bounded(office, caller, turn, storing).await
+}
+
+async fn store_draft(
+    office: &Office,
+    caller: &Caller,
+    call: CallId,
+    draft: &Draft,
+    to: &AgentId,
+) -> Result<Accepted, Refusal> {
     for attempt in 0..ID_TRIES {
         let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
@@ -314,17 +331,31 @@ pub(super) async fn reply(
         take_turn(office, caller, id, Verb::Reply)?;
     }
     Leave::of(office, caller, Verb::Reply).await?.check(office, caller, &question.from_agent).await?;
+    let turn = Turn { call: id, to: &question.from_agent, verb: Verb::Reply, thread: Some(&question.thread_id) };
+    let (message, receipt) =
+        guard::bounded(office, caller, turn, store_reply(office, caller, id, &question, &call)).await?;
+    Ok(Reply::Sent(Sent { message, receipt }))
+}
+
+async fn store_reply(
+    office: &Office,
+    caller: &Caller,
+    id: CallId,
+    question: &Message,
+    call: &tools::ReplyTo,
+) -> Result<Accepted, Refusal> {
+    let asked = &call.message_id;
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
-        let message = envelope_of_reply(caller, &question, &call, reply);
+        let message = envelope_of_reply(caller, question, call, reply);
         let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false };
         let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),
         };
-        if let Some((message, receipt)) = sent(office, caller, answer.message, outcome).await? {
-            return Ok(Reply::Sent(Sent { message, receipt }));
+        if let Some(sent) = sent(office, caller, answer.message, outcome).await? {
+            return Ok(sent);
         }
     }
     Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))

@@ -16,6 +16,7 @@ mod join;
 mod keys;
 mod mcp;
 mod pages;
+mod pairs;
 mod policy;
 mod rest;
 mod routes;

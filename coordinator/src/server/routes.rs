@@ -5,7 +5,7 @@ use axum::Router;
 use c3po_shared::join;
 
 use super::endpoint::{Access, Table};
-use super::{Server, audit, description, download, invites, join as joining, keys, policy, rest};
+use super::{Server, audit, description, download, invites, join as joining, keys, pairs, policy, rest};
 use crate::auth::Right::{Administer, Look, Operate, Speak};
 
 const KEYS: &str = "/api/keys";
@@ -13,6 +13,9 @@ const KEY: &str = "/api/keys/{id}";
 const ROTATE: &str = "/api/keys/{id}/rotate";
 const INVITES: &str = "/api/invites";
 const INVITE: &str = "/api/invites/{id}";
+const GUARD: &str = "/api/guard";
+const GUARD_ALLOW: &str = "/api/guard/allow";
+const GUARD_STOP: &str = "/api/guard/stop";
 const PROGRAM: &str = "/download/{machine}/c3po";
 
 /// Returns the routes of REST, the one of their description included.
@@ -38,6 +41,8 @@ fn for_administrators(table: Table) -> Table {
     const LOOKS: Access = Access::by(Administer);
     const CHANGES: Access = Access::by(Administer).lasting();
     let rotate = "Give a key another text; the one before is worth nothing";
+    let allow = "Let two agents go on: they are counted anew, and no longer stopped";
+    let stop = "Refuse what two agents send each other until they are allowed";
     table
         .row(KEYS, LOOKS, "Every key, the newest first", get(keys::list))
         .row(KEYS, CHANGES, "Make a key; its text is said this once", post(keys::create))
@@ -46,6 +51,9 @@ fn for_administrators(table: Table) -> Table {
         .row(INVITES, LOOKS, "Every invite that lets somebody in; no code", get(invites::list))
         .row(INVITES, CHANGES, "Make an invite: the lines that let a new host in", post(invites::create))
         .row(INVITE, CHANGES, "End an invite: its code lets nobody in any more", delete(invites::revoke))
+        .row(GUARD, LOOKS, "Pairs of agents that are stopped, or write much without a person", get(pairs::list))
+        .row(GUARD_ALLOW, CHANGES, allow, post(pairs::allow))
+        .row(GUARD_STOP, CHANGES, stop, post(pairs::stop))
 }
 
 fn for_new_hosts(table: Table) -> Table {

@@ -224,6 +224,7 @@ fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.session_id = newer.session_id.take().or(older.session_id);
     newer.reach = newer.reach.take().or(older.reach);
     newer.context = newer.context.or(older.context);
+    newer.prompted |= older.prompted;
 }
 
 fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'static, Noted> {
@@ -281,8 +282,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.change(state(State::Ready));
         // The one before it failed only now.
-        ledger.owe(SessionChange { context: Some(1), ..state(State::Busy) });
-        assert_eq!(changes(&ledger), [&SessionChange { context: Some(1), ..state(State::Ready) }]);
+        ledger.owe(SessionChange { context: Some(1), prompted: true, ..state(State::Busy) });
+        assert_eq!(changes(&ledger), [&SessionChange { context: Some(1), prompted: true, ..state(State::Ready) }]);
         ledger.push_owed();
         assert_eq!(ledger.queue.len(), 1, "nothing is owed twice");
     }

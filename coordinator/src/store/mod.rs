@@ -5,6 +5,7 @@
 //! expired message is out of the inbox at once, whether or not a sweep has passed.
 
 mod audit;
+mod guard;
 mod keys;
 mod open;
 pub mod redis;
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use self::audit::AuditStore;
+pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{read_invites, read_key};
 pub use self::open::open;
@@ -141,6 +143,8 @@ pub struct Agent {
     pub registered_at: Timestamp,
     /// When a session was last heard of.
     pub last_seen: Timestamp,
+    /// When a person last typed a prompt in a session of it, if that is known.
+    pub prompted_at: Option<Timestamp>,
 }
 
 impl Agent {
@@ -360,7 +364,7 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
-pub trait Store: KeyStore + AuditStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
+pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
     /// Takes the name for a session, if no other process holds it.
     ///
     /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance

@@ -7,6 +7,7 @@ mod claude_code;
 mod completions;
 mod doctor;
 mod failure;
+mod guard;
 mod inbox;
 mod install;
 mod join;
@@ -126,6 +127,9 @@ enum Command {
     /// Show what the coordinator's policy says
     #[command(after_help = EXIT_CODES, subcommand)]
     Policy(policy::Action),
+    /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
+    #[command(after_help = EXIT_CODES, subcommand)]
+    Guard(guard::Action),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
@@ -229,6 +233,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Tail => tail::run(config, printer).await,
         Command::Audit(arguments) => audit::run(config, printer, arguments).await,
         Command::Policy(action) => policy::run(config, printer, action).await,
+        Command::Guard(action) => guard::run(config, printer, action).await,
     }
 }
 

@@ -24,6 +24,14 @@ pub(super) struct Answer<T> {
     pub(super) coordinator: String,
 }
 
+/// A request.
+enum Question {
+    /// For what stands at that path, which has the query string.
+    Get(String),
+    /// Something that may be done twice, with that body.
+    Post(String, String),
+}
+
 /// Asks the first coordinator that answers, as the configured agent.
 pub(super) async fn get<T: DeserializeOwned>(
     config: &Config,
@@ -31,7 +39,21 @@ pub(super) async fn get<T: DeserializeOwned>(
     question: &impl Serialize,
 ) -> Result<Answer<T>, Failure> {
     let question = serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
-    let (path, trust) = (format!("{path}{}", query(&question)), Trust::new(config.fingerprint));
+    ask(config, &Question::Get(format!("{path}{}", query(&question)))).await
+}
+
+/// Has the first coordinator that answers do something that may be done twice: one that is slow may have done it.
+pub(super) async fn post<T: DeserializeOwned>(
+    config: &Config,
+    path: &str,
+    body: &impl Serialize,
+) -> Result<Answer<T>, Failure> {
+    let body = serde_json::to_string(body).map_err(|error| Failure::Usage(error.to_string()))?;
+    ask(config, &Question::Post(path.to_owned(), body)).await
+}
+
+async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<Answer<T>, Failure> {
+    let trust = Trust::new(config.fingerprint);
     let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
@@ -39,7 +61,12 @@ pub(super) async fn get<T: DeserializeOwned>(
     let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator is named");
     while let Some(target) = targets.next() {
         let coordinator = as_written(target);
-        let asked = http::get(&coordinator, &trust, &path, &headers);
+        let asked = async {
+            match question {
+                Question::Get(path) => http::get(&coordinator, &trust, path, &headers).await,
+                Question::Post(path, body) => http::post_json(&coordinator, &trust, path, &headers, body).await,
+            }
+        };
         let asked = if targets.peek().is_some() { timeout(TURN_MAX, asked).await } else { Ok(asked.await) };
         away = match asked {
             Ok(Ok((status, body))) => return read(coordinator, status, &body),

@@ -17,6 +17,8 @@ use super::ways::Way;
 const PRINT_MAX: Duration = Duration::from_secs(5);
 /// How long a result may be on its way to the client.
 const WRITE_MAX: Duration = Duration::from_secs(5);
+/// How long a session may take to read on in a message that comes in parts.
+const PARTS_MAX: Duration = Duration::from_secs(300);
 /// How long reading the client's transcript may take.
 pub(super) const READ_MAX: Duration = Duration::from_secs(10);
 /// How long a turn may take to its first step. A prompt that a person took back never leads to one.
@@ -72,6 +74,11 @@ impl Flight {
     /// The message may stand in the conversation by that way.
     pub(super) fn unsure(via: Via, turn: Option<String>, now: Instant) -> Self {
         Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
+    }
+
+    /// Results hold the message part by part, and its end has not been in one.
+    pub(super) fn in_parts(now: Instant) -> Self {
+        Self { until: now + PARTS_MAX, ..Self::by_result(now) }
     }
 
     /// A result that is about to be written holds the message.

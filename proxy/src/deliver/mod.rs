@@ -148,6 +148,11 @@ impl LastHop {
         takes
     }
 
+    /// The result of a tool holds a part of these messages, and not their end.
+    pub fn in_parts(&self, ids: &[MessageId]) {
+        self.with(|inside| inside.hop.in_parts(ids, Instant::now()));
+    }
+
     /// The result of a tool was written, with these messages in it.
     pub fn presented(&self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
         self.with(|inside| inside.hop.presented(ids, via, tool_use));
@@ -250,6 +255,9 @@ impl Desk for LastHop {
     async fn heard(&self, event: Event) -> Answer {
         if event.name != Name::SessionEnd && event.name != Name::Status {
             self.link.is_real();
+        }
+        if event.typed {
+            self.link.prompted(Instant::now());
         }
         match event.name {
             Name::Status => Answer { status: Some(self.status()), ..Answer::default() },

@@ -10,6 +10,9 @@ use crate::local::protocol::{Event, Name};
 /// How long a prompt of ours may be, in bytes. Longer ones were not made by us, and must fit into a line.
 const PROMPT_MAX: usize = 128 << 10;
 
+/// How prompts begin that a client makes of something else: of a notification, of another session's message, of a channel.
+const MADE: [&str; 3] = ["<task-notification>", "<cross-session-message", "<channel "];
+
 /// The fields that are read. All others, such as what a tool returned, are passed over without being kept.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -60,6 +63,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         session_id: input.session_id,
         agent_id: input.agent_id,
         source: input.source,
+        typed: name == Name::UserPromptSubmit && input.prompt.as_deref().is_some_and(is_typed),
         prompt: input.prompt.filter(|prompt| prompt.len() <= PROMPT_MAX && prompt.contains(MARK)),
         prompt_id: input.prompt_id,
         transcript: input.transcript_path,
@@ -69,6 +73,12 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
         stop_hook_active: input.stop_hook_active.unwrap_or(false),
         ..Event::new(name)
     })
+}
+
+/// Returns whether a person typed the prompt. One that holds our own mark counts as ours.
+fn is_typed(prompt: &str) -> bool {
+    let text = prompt.trim_start();
+    !text.is_empty() && !text.contains(MARK) && !MADE.iter().any(|beginning| text.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -127,6 +137,25 @@ mod tests {
         assert_eq!(prompt("my password is hush".to_owned()), None);
         assert_eq!(prompt(format!("so: {MARK} 1 message")), Some("so: [c3po] 1 message".to_owned()));
         assert_eq!(prompt(format!("{MARK} {}", "x".repeat(PROMPT_MAX))), None);
+    }
+
+    #[test]
+    fn only_a_prompt_that_is_neither_ours_nor_made_by_the_client_was_typed() {
+        let check = |name: Name, prompt: &str, expected: bool| {
+            let event = event(name, json!({"prompt": prompt}).to_string().as_bytes()).unwrap();
+            assert_eq!(event.typed, expected, "{name:?} {prompt}");
+        };
+        let prompt = Name::UserPromptSubmit;
+        check(prompt, "go on, both of you", true);
+        check(prompt, "what is <task-notification>?", true);
+        check(prompt, "", false);
+        check(prompt, " \n<task-notification>\n<result>slept</result>", false);
+        check(prompt, "<cross-session-message from=\"uds:/x\">\nhi\n</cross-session-message>", false);
+        check(prompt, "<channel source=\"c3po\">hi</channel>", false);
+        check(prompt, &format!("{MARK} 1 message"), false);
+        check(prompt, &format!("{MARK} {}", "x".repeat(PROMPT_MAX)), false);
+        check(Name::Stop, "go on", false);
+        assert!(!event(prompt, b"{}").unwrap().typed);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod journal;
 pub(crate) mod leftovers;
 mod notice;
 mod pending;
+mod prompts;
 mod queue;
 mod rules;
 mod run;
@@ -35,6 +36,7 @@ use crate::config::Config;
 use journal::Journal;
 pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
+use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
 use shown::Shown;
@@ -109,6 +111,7 @@ struct Shared {
     standing: watch::Sender<Standing>,
     /// What is known of the session, all of it: each telling may be lost or come twice.
     facts: Mutex<SessionChange>,
+    prompts: Mutex<Prompts>,
     /// Set when the client said that it is initialised; the session may still be only a look.
     initialized: SetOnce<()>,
     /// Set when the session is real: from now on the link dials.
@@ -155,7 +158,8 @@ impl Link {
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
-        let facts = SessionChange { state: None, session_id, reach: Some(kind.reach()), context: Some(0) };
+        let reach = Some(kind.reach());
+        let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
         let trust = Trust::new(config.fingerprint);
         let shared = Shared {
             config,
@@ -167,6 +171,7 @@ impl Link {
             wanted: Notify::new(),
             standing: watch::Sender::new(standing),
             facts: Mutex::new(facts),
+            prompts: Mutex::default(),
             initialized: SetOnce::new(),
             real: SetOnce::new(),
             journal,
@@ -267,6 +272,14 @@ impl Link {
         }
     }
 
+    /// Tells the coordinator that a person typed a prompt in the session, at most every few seconds.
+    pub fn prompted(&self, now: Instant) {
+        if self.shared.prompts().typed(now) {
+            self.shared.pending().tell_facts();
+            self.shared.to_write.notify_one();
+        }
+    }
+
     /// Sends what is kept on this host in the agent's name, oldest first, as far as the link takes it.
     async fn send_kept(&self, agent: &AgentId) {
         while let Some(pause) = queue::drain_one(self, agent).await {
@@ -353,6 +366,15 @@ impl Drop for Ticket<'_> {
 impl Shared {
     fn facts(&self) -> MutexGuard<'_, SessionChange> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn prompts(&self) -> MutexGuard<'_, Prompts> {
+        self.prompts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the facts to report now, with a typed prompt if there is one.
+    fn report(&self, now: Instant) -> SessionChange {
+        SessionChange { prompted: self.prompts().report(now), ..self.facts().clone() }
     }
 
     fn known(&self) -> MutexGuard<'_, queue::Known> {

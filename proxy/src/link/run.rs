@@ -211,7 +211,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
                 course.sit(shared, &welcome.agent_id).await;
                 shared.deliveries.begins(&welcome.agent_id, welcome.generation);
                 shared.pending().write_all_again();
-                if *shared.facts() != told {
+                if *shared.facts() != told || shared.prompts().is_new() {
                     shared.pending().tell_facts();
                 }
                 tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);

@@ -93,7 +93,8 @@ async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
 
 async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
     loop {
-        let Some(frame) = shared.pending().next_frame(Instant::now(), &|| shared.facts().clone()) else { break };
+        let now = Instant::now();
+        let Some(frame) = shared.pending().next_frame(now, &|| shared.report(now)) else { break };
         connection.feed(frame).await.map_err(End::Lost)?;
     }
     connection.flush().await.map_err(End::Lost)

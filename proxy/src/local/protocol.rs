@@ -68,6 +68,9 @@ pub struct Event {
     /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Of a prompt: whether a person typed it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub typed: bool,
     /// The client's name for the turn that it belongs to, or that it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
@@ -160,6 +163,7 @@ impl Event {
             agent_id: None,
             source: None,
             prompt: None,
+            typed: false,
             prompt_id: None,
             transcript: None,
             notification_type: None,

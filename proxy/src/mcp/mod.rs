@@ -188,6 +188,9 @@ impl Server {
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
             reply.mark_repeated(&self.link.about_to_show(&ids));
         }
+        let mut parts = reply.shown(tool);
+        parts.retain(|id| !ids.contains(id));
+        self.hop.in_parts(&parts);
         // The result of a request that was cancelled is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()

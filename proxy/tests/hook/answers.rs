@@ -70,6 +70,8 @@ fn prompts_of_people_do_not_leave_the_hook() {
     }
     let prompts: Vec<_> = desk.heard.lock().unwrap().iter().map(|event| event.prompt.clone()).collect();
     assert_eq!(prompts, [None, Some(ours)]);
+    let typed: Vec<_> = desk.heard.lock().unwrap().iter().map(|event| event.typed).collect();
+    assert_eq!(typed, [true, false]);
 }
 
 #[test]

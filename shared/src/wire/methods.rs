@@ -123,6 +123,9 @@ pub struct SessionChange {
     /// Which context of the session it is now: a larger one than before has been shown nothing of the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
+    /// Whether a person has just typed a prompt in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prompted: bool,
 }
 
 /// `heartbeat`: the proxy lives.
@@ -263,6 +266,7 @@ mod tests {
         }));
         golden::<Cancel>(json!({"call_id": uuid}));
         golden::<SessionChange>(json!({"state": "busy", "session_id": "def", "reach": ["stop"], "context": 1}));
+        golden::<SessionChange>(json!({"prompted": true}));
         golden::<Progress>(json!({
             "message_ids": ["a::b::00000001"], "stage": "in_session", "via": "wait_for_message",
         }));

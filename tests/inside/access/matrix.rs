@@ -169,6 +169,8 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
         ("DELETE", format!("/api/invites/{}", invited["id"].as_str().context("its id")?), ""),
         ("POST", format!("/api/keys/{spare}/rotate"), ""),
         ("DELETE", format!("/api/keys/{spare}"), ""),
+        ("GET", "/api/guard".to_owned(), ""),
+        ("POST", "/api/guard/allow".to_owned(), r#"{"agents":["mine","others"]}"#),
     ];
     for kind in Kind::ALL {
         let key = kind.key(&gate).await?;

@@ -26,7 +26,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts one with the embedded store, without a limit on sends.
+    /// Starts one with the embedded store, without a limit on sends or between two agents.
     pub async fn start() -> Result<Self> {
         Self::start_with(|_| ()).await
     }
@@ -40,6 +40,7 @@ impl Served {
             data_dir: folder.path().to_owned(),
             tls: Tls::Off,
             rate_limit: None,
+            loop_messages: None,
             max_connections: None,
             token: None,
             policy: None,

@@ -7,6 +7,7 @@ mod errors;
 mod forgeries;
 mod inbox;
 mod limits;
+mod loops;
 mod parts;
 mod receipts;
 mod threads;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
@@ -106,6 +107,7 @@ pub(super) async fn amend(
     let capabilities = amendment.capabilities.as_ref().map(records::write).transpose()?;
     let session = &amendment.session;
     let reach = session.reach.as_ref().map(records::write).transpose()?;
+    let prompted_at = session.prompted.then(|| Timestamp::now().millis().to_string());
     let changes = [
         ("description", amendment.description.as_deref()),
         ("capabilities", capabilities.as_deref()),
@@ -114,6 +116,7 @@ pub(super) async fn amend(
         ("current_task", amendment.current_task.as_deref()),
         ("session_id", session.session_id.as_deref()),
         ("reach", reach.as_deref()),
+        ("prompted_at", prompted_at.as_deref()),
     ];
     let mut call = store.names.call_about("amend", id);
     call.arg(whose(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());

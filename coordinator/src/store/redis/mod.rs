@@ -9,6 +9,7 @@ mod cluster;
 mod connection;
 mod credentials;
 mod earlier;
+mod guard;
 mod inbox;
 mod key_names;
 mod library;

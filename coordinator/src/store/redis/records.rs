@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::store::{Agent, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
-pub(super) const AGENT_FIELDS: [&str; 13] = [
+pub(super) const AGENT_FIELDS: [&str; 14] = [
     "uid",
     "host",
     "session_id",
@@ -27,6 +27,7 @@ pub(super) const AGENT_FIELDS: [&str; 13] = [
     "held_until",
     "registered_at",
     "last_seen",
+    "prompted_at",
 ];
 
 /// What stands for the process of an agent that never had a session.
@@ -53,6 +54,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         held_until,
         registered_at,
         last_seen,
+        prompted_at,
     ] = fields;
     let Some(uid) = uid else { return Ok(None) };
     let session = session.unwrap_or_default();
@@ -78,6 +80,7 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         held_until: time(&held_until.unwrap_or_default())?,
         registered_at: time(&registered_at.unwrap_or_default())?,
         last_seen: time(&last_seen.unwrap_or_default())?,
+        prompted_at: prompted_at.map(|at| time(&at)).transpose()?,
     }))
 }
 

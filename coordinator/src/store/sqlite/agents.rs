@@ -159,7 +159,7 @@ pub(super) fn amend(
         "UPDATE agents SET description = nullif(coalesce(:description, description), ''), role = coalesce(:role, role),
             capabilities = coalesce(:capabilities, capabilities), state = coalesce(:state, state),
             current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id),
-            reach = coalesce(:reach, reach)
+            reach = coalesce(:reach, reach), prompted_at = iif(:prompted, :now, prompted_at)
          WHERE id = :id",
     )?;
     update.execute(named_params! {
@@ -167,6 +167,7 @@ pub(super) fn amend(
         ":capabilities": amendment.capabilities.as_ref().map(json).transpose()?,
         ":state": session.state.map(State::as_str), ":task": amendment.current_task,
         ":session": session.session_id, ":reach": session.reach.as_ref().map(json).transpose()?,
+        ":prompted": session.prompted, ":now": stamp(work.now),
     })?;
     find(work, id)
 }
@@ -258,5 +259,6 @@ fn agent(row: &Row<'_>) -> Result<Agent> {
         held_until: moment(row, "held_until")?,
         registered_at: moment(row, "registered_at")?,
         last_seen: moment(row, "last_seen")?,
+        prompted_at: Some(moment(row, "prompted_at")?).filter(|at| at.millis() > 0),
     })
 }

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 
 mod agents;
 mod audit;
+mod guard;
 mod inbox;
 mod keys;
 mod messages;

@@ -240,6 +240,12 @@ impl Hop {
         true
     }
 
+    /// A result holds a part of these messages, and not their end: no hook and no push shows them beside that.
+    pub(super) fn in_parts(&mut self, ids: &[MessageId], now: Instant) {
+        let new: Vec<_> = ids.iter().filter(|id| !self.shown.holds(id)).cloned().collect();
+        self.in_flight.launch(&new, &Flight::in_parts(now));
+    }
+
     /// The result of a tool was written, with these messages in it.
     pub(super) fn presented(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
         if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
@@ -292,6 +298,8 @@ impl Hop {
             session_id: self.session_id.clone(),
             reach: Some(self.ways.reach()),
             context: Some(self.context),
+            // The link knows whether a prompt is still to be reported.
+            prompted: false,
         }
     }
 

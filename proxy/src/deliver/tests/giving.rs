@@ -99,6 +99,24 @@ fn the_result_of_a_wait_and_a_hook_never_show_the_same_message() {
 }
 
 #[test]
+fn no_hook_shows_a_message_that_is_being_read_in_parts() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(scene.hop.takes(&id(1), scene.now));
+    scene.hop.in_parts(&[id(1)], scene.now);
+    scene.passes(60);
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
+    scene.hop.presented(vec![id(1)], Via::GetMessages, None);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
+    scene.hear(&event(Name::Stop));
+    scene.arrive(vec![message(2, json!({}))]);
+    scene.hop.in_parts(&[id(2)], scene.now);
+    assert!(matches!(scene.next(), Todo::Look(_)));
+    scene.passes(300);
+    assert!(scene.posted().contains(id(2).as_str()), "its rest was never asked for");
+}
+
+#[test]
 fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
     let check = |expects_hooks, expected: &[Progress]| {
         let mut hop = Hop::new(agent("homeassistant"), None, false, expects_hooks);

@@ -1,4 +1,4 @@
--- The fleet itself: its audit and its coordinators.
+-- The fleet itself: its audit, its coordinators, and what a person ruled about pairs of agents.
 
 -- Adds entries of the audit, all of them as one of the stream.
 -- The id of an entry of the stream is the position of the last entry in it, so that the id trims and finds both.
@@ -29,4 +29,23 @@ define('attend', SMALL, function(keys, args)
     redis.call('DEL', keys[3])
   end
   return was_listed and 1 or 0
+end)
+
+-- Keeps what a person ruled about a pair, and forgets allowances that are over. Returns when that was.
+-- KEYS: -, guard. ARGV: pair, 'stop' or 'allow', for how long an allowance is kept
+define('rule', SMALL, function(keys, args)
+  begin(keys)
+  local over = {}
+  local kept = redis.call('HGETALL', keys[2])
+  for i = 1, #kept, 2 do
+    local allowed_at = string.match(kept[i + 1], '^allow (%d+)$')
+    if allowed_at and tonumber(allowed_at) + tonumber(args[3]) <= now then
+      over[#over + 1] = kept[i]
+    end
+  end
+  if #over > 0 then
+    redis.call('HDEL', keys[2], unpack(over))
+  end
+  redis.call('HSET', keys[2], args[1], args[2] .. ' ' .. now)
+  return now
 end)

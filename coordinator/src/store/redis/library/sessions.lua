@@ -3,7 +3,7 @@
 -- `whose` is 'generation instance' of the session that speaks, '' where a person does.
 
 local FIELDS = { 'uid', 'host', 'session_id', 'description', 'capabilities', 'role', 'state', 'current_task', 'reach',
-  'session', 'held_until', 'registered_at', 'last_seen' }
+  'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at' }
 
 -- Returns the present context, as text; nothing where the session is outdated.
 local function context_of(whose)

@@ -1,0 +1,154 @@
+//! Keeps two agents from answering each other without end: counts what they send each other, until a person looks.
+
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::guard::{GuardList, GuardedPair};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::PAGE_DEFAULT;
+use c3po_shared::policy::Verb;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::time::Timestamp;
+use tokio::time::Instant;
+
+use super::{Caller, Office, target};
+use crate::auth::Principal;
+use crate::guard::{self, Suspicion};
+use crate::store::{Pair, StoreError, Stretch};
+
+/// How many stretches of a thread are looked through for a message of a person.
+const STRETCHES_MAX: usize = 5;
+
+/// A message or a reply that is about to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn<'a> {
+    /// By which call.
+    pub(super) call: CallId,
+    /// To whom.
+    pub(super) to: &'a AgentId,
+    /// Message or reply.
+    pub(super) verb: Verb,
+    /// The thread that it goes on with; `None` if it begins one.
+    pub(super) thread: Option<&'a MessageId>,
+}
+
+/// Counts a turn between two agents and sends it, or refuses it. If nothing was sent, nothing is counted.
+pub(super) async fn bounded<T>(
+    office: &Office,
+    caller: &Caller,
+    turn: Turn<'_>,
+    sending: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    if !is_between_agents(&caller.agent, turn.to) {
+        return sending.await;
+    }
+    let pair = Pair::of(&caller.agent, turn.to);
+    if let Err(suspicion) = count(office, &pair, turn).await? {
+        let refusal = refusal(&pair, suspicion);
+        office.metrics.loops_suspected.inc();
+        let entry = caller.entry(Event::LoopSuspected).to(turn.to).verb(turn.verb.as_str());
+        office.audit.note(entry.because(refusal.error.clone()));
+        return Err(refusal);
+    }
+    sending.await.inspect_err(|_| office.guard.give_back(&pair, turn.call))
+}
+
+/// Returns whether two agents are there, of which none is a person.
+fn is_between_agents(one: &AgentId, other: &AgentId) -> bool {
+    one != other && !one.is_reserved() && !other.is_reserved()
+}
+
+fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
+    match suspicion {
+        Suspicion::Loop { count, limit } => Refusal::loop_suspected(pair.agents(), count, limit),
+        Suspicion::Stopped => Refusal::pair_stopped(pair.agents()),
+    }
+}
+
+/// Counts the turn. The store is asked for a person only where the pair is at its limit.
+async fn count(office: &Office, pair: &Pair, turn: Turn<'_>) -> Result<Result<(), Suspicion>, StoreError> {
+    let counted = office.guard.take(pair, turn.call, Instant::now());
+    if !matches!(counted, Err(Suspicion::Loop { .. })) {
+        return Ok(counted);
+    }
+    if let Some(thread) = turn.thread
+        && has_a_person(office, thread).await?
+    {
+        return Ok(Ok(()));
+    }
+    count_from_last_prompt(office, pair).await?;
+    Ok(office.guard.take(pair, turn.call, Instant::now()))
+}
+
+/// Returns whether a person wrote in the thread. Looks at its first few hundred messages or more.
+async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, StoreError> {
+    let person = AgentId::human();
+    if thread.from() == person {
+        return Ok(true);
+    }
+    let mut after = None;
+    for _ in 0..STRETCHES_MAX {
+        let stretch = Stretch { reader: &person, after: after.as_ref(), limit: PAGE_DEFAULT, bytes: usize::MAX };
+        let excerpt = office.store.thread(thread, stretch).await?;
+        if excerpt.messages.iter().any(|message| message.from_agent == person) {
+            return Ok(true);
+        }
+        after = excerpt.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(false)
+}
+
+/// Forgets what the pair sent before a person last typed a prompt in either session, whichever coordinator knows of it.
+async fn count_from_last_prompt(office: &Office, pair: &Pair) -> Result<(), StoreError> {
+    let [one, other] = pair.agents();
+    let (one, other) = futures_util::try_join!(office.store.agent(one), office.store.agent(other))?;
+    let prompted_at = [one, other].into_iter().flatten().filter_map(|agent| agent.prompted_at).max();
+    let ago = prompted_at.map(|at| Timestamp::now().since(at));
+    if let Some(moment) = ago.and_then(|ago| Instant::now().checked_sub(ago)) {
+        office.guard.forget_before(pair, moment);
+    }
+    Ok(())
+}
+
+/// Returns the pairs that a person may want to know of, as this coordinator counts them.
+pub(crate) async fn list(office: &Office) -> Result<GuardList, StoreError> {
+    guard::load(&office.guard, office.store.as_ref()).await?;
+    let mut pairs = Vec::new();
+    for pair in office.guard.suspects(Instant::now()) {
+        count_from_last_prompt(office, &pair).await?;
+        pairs.push(office.guard.standing(&pair, Instant::now()));
+    }
+    pairs.sort_by(|a, b| (b.count, &a.agents).cmp(&(a.count, &b.agents)));
+    Ok(GuardList { limit: office.guard.limit(), pairs })
+}
+
+/// Stops a pair of agents, or allows it and has it counted anew. Returns how it stands then.
+pub(crate) async fn rule(
+    office: &Office,
+    principal: &Principal,
+    agents: &[AgentId; 2],
+    is_stopped: bool,
+) -> Result<GuardedPair, Refusal> {
+    let [one, other] = agents;
+    if !is_between_agents(one, other) {
+        let error = format!("{one} and {other} are not two agents; messages of a person are not counted");
+        return Err(Refusal::invalid(error));
+    }
+    if is_stopped {
+        // One that is allowed may be forgotten by now.
+        for agent in agents {
+            target::find(office, agent).await?;
+        }
+    }
+    let pair = Pair::of(one, other);
+    office.store.rule(&pair, is_stopped).await?;
+    let (verb, by) = (if is_stopped { "stop" } else { "allow" }, principal.name());
+    tracing::info!("{by} ruled for {one} and {other}: {verb}");
+    let entry = Entry::new(Event::GuardChanged).by(one).to(other).verb(verb).because(format!("by {by}"));
+    office.audit.note(principal.sign(entry));
+    if let Err(error) = guard::load(&office.guard, office.store.as_ref()).await {
+        tracing::debug!("the rulings were not read again at once: {error}");
+    }
+    Ok(office.guard.standing(&pair, Instant::now()))
+}

@@ -1,0 +1,100 @@
+//! `c3po guard`: which pairs of agents write much without a person, and allowing or stopping one.
+
+use c3po_shared::guard::{GuardList, GuardRequest, GuardedPair, Standing};
+use c3po_shared::ids::AgentId;
+use clap::Subcommand;
+use serde_json::json;
+
+use super::failure::Failure;
+use super::print::{Printer, aligned, moment};
+use super::rest::{self, Answer};
+use crate::config::Config;
+
+/// Commands about pairs of agents.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// List the pairs that are stopped, or near the limit of messages without a person
+    List,
+    /// Let two agents go on: they are counted anew, and no longer stopped
+    Allow {
+        /// One of them
+        one: AgentId,
+        /// The other one
+        other: AgentId,
+    },
+    /// Refuse every message and reply between two agents until they are allowed
+    Stop {
+        /// One of them
+        one: AgentId,
+        /// The other one
+        other: AgentId,
+    },
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+    match action {
+        Action::List => {
+            let Answer { read: list, raw, .. } = rest::get::<GuardList>(&config, "/api/guard", &json!({})).await?;
+            if printer.json {
+                return printer.document(&raw);
+            }
+            table(&list).iter().try_for_each(|line| printer.line(line))
+        }
+        Action::Allow { one, other } => rule(&config, printer, "/api/guard/allow", [one, other]).await,
+        Action::Stop { one, other } => rule(&config, printer, "/api/guard/stop", [one, other]).await,
+    }
+}
+
+async fn rule(config: &Config, printer: &Printer, path: &str, agents: [AgentId; 2]) -> Result<(), Failure> {
+    let Answer { read: pair, raw, .. } = rest::post::<GuardedPair>(config, path, &GuardRequest { agents }).await?;
+    if printer.json {
+        return printer.document(&raw);
+    }
+    let [one, other] = &pair.agents;
+    printer.line(&match pair.standing {
+        Standing::Stopped => format!("Messages between {one} and {other} are refused until you allow them."),
+        Standing::Open | Standing::Suspected => format!("{one} and {other} may go on, and are counted anew."),
+    })
+}
+
+/// Returns the list as people read it.
+fn table(list: &GuardList) -> Vec<String> {
+    if list.pairs.is_empty() {
+        return vec!["No pair of agents is stopped or near the limit.".to_owned()];
+    }
+    let limit = list.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
+    let row = |pair: &GuardedPair| {
+        let [one, other] = pair.agents.each_ref().map(AgentId::to_string);
+        let since = pair.stopped_at.map(|at| format!("since {}", moment(at))).unwrap_or_default();
+        vec![one, other, format!("{} of {limit}", pair.count), pair.standing.to_string(), since]
+    };
+    aligned(&list.pairs.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use c3po_shared::time::Timestamp;
+
+    #[test]
+    fn a_list_shows_counts_and_since_when_a_pair_is_stopped() {
+        let agents = |one: &str, other: &str| [one.parse().unwrap(), other.parse().unwrap()];
+        let pair = |agents, standing, count| GuardedPair { agents, standing, count, stopped_at: None };
+        let mut list = GuardList { limit: Some(60), pairs: Vec::new() };
+        assert_eq!(table(&list), ["No pair of agents is stopped or near the limit."]);
+        let stopped = pair(agents("a", "web"), Standing::Stopped, 0);
+        list.pairs = vec![
+            pair(agents("api", "web"), Standing::Suspected, 60),
+            pair(agents("api", "db"), Standing::Open, 31),
+            GuardedPair { stopped_at: Some(Timestamp::from_millis(0)), ..stopped },
+        ];
+        assert_eq!(
+            table(&list),
+            [
+                "api  web  60 of 60  suspected",
+                "api  db   31 of 60  open",
+                "a    web  0 of 60   stopped    since 1970-01-01 00:00:00.000Z",
+            ]
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! Whether a person typed a prompt that the coordinator does not know of yet.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often a prompt is reported: what two agents send each other meanwhile counts for little.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// The prompts of one session.
+#[derive(Debug, Default)]
+pub(super) struct Prompts {
+    is_new: bool,
+    reported: Option<Instant>,
+}
+
+impl Prompts {
+    /// A prompt was typed. Returns whether that is to be reported.
+    pub(super) fn typed(&mut self, now: Instant) -> bool {
+        self.is_new |= self.reported.is_none_or(|at| now.duration_since(at) >= EVERY);
+        self.is_new
+    }
+
+    /// Returns whether one is to be reported.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Returns whether one is to be reported, which is done now. A report that is lost is not repeated.
+    pub(super) fn report(&mut self, now: Instant) -> bool {
+        if self.is_new {
+            self.reported = Some(now);
+        }
+        std::mem::take(&mut self.is_new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_reported_once_and_not_faster_than_every_few_seconds() {
+        let (mut prompts, start) = (Prompts::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(!prompts.report(at(0)));
+        assert!(prompts.typed(at(0)) && prompts.is_new());
+        assert!(prompts.report(at(1)));
+        assert!(!prompts.report(at(1)) && !prompts.is_new());
+        assert!(!prompts.typed(at(5)));
+        assert!(prompts.typed(at(6)));
+        assert!(prompts.report(at(6)));
+    }
+}
