@@ -1,4 +1,4 @@
-//! The real Claude Code with the proxy as its server: two sessions at the same time talk to each other.
+//! The real Claude Code with the proxy as its server: two one-shot sessions at the same time talk to each other.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const ANSWER: &str = "zigbee2mqtt/# and frigate/events";
 /// Asks meshtastic, waits for the answer to that very message, and repeats it.
 fn asker() -> Script {
     Script::new()
-        .then([Block::call("send_message", json!({"target": "meshtastic", "message": QUESTION}))])
+        .then([Block::call("send_message", json!({"target": "meshtastic-run", "message": QUESTION}))])
         .then_with(|asked| {
             let id = &asked.tool_result()["id"];
             vec![Block::call("wait_for_message", json!({"message_id": id, "timeout": WAIT}))]
@@ -58,16 +58,16 @@ async fn two_real_sessions_send_wait_and_reply_and_see_each_others_folder_names(
 
     // The one who is asked starts first: a name that nobody ever had is refused as a target.
     let asked = claude.ask(work.path(), "meshtastic", "Answer who asks.", &answering, &coordinator.url())?;
-    known(&coordinator, "meshtastic").await?;
+    known(&coordinator, "meshtastic-run").await?;
     let asker = claude.ask(work.path(), "homeassistant", "Ask for topics.", &asking, &coordinator.url())?;
     let (asker, asked) = tokio::try_join!(asker.finish(RUN), asked.finish(RUN))?;
     check_ended_well("homeassistant", &asker)?;
     check_ended_well("meshtastic", &asked)?;
 
     let question = answering.asked().get(1).context("meshtastic's model got no result")?.tool_result();
-    assert_eq!((&question["from_agent"], &question["message"]), (&json!("homeassistant"), &json!(QUESTION)));
+    assert_eq!((&question["from_agent"], &question["message"]), (&json!("homeassistant-run"), &json!(QUESTION)));
     let reply = asking.asked().get(2).context("homeassistant's model got no answer")?.tool_result();
-    assert_eq!((&reply["from_agent"], &reply["response"]), (&json!("meshtastic"), &json!(ANSWER)));
+    assert_eq!((&reply["from_agent"], &reply["response"]), (&json!("meshtastic-run"), &json!(ANSWER)));
     assert_eq!(reply["message_id"], question["id"], "the answer is to that very question");
     assert!(asker.output.contains(ANSWER), "the session shows the answer: {}", asker.output);
     assert!(asking.others().is_empty() && answering.others().is_empty(), "nothing else is asked of the API");

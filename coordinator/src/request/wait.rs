@@ -72,10 +72,16 @@ pub(super) async fn wait_for_message(
         if Instant::now() >= deadline {
             return Ok(Reply::TimedOut(match about {
                 Some(id) => TimedOut::of(id, seconds),
-                None => TimedOut::any(seconds),
+                None => TimedOut::any(seconds, pending(office, caller).await),
             }));
         }
     }
+}
+
+/// Returns how many messages are in the caller's inbox; none where the store does not answer in time.
+async fn pending(office: &Office, caller: &Caller) -> usize {
+    let counted = timeout(CALL_DEADLINE, office.store.pending(&caller.agent)).await;
+    counted.ok().and_then(Result::ok).map_or(0, |pending| pending.count)
 }
 
 /// Returns after how long a wait that found nothing looks again: a message that is held back may be free before that.

@@ -46,7 +46,7 @@ impl OutgoingCall {
         let waited = now.saturating_duration_since(self.began).as_secs();
         Some(Received::of(&match wait.message_id.clone() {
             Some(id) => TimedOut::of(id, waited),
-            None => TimedOut::any(waited),
+            None => TimedOut::any(waited, 0),
         }))
     }
 

@@ -225,7 +225,7 @@ impl Server {
                 return Ok(reply);
             }
             if Instant::now() >= until {
-                return Ok(Received::of(&TimedOut::any(seconds)));
+                return Ok(Received::of(&TimedOut::any(seconds, next.len())));
             }
         }
     }

@@ -165,8 +165,13 @@ pub struct TimedOut {
 }
 
 impl TimedOut {
-    /// A wait for any message that got none.
-    pub fn any(waited_seconds: u64) -> Self {
+    /// A wait for any message that got none, beside so many in the inbox that the session was shown before.
+    pub fn any(waited_seconds: u64, pending: usize) -> Self {
+        let suggestion = match pending {
+            0 => "No messages are pending. You can continue with other work.".to_owned(),
+            1 => "One message that is not new is in your inbox: get_messages shows it.".to_owned(),
+            count => format!("{count} messages that are not new are in your inbox: get_messages shows them."),
+        };
         Self {
             status: "timeout".into(),
             code: ErrorCode::Timeout,
@@ -174,7 +179,7 @@ impl TimedOut {
             waited_seconds,
             message_id: None,
             message: format!("No message received within {waited_seconds} seconds"),
-            suggestion: "No messages are pending. You can continue with other work.".into(),
+            suggestion,
         }
     }
 
@@ -184,7 +189,7 @@ impl TimedOut {
             message_id: Some(message_id),
             message: format!("No response received within {waited_seconds} seconds"),
             suggestion: "The target agent may be offline or busy. Check agent status with list_agents.".into(),
-            ..Self::any(waited_seconds)
+            ..Self::any(waited_seconds, 0)
         }
     }
 }
@@ -207,7 +212,7 @@ mod tests {
     #[test]
     fn timeouts_have_the_documented_shape() {
         assert_eq!(
-            serde_json::to_value(TimedOut::any(60)).expect("JSON"),
+            serde_json::to_value(TimedOut::any(60, 0)).expect("JSON"),
             json!({
                 "status": "timeout", "code": "TIMEOUT", "timeout": true, "waited_seconds": 60,
                 "message": "No message received within 60 seconds",

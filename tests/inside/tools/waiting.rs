@@ -39,6 +39,19 @@ async fn a_wait_that_runs_out_of_time_is_no_error() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_wait_does_not_say_that_nothing_is_pending_where_something_is() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let question = ask(&mut homeassistant, "shown before").await?;
+    let shown = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
+    assert_eq!(shown["id"], question.as_str());
+    meshtastic.receipt(&[&question], "in_session", "wait_for_message").await?;
+    let timed_out = meshtastic.call("wait_for_message", json!({"timeout": 1})).await?;
+    let suggestion = timed_out["suggestion"].as_str().unwrap_or_default();
+    assert!(suggestion.contains("get_messages") && !suggestion.contains("No messages"), "{timed_out}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let ids = [ask(&mut homeassistant, "one").await?, ask(&mut homeassistant, "two").await?];

@@ -28,7 +28,7 @@ fn the_plugin_has_the_version_of_the_workspace() -> Result<()> {
 
 #[test]
 fn the_server_gets_every_variable_that_the_proxy_reads() -> Result<()> {
-    let source = text("proxy/src/config.rs")?;
+    let source = text("proxy/src/config/mod.rs")?;
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let quoted = code.split('"').skip(1).step_by(2);
     let is_name = |text: &&str| {
@@ -64,7 +64,7 @@ fn every_hook_runs_the_program_without_a_shell_and_only_waits_may_last() -> Resu
             }
         }
     }
-    assert_eq!(asked.len(), 9, "{asked:?}");
+    assert_eq!(asked.len(), 10, "{asked:?}");
     let before = hooks["hooks"]["PreToolUse"][0]["matcher"].as_str().context("a hook before every tool")?;
     let few = before.split('|').all(|tool| tool == "AskUserQuestion" || tool.starts_with(&format!("{TOOLS}__")));
     assert!(few, "only where something is to be known before a tool runs: {before}");
