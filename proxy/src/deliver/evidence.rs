@@ -11,7 +11,7 @@ use super::turn::Turn;
 use crate::local::protocol::{Event, Name};
 
 /// How long after its hooks a client may write its transcript.
-const WRITTEN: Duration = Duration::from_secs(1);
+pub(super) const WRITTEN: Duration = Duration::from_secs(1);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file may be missing before it is asked for no more: other clients have none.

@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::Hop;
 use crate::deliver::client::Client;
+use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX};
 
-/// Within which time a client writes what it was given into its transcript.
-const WRITTEN: Duration = Duration::from_secs(2);
+/// A message that the transcript has not named so long after the doubt is not in the conversation.
+const MISSING_FOR: Duration = WRITTEN.saturating_mul(2);
 
 impl Hop {
     /// Messages may stand in the conversation, or not: the client's transcript decides. Where there is none they come again.
@@ -49,9 +50,9 @@ impl Hop {
         let is_named = |id: &MessageId| named.is_some_and(|named| named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         // The client writes its transcript a little later than it runs its hooks.
-        let gone = self.in_flight.overdue(now + READ_MAX - WRITTEN, |channel| channel == Channel::Unsure);
+        let gone = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
         if missing.iter().any(|id| !gone.contains(id)) {
-            self.evidence.want(now + WRITTEN / 4);
+            self.evidence.want(now + WRITTEN / 2);
         }
         let gone: Vec<_> = gone.into_iter().filter(|id| missing.contains(id)).collect();
         self.in_flight.repeat(&gone);

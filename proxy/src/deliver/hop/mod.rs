@@ -459,7 +459,8 @@ impl Hop {
     fn release(&mut self, now: Instant) {
         let unwritten = self.in_flight.overdue(now, |channel| channel == Channel::Result);
         self.in_flight.free_again(&unwritten);
-        let unproven = self.in_flight.overdue(now, |channel| matches!(channel, Channel::Hook(_) | Channel::Prompt));
+        let may_be_shown = |channel| matches!(channel, Channel::Hook(_) | Channel::Prompt | Channel::Unsure);
+        let unproven = self.in_flight.overdue(now, may_be_shown);
         self.in_flight.repeat(&unproven);
     }
 

@@ -33,6 +33,7 @@ impl Dice {
 /// A session, and what of it an outsider can see.
 struct Play {
     scene: Scene,
+    client: Client,
     dice: Dice,
     turn: u64,
     context: u64,
@@ -50,8 +51,18 @@ impl Play {
     fn new(seed: u64) -> Self {
         let mut scene = Scene::begun(Some(socket()));
         scene.hop.waiter_is(seed.is_multiple_of(2));
+        // A client with a transcript, one that keeps a session file alone, one that keeps nothing.
+        let client = match seed % 3 {
+            1 => Client { is_busy: Some(true), transcript: None },
+            _ => Client::default(),
+        };
+        scene.hop.client_is(client.clone(), scene.now);
+        if seed.is_multiple_of(3) {
+            scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+        }
         Self {
             scene,
+            client,
             dice: Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             turn: 0,
             context: 0,
@@ -146,9 +157,16 @@ impl Play {
             Todo::Post(_, text) => self.pushed.push(text),
             Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
             Todo::Notify(text) => self.pushed.push(text),
-            Todo::AskClient => self.scene.hop.client_is(Client::default(), self.scene.now),
-            Todo::Read(_) => self.scene.hop.conversation(None, self.scene.now),
-            Todo::Look(_) => {}
+            Todo::AskClient => self.scene.hop.client_is(self.client.clone(), self.scene.now),
+            Todo::Read(_) => {
+                let reached =
+                    (0..MESSAGES).map(id).filter(|id| self.reached.iter().any(|text| text.contains(id.as_str())));
+                let named = reached.collect();
+                // It may be behind what the hooks reported.
+                let named = (self.dice.below(3) > 0).then_some(&named);
+                self.scene.hop.conversation(named, self.scene.now);
+            }
+            Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
         }
     }
 
