@@ -37,9 +37,9 @@ impl Evidence {
         }
     }
 
-    /// Returns whether there is a transcript, or may be one.
+    /// Returns whether there is a transcript, or may be one: not where the client's session file was looked for in vain.
     pub(super) fn is_there(&self) -> bool {
-        self.transcript.is_some() || self.missing < MISSING_MAX
+        self.transcript.is_some() || self.missing == 0
     }
 
     /// The transcript is to be read then.

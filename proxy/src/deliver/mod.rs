@@ -61,6 +61,8 @@ pub struct Arrivals {
     inside: Mutex<Inside>,
     /// Something happened that may have to be followed by a push.
     news: Notify,
+    /// The client's record of the session was read: what stands in the conversation is known.
+    decided: Notify,
     notifications: mpsc::Sender<String>,
 }
 
@@ -98,7 +100,7 @@ impl Arrivals {
         let client = (config.places.claude_dir.clone(), parent_id());
         let inside =
             Inside { hop, waiter: None, last_waiter: 0, client, transcript: Arc::default(), notified: Some(notified) };
-        Self { inside: Mutex::new(inside), news: Notify::new(), notifications }
+        Self { inside: Mutex::new(inside), news: Notify::new(), decided: Notify::new(), notifications }
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -141,8 +143,17 @@ impl LastHop {
         self.with(|inside| inside.hop.tool_called(Instant::now()));
     }
 
-    /// Returns whether the result of a wait may hold the message: not where it goes another way already.
-    pub fn takes(&self, id: &MessageId) -> bool {
+    /// Returns whether the result of a wait may hold the message: not where it goes another way already. One that may
+    /// stand in the conversation waits for the client's transcript: messages that came after it stay behind it.
+    pub async fn takes(&self, id: &MessageId) -> bool {
+        loop {
+            // Registered before the look, so that nothing in between is missed.
+            let decided = self.arrivals.decided.notified();
+            let Some(until) = self.with(|inside| inside.hop.doubted_until(id)) else { break };
+            if tokio::time::timeout_at(until, decided).await.is_err() {
+                break;
+            }
+        }
         let takes = self.with(|inside| inside.hop.takes(id, Instant::now()));
         self.arrivals.news.notify_one();
         takes

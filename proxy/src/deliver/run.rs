@@ -47,6 +47,7 @@ async fn push(hop: &LastHop) {
                 let (folder, pid) = hop.with(|inside| inside.client.clone());
                 let client = off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default();
                 hop.with(|inside| inside.hop.client_is(client, Instant::now()));
+                hop.arrivals.decided.notify_waiters();
                 continue;
             }
             Todo::Read(path) => {
@@ -59,6 +60,7 @@ async fn push(hop: &LastHop) {
                     read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
                 });
                 hop.with(|inside| inside.hop.conversation(named.as_ref(), Instant::now()));
+                hop.arrivals.decided.notify_waiters();
                 continue;
             }
             Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {

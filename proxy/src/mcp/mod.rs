@@ -221,7 +221,11 @@ impl Server {
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
             let reply = self.link.call(call).await?;
             let next = if wait.message_id.is_none() { reply.shown(Tool::WaitForMessage) } else { vec![] };
-            if next.iter().all(|id| self.hop.takes(id)) {
+            let taken = match next.first() {
+                Some(id) => self.hop.takes(id).await,
+                None => true,
+            };
+            if taken {
                 return Ok(reply);
             }
             if Instant::now() >= until {

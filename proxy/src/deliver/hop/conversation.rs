@@ -33,6 +33,11 @@ impl Hop {
         self.evidence.want(now);
     }
 
+    /// Returns until when at the latest it is open whether the message stands in the conversation, if it is.
+    pub(in crate::deliver) fn doubted_until(&self, id: &MessageId) -> Option<Instant> {
+        self.in_flight.flight(id).filter(|flight| flight.channel == Channel::Unsure).map(|flight| flight.until)
+    }
+
     /// The client says what its session does.
     pub(in crate::deliver) fn client_is(&mut self, client: Client, now: Instant) {
         if let Some(is_busy) = client.is_busy {

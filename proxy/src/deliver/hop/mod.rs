@@ -232,6 +232,7 @@ impl Hop {
 
     /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
     pub(super) fn takes(&mut self, id: &MessageId, now: Instant) -> bool {
+        self.release(now);
         let goes_another_way = self.in_flight.flight(id).is_some_and(|flight| flight.channel != Channel::Result);
         if goes_another_way || self.shown.holds(id) {
             return false;

@@ -3,8 +3,10 @@
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
+use crate::deliver::client::Client;
 use crate::deliver::hop::Hop;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
@@ -291,4 +293,30 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
     read(&mut scene, &[1]);
     let text = scene.posted();
     assert!(text.contains(id(2).as_str()) && !text.contains(id(1).as_str()), "{text}");
+}
+
+#[test]
+fn a_client_without_a_session_file_is_looked_for_once_before_messages_come_again() {
+    let mut hop = Hop::new(agent("homeassistant"), None, false, false).joined();
+    hop.begins(&agent("homeassistant"), 1);
+    let mut scene = Scene { hop, now: Instant::now() };
+    let repeated = |number| message(number, json!({"repeated": true}));
+    scene.arrive(vec![repeated(1)]);
+    assert!(scene.hop.doubted_until(&id(1)).is_some() && matches!(scene.next(), Todo::AskClient));
+    scene.hop.client_is(Client::default(), scene.now);
+    scene.arrive(vec![repeated(2)]);
+    for number in [1, 2] {
+        assert_eq!(scene.hop.doubted_until(&id(number)), None);
+        assert!(scene.hop.takes(&id(number), scene.now), "{number}");
+    }
+}
+
+#[test]
+fn a_wait_takes_a_doubted_message_when_the_transcript_did_not_decide_in_time() {
+    let mut scene = with_a_transcript();
+    scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
+    scene.arrive(vec![message(1, json!({"repeated": true}))]);
+    let until = scene.hop.doubted_until(&id(1)).unwrap();
+    assert!(!scene.hop.takes(&id(1), scene.now));
+    assert!(scene.hop.takes(&id(1), until));
 }
