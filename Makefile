@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .PHONY: help up install quick test check nightly demo bench load soak chaos siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
 
-# The release code without the minutes of link-time optimisation; see [profile.quick] in Cargo.toml.
+# Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
 # What builds the lab and the programs that it starts, in the profile that follows.
 LAB := cargo build --locked -p c3po-lab -p c3po -p c3po-coordinator --profile
