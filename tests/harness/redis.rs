@@ -1,8 +1,10 @@
 //! A real redis-server of a test's own: its own folder, a free port, ended with the test.
 
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a command may take.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
+/// Where servers listen that are given their port, and how many of these are tried.
+const PORTS: Range<u16> = 12_000..32_000;
+const PORT_ATTEMPTS: usize = 100;
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
 
@@ -194,9 +199,17 @@ impl Drop for Redis {
     }
 }
 
-/// Returns a port that nobody listens on. Somebody may take it before it is used.
+/// Returns a port that nobody listens on. Another test may take it before it is used, and no connection can: it is
+/// below the ports that Linux gives to those.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    (0..PORT_ATTEMPTS).map(|_| any_port()).find(is_free).context("a free port")
+}
+
+fn any_port() -> u16 {
+    let chance = RandomState::new().build_hasher().finish();
+    let nth = chance % u64::from(PORTS.end - PORTS.start);
+    PORTS.start + u16::try_from(nth).unwrap_or_default()
 }
 
 fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Result<Child> {
