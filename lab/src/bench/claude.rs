@@ -22,6 +22,7 @@ use tokio::time::sleep;
 
 use super::measure::Times;
 use super::report::{Goal, Report};
+use super::turns;
 
 /// A turn takes a tenth of a second: enough rounds for a median, few enough for a minute.
 const ROUNDS: usize = 20;
@@ -61,7 +62,8 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     runtime.block_on(async {
         let sessions = start(&claude, work.path()).await?;
         measure(&sessions, report).await
-    })
+    })?;
+    turns::all(&claude, runtime, report)
 }
 
 /// Starts a session without c3po, one with the plugin, and one that sends.

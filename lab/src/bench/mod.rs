@@ -17,6 +17,7 @@ mod processes;
 mod report;
 mod scripts;
 mod send;
+mod turns;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ enum Section {
     Others,
     /// Hooks, from start to end
     Hooks,
-    /// A text to an idle Claude Code
+    /// A text to an idle Claude Code, and what its turns cost
     Claude,
 }
 

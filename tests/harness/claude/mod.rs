@@ -1,8 +1,10 @@
 //! The real Claude Code, pinned, in a home made for one run, asking a model of ours and nobody else.
 //!
 //! - [`options`]: where it runs and with what; [`home`]: what makes it start without questions
-//! - [`print`]: `claude -p`; [`interactive`]: a session in a terminal; [`plugin`]: ours, with the program as built
+//! - [`print`]: `claude -p`; [`conversation`]: the same with prompts as JSON; [`interactive`]: a session in a terminal
+//! - [`plugin`]: ours, with the program as built
 
+mod conversation;
 mod home;
 mod interactive;
 mod options;
@@ -17,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+pub use conversation::Conversation;
 pub use interactive::Interactive;
 pub use options::Options;
 pub use plugin::plugin_copy;
