@@ -13,6 +13,7 @@ use clap::builder::BoolishValueParser;
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
 pub use crate::fleet::{Fleet, FleetError};
+use crate::listen::listen_address;
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
@@ -22,8 +23,8 @@ const TOKEN_MIN: usize = 16;
 /// How to serve, as it is written on the command line.
 #[derive(Debug, Args)]
 pub struct Settings {
-    /// Address and port to listen on
-    #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true)]
+    /// Address and port to listen on; 0.0.0.0:8420 serves the network
+    #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true, value_parser = listen_address)]
     pub listen: SocketAddr,
     /// Where messages are kept: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or
     /// redis+cluster://HOST:PORT,HOST:PORT; rediss for TLS [default: sqlite in the user's data folder]

@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet}`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet, listen}`
 
 mod address;
 mod audit;
@@ -13,6 +13,7 @@ mod files;
 mod fleet;
 mod guard;
 mod limit;
+mod listen;
 mod metrics;
 pub mod policy;
 mod presence;

@@ -5,6 +5,7 @@ mod circles;
 mod code;
 mod documents;
 mod gone;
+mod hints;
 mod image;
 mod modules;
 mod packages;

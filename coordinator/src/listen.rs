@@ -1,0 +1,59 @@
+//! Where the coordinator is told to listen: an address and a port, or a name of this machine and a port.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Reads a value of `--listen`. Asks the resolver for a name, and prefers its IPv4 address.
+///
+/// Errors: it is neither; the text is what to write instead.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = text.rsplit_once(':').unwrap_or(match text.parse::<u16>() {
+        Ok(_) => ("", text),
+        Err(_) => (text, ""),
+    });
+    match (host, port) {
+        ("", _) => Err(format!(
+            "it needs an address before the port: 127.0.0.1:{port} serves this machine alone, 0.0.0.0:{port} the network"
+        )),
+        (host, "") => Err(format!("it needs a port: {host}:8420")),
+        (host, port) if port.parse::<u16>().is_err() => Err(format!("{port:?} is no port: {host}:8420")),
+        (host, port) => resolve(text).map_err(|why| {
+            format!("{host} is no address of this machine ({why}): 0.0.0.0:{port} serves the whole network")
+        }),
+    }
+}
+
+fn resolve(text: &str) -> Result<SocketAddr, String> {
+    let found: Vec<_> = text.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| "the name has no address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_of_this_machine_are_read() {
+        let check = |text: &str, expected: &str| assert_eq!(listen_address(text), Ok(expected.parse().unwrap()));
+        check("127.0.0.1:8440", "127.0.0.1:8440");
+        check("[::1]:8440", "[::1]:8440");
+        check("localhost:8440", "127.0.0.1:8440");
+    }
+
+    #[test]
+    fn an_incomplete_address_is_refused_with_the_one_to_write() {
+        let check = |text: &str, expected: &str| {
+            let refusal = listen_address(text).unwrap_err();
+            assert!(refusal.contains(expected), "{text}: {refusal}");
+        };
+        check("8440", "127.0.0.1:8440 serves this machine alone, 0.0.0.0:8440 the network");
+        check(":8440", "127.0.0.1:8440 serves this machine alone");
+        check("nas", "nas:8420");
+        check("nas:", "nas:8420");
+        check("nas:http", "\"http\" is no port: nas:8420");
+        check("nas.invalid:8440", "0.0.0.0:8440 serves the whole network");
+    }
+}
