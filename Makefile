@@ -11,7 +11,7 @@ LAB := cargo build --locked -p c3po-lab -p c3po -p c3po-coordinator --profile
 # What builds the two programs, and nothing else.
 PROGRAMS := cargo build --locked -p c3po -p c3po-coordinator --profile
 WITH_CLAUDE := cargo nextest run --locked --workspace -E 'package(c3po-outside) & test(/^(claude|last_hop)::/)'
-LISTEN ?= 127.0.0.1:8420
+LISTEN ?= $(or $(C3PO_LISTEN),127.0.0.1:8420)
 PREFIX ?= $(HOME)/.local
 SECONDS_EACH ?= 600
 
@@ -19,7 +19,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-up: ## build and run a coordinator on 127.0.0.1:8420 with the embedded store
+up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LISTEN=ADDRESS:PORT for another place
 	@tests/setup/rust
 	@tests/setup/say 'building (a first build takes some minutes)'
 	$(PROGRAMS) quick

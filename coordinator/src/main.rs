@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use c3po_coordinator::cli::{Action, CommandLine, ask_health};
+use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, Settings};
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use clap::Parser;
@@ -28,7 +28,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let settings = command_line.settings;
     if let Some(action) = command_line.action {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        return runtime.context("starting the runtime")?.block_on(ask(&action, &settings));
+        return runtime.context("starting the runtime")?.block_on(ask(&action, settings));
     }
     let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
@@ -55,7 +55,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
 
 /// Opens the store, which may take until `stop` is cancelled, and serves.
 async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
-    let listener = listen_on(listen).with_context(|| format!("listening on {listen}"))?;
+    let listener = listen_on(listen).map_err(|error| refused_to_listen(listen, error))?;
     let address = listener.local_addr().context("reading the address")?;
     let Some(store) = stop.run_until_cancelled(store::open(&config.store, &config.fleet)).await else { return Ok(()) };
     let store = store.with_context(|| format!("opening {}", config.store))?;
@@ -68,16 +68,33 @@ async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> a
     run(listener, config, store, stop).await
 }
 
-/// Asks the coordinator that runs, and prints its answer.
-async fn ask(action: &Action, settings: &Settings) -> anyhow::Result<()> {
-    match action {
-        Action::Health => eprintln!("{}", ask_health(settings).await?),
-        Action::Admin(request) => {
-            let answer = request.ask(&settings.data_dir()?, settings.listen).await?;
-            writeln!(std::io::stdout(), "{answer}").context("printing the answer")?;
+fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            ": another coordinator or program listens there; end that one, or choose another with --listen"
         }
+        std::io::ErrorKind::AddrNotAvailable => ": that is no address of this machine; 0.0.0.0 stands for all of them",
+        _ => "",
+    };
+    anyhow::Error::new(error).context(format!("cannot listen on {listen}{advice}"))
+}
+
+/// Does what is to be done besides serving, and prints the answer.
+async fn ask(action: &Action, settings: Settings) -> anyhow::Result<()> {
+    let answer = match action {
+        Action::Health => {
+            eprintln!("{}", ask_health(&settings).await?);
+            return Ok(());
+        }
+        Action::Backup { file } => back_up(settings, file)?,
+        Action::Restore { file } => restore(settings, file)?,
+        Action::Admin(request) => request.ask(&settings.data_dir()?, settings.listen).await?,
+    };
+    match writeln!(std::io::stdout(), "{answer}") {
+        // A reader such as `head` has what it wanted.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("printing the answer"),
     }
-    Ok(())
 }
 
 /// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.

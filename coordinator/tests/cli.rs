@@ -92,3 +92,45 @@ fn a_word_that_is_no_scope_is_wrong_usage_and_the_scopes_are_listed() -> Result<
     }
     Ok(())
 }
+
+#[test]
+fn a_taken_port_is_refused_with_what_to_do() -> Result<()> {
+    let (folder, taken) = (tempfile::tempdir()?, std::net::TcpListener::bind("127.0.0.1:0")?);
+    let (data, listen) = (folder.path().to_str().context("a path that is text")?, taken.local_addr()?.to_string());
+    let output = coordinator(&["--listen", &listen, "--data-dir", data])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success() && said.contains(&format!("cannot listen on {listen}: another")), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().to_str().context("a path that is text")?;
+    let copy = folder.path().join("copy");
+    let copy = copy.to_str().context("a path that is text")?;
+    let said = |output: &Output| String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+
+    let nothing = coordinator(&["backup", copy, "--data-dir", data])?;
+    assert!(!nothing.status.success() && said(&nothing).contains("there is no database to copy"), "{}", said(&nothing));
+    let redis = coordinator(&["--store", "redis://127.0.0.1:1", "backup", copy, "--data-dir", data])?;
+    assert!(!redis.status.success() && said(&redis).contains("redis-cli --rdb"), "{}", said(&redis));
+
+    let mut server = Command::new(env!("CARGO_BIN_EXE_c3po-coordinator"))
+        .env_clear()
+        .args(["--listen", "127.0.0.1:0", "--data-dir", data])
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(server.stderr.take().context("its standard error")?).lines();
+    let serves = lines.any(|line| line.is_ok_and(|line| line.contains("serving")));
+    let copied = coordinator(&["backup", copy, "--data-dir", data])?;
+    let busy = coordinator(&["restore", copy, "--data-dir", data])?;
+    server.kill()?;
+    server.wait()?;
+    assert!(serves && copied.status.success(), "{}", said(&copied));
+    assert!(said(&copied).contains(&format!("c3po-coordinator restore {copy}")), "{}", said(&copied));
+    assert!(!busy.status.success() && said(&busy).contains("in use by another coordinator"), "{}", said(&busy));
+    let restored = coordinator(&["restore", copy, "--data-dir", data])?;
+    assert!(restored.status.success() && said(&restored).contains("kept from before: "), "{}", said(&restored));
+    Ok(())
+}

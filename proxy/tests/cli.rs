@@ -124,3 +124,31 @@ fn completions_name_every_command() {
         assert!(script.contains(command), "{command}");
     }
 }
+
+#[test]
+fn a_text_on_standard_input_is_read_as_far_as_a_message_may_be_long() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = c3po(home.path(), &["send", "b", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // It ends before it has read all of this.
+    let endless = std::thread::spawn(move || while input.write_all(&[b'x'; 65_536]).is_ok() {});
+    let output = child.wait_with_output().unwrap();
+    endless.join().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.contains("longer than the 50000 characters"), "{said}");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
+    let home = tempfile::tempdir().unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = c3po(home.path(), &["completions", "bash"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot write the output: No space left"), "{}", text(&output.stderr));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = c3po(home.path(), &["completions", "bash"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}

@@ -1,8 +1,11 @@
-//! The coordinator's command line. Whatever it does besides serving, it asks the coordinator that runs to do.
+//! The coordinator's command line. Whatever it does besides serving, it asks the coordinator that runs to do, but for `backup`
+//! and `restore`, which work on files.
 
 mod admin;
+mod backup;
 mod health;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 pub use self::admin::Admin;
+pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
 use crate::config::Settings;
 
@@ -39,6 +43,16 @@ pub struct CommandLine {
 pub enum Action {
     /// Ask the coordinator at --listen whether it is well; exit code 0 if it is (for container health checks)
     Health,
+    /// Copy the embedded store and the certificate into a new file, also while the coordinator runs
+    Backup {
+        /// The file to write
+        file: PathBuf,
+    },
+    /// Put such a copy in their place, while no coordinator runs; what was there is kept beside it
+    Restore {
+        /// The file that `backup` wrote
+        file: PathBuf,
+    },
     /// Ask the coordinator of this machine for something, over its own socket.
     #[command(flatten)]
     Admin(Admin),

@@ -18,5 +18,5 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "c3po", &mut script);
-    std::io::stdout().write_all(&script).map_err(|_| Failure::NobodyReads)
+    std::io::stdout().write_all(&script).map_err(|error| Failure::of_output(&error))
 }

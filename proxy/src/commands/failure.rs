@@ -1,5 +1,6 @@
 //! The ways in which a command can end other than well, and how each is reported.
 
+use std::io;
 use std::process::ExitCode;
 
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -29,6 +30,15 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// Returns how a command ends that cannot write its output.
+    pub(super) fn of_output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::NobodyReads;
+        }
+        let why = format!("cannot write the output: {error}");
+        Self::Stopped { why, advice: "Have it written elsewhere and run this again.".to_owned() }
+    }
+
     /// Reports on standard error what is wrong and what to do, as JSON if asked for; returns the exit code.
     pub(super) fn tell(self, json: bool) -> ExitCode {
         match self {

@@ -25,15 +25,20 @@ mod thread;
 mod uninstall;
 mod words;
 
+use std::io::Read as _;
 use std::process::ExitCode;
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::TEXT_MAX;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 use crate::{hook, logs, proxy};
 use failure::Failure;
 use print::Printer;
+
+/// How many bytes are read of standard input: a character has four at most.
+const STDIN_MAX: u64 = 4 * TEXT_MAX as u64;
 
 /// What `--help` says about exit codes.
 const EXIT_CODES: &str = "\
@@ -95,7 +100,7 @@ enum Command {
     #[command(after_help = EXIT_CODES)]
     Doctor,
     /// List the agents
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, aliases = ["list", "ls"])]
     Agents(agents::Arguments),
     /// Send a message
     #[command(after_help = EXIT_CODES)]
@@ -242,7 +247,12 @@ fn text(argument: String) -> Result<String, Failure> {
     if argument != "-" {
         return Ok(argument);
     }
-    std::io::read_to_string(std::io::stdin())
-        .map(|text| text.trim_end_matches('\n').to_owned())
-        .map_err(|error| Failure::Usage(format!("cannot read the text from standard input: {error}")))
+    let failed = |why: String| Failure::Usage(format!("cannot read the text from standard input: {why}"));
+    let mut bytes = Vec::new();
+    std::io::stdin().take(STDIN_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > STDIN_MAX {
+        return Err(failed(format!("it is longer than the {TEXT_MAX} characters that a message may have")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
+    Ok(text.trim_end_matches('\n').to_owned())
 }

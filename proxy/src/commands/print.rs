@@ -43,7 +43,7 @@ impl Printer {
     /// Prints a line.
     pub(super) fn line(&self, line: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|_| Failure::NobodyReads)
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| Failure::of_output(&error))
     }
 
     /// Prints a value as one line of JSON.

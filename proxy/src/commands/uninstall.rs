@@ -49,11 +49,13 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     }
     take_out(&file, &bundle).map_err(stopped)?;
     file.without_needless(backup).map_err(stopped)?;
-    let mut text = format!("{} has nothing of c3po", file.path().display());
+    let (outcome, found) =
+        if changed { (Outcome::Done, "is as without c3po") } else { (Outcome::Unchanged, "has nothing of c3po") };
+    let mut text = format!("{} {found}", file.path().display());
     for backup in file.backups().map_err(stopped)? {
         text += &format!("\nbackup: {}", backup.display());
     }
-    steps.tell("settings", if changed { Outcome::Done } else { Outcome::Unchanged }, text)?;
+    steps.tell("settings", outcome, text)?;
     let removed = bundle.remove().map_err(stopped)?;
     let outcome = if removed { Outcome::Done } else { Outcome::Unchanged };
     steps.tell("files", outcome, format!("{} is gone", bundle.folder().display()))?;
@@ -127,8 +129,12 @@ async fn unregister(claude: &Client, steps: &mut Steps<'_>) -> Result<(), Failur
     if !marketplace_gone.done && claude.knows_marketplace(MARKETPLACE).await? {
         return Err(refused(claude, CALLS[1], &marketplace_gone.text));
     }
-    let outcome = if plugin_gone.done || marketplace_gone.done { Outcome::Done } else { Outcome::Unchanged };
-    steps.tell("plugin", outcome, format!("{} does not know {PLUGIN}", claude.typed(&[]).trim_end()))
+    let client = claude.typed(&[]);
+    let client = client.trim_end();
+    if plugin_gone.done || marketplace_gone.done {
+        return steps.tell("plugin", Outcome::Done, format!("{PLUGIN} is removed from {client}"));
+    }
+    steps.tell("plugin", Outcome::Unchanged, format!("{client} does not know {PLUGIN}"))
 }
 
 fn refused(claude: &Client, call: &[&str], said: &str) -> Failure {

@@ -1,6 +1,6 @@
 //! The embedded store: one SQLite file, a thread that writes and a thread that reads.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 
 mod agents;
 mod audit;
+mod backup;
 mod guard;
 mod inbox;
 mod keys;
@@ -51,6 +52,21 @@ impl SqliteStore {
         let writer = Worker::writer(opened.writer, wakes.clone(), move || place.check())?;
         let reader = Worker::reader(opened.reader)?;
         Ok(Self { reader, writer, wakes })
+    }
+
+    /// Copies the database at that path and the certificate of the data folder into a new file. Blocks.
+    ///
+    /// Errors: there is no database, the file is there already, or it cannot be written.
+    pub fn back_up(database: &Path, data_dir: &Path, target: &Path) -> anyhow::Result<()> {
+        backup::back_up(database, data_dir, target)
+    }
+
+    /// Puts such a copy in their place. Returns where what was there before is now. Blocks.
+    ///
+    /// Errors: a coordinator runs on that database, the file is no copy or one of a newer program, or a folder cannot
+    /// be written.
+    pub fn restore(source: &Path, database: &Path, data_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        backup::restore(source, database, data_dir)
     }
 
     async fn read(&self, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {

@@ -159,7 +159,7 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
 }
 
 /// Refuses what the first bytes of the file already tell, without SQLite, which might repair or create something.
-fn check_header(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check_header(path: &Path) -> Result<(), OpenError> {
     let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
     let mut header = Vec::new();
     match File::open(path) {
@@ -184,7 +184,7 @@ fn check_header(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Takes the lock that one coordinator holds for as long as it has the database open.
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|source| OpenError::NotWritable { path: folder.into(), source })?;

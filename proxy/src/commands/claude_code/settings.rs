@@ -127,9 +127,18 @@ pub(in crate::commands) fn enabled(members: &Members) -> bool {
 
 /// Returns the source of a marketplace with the name of ours that is not in that folder.
 pub(in crate::commands) fn foreign_marketplace(members: &Members, folder: &Path) -> Option<String> {
-    let source = members.get("extraKnownMarketplaces")?.get(MARKETPLACE)?.get("source")?;
-    let is_ours = source["path"].as_str().is_some_and(|path| Path::new(path) == folder);
-    (!is_ours).then(|| source.to_string())
+    let source = source_of_marketplace(members)?;
+    (!is_marketplace(members, folder)).then(|| source.to_string())
+}
+
+/// Returns whether the marketplace with the name of ours is in that folder.
+pub(in crate::commands) fn is_marketplace(members: &Members, folder: &Path) -> bool {
+    let path = source_of_marketplace(members).and_then(|source| source["path"].as_str());
+    path.is_some_and(|path| Path::new(path) == folder)
+}
+
+fn source_of_marketplace(members: &Members) -> Option<&Value> {
+    members.get("extraKnownMarketplaces")?.get(MARKETPLACE)?.get("source")
 }
 
 /// Removes the members that `claude` wrote for the marketplace and the plugin.

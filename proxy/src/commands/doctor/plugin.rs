@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::report::Report;
 use crate::commands::claude_code::bundle::Bundle;
 use crate::commands::claude_code::client::Client;
+use crate::commands::claude_code::settings::{self, Settings};
 use crate::commands::failure::Failure;
 use crate::config::Config;
 
@@ -38,11 +39,22 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
             format!("{found} has it, switched off"),
             "Type /plugin in a session, or install it again.",
         ),
+        Some(_) if is_gone(config) => {
+            let folder = Bundle::in_data(&config.places.data_dir).folder().display().to_string();
+            report.fail("plugin", format!("{found} has it, and its files in {folder} are gone"), INSTALL)
+        }
         Some(_) if is_outdated(config) => {
             report.warn("plugin", format!("{found} has it from another build of c3po"), INSTALL)
         }
         Some(_) => report.ok("plugin", format!("{found} has it, switched on")),
     }
+}
+
+/// Returns whether sessions look for the plugin where `c3po install` put it, and it is no longer there.
+fn is_gone(config: &Config) -> bool {
+    let bundle = Bundle::in_data(&config.places.data_dir);
+    let Ok(members) = Settings::in_folder(&config.places.claude_dir).read() else { return false };
+    settings::is_marketplace(&members, bundle.folder()) && !bundle.program().exists()
 }
 
 /// Returns whether `c3po install` was run by another build than this one.

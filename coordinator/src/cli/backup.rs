@@ -1,0 +1,44 @@
+//! `backup` and `restore`: what the embedded store holds, in one file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+use crate::config::{Config, Settings, StoreAddress};
+use crate::store::sqlite::SqliteStore;
+
+/// Copies the store into a new file. Returns what to print.
+///
+/// Errors: the store is in Redis, or it cannot be copied.
+pub fn back_up(settings: Settings, file: &Path) -> Result<String> {
+    let (database, data_dir) = embedded(settings)?;
+    SqliteStore::back_up(&database, &data_dir, file)?;
+    Ok(format!(
+        "{} holds every message and key and the certificate: keep it as secret as a password.\n\
+         Put it back with: c3po-coordinator restore {}",
+        file.display(),
+        file.display()
+    ))
+}
+
+/// Puts a copy in the store's place. Returns what to print.
+///
+/// Errors: the store is in Redis, a coordinator runs, or the file is no copy.
+pub fn restore(settings: Settings, file: &Path) -> Result<String> {
+    let (database, data_dir) = embedded(settings)?;
+    let moved = SqliteStore::restore(file, &database, &data_dir)?;
+    let mut lines = vec![format!("{} is restored from {}", database.display(), file.display())];
+    lines.extend(moved.iter().map(|path| format!("kept from before: {}", path.display())));
+    Ok(lines.join("\n"))
+}
+
+/// Returns where the database is, and the data folder.
+fn embedded(settings: Settings) -> Result<(PathBuf, PathBuf)> {
+    match settings.into_config()? {
+        Config { store: StoreAddress::Sqlite(path), data_dir, .. } => Ok((path, data_dir)),
+        Config { store, .. } => bail!(
+            "the messages are in {store}: copy its files as Redis documents it (`redis-cli --rdb FILE`), and the folder \
+             tls of the data folder beside them"
+        ),
+    }
+}

@@ -1,0 +1,220 @@
+//! A copy of everything that a coordinator with the embedded store keeps, in one file, and the way back from it.
+//!
+//! The copy is a database like the store's own, with one more table: the coordinator's certificate, by which its hosts
+//! know it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use c3po_shared::time::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+
+use super::open;
+
+/// The folder of the certificate, in the data folder.
+const CERTIFICATE: &str = "tls";
+/// The largest file that belongs to a certificate.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Copies the database and the certificate into a new file that only its owner reads. A coordinator may run meanwhile:
+/// the copy is what it had stored when it began.
+///
+/// Errors: there is no database, the file is there already, or it cannot be written; nothing is left of it then.
+pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result<()> {
+    open::check_header(database)?;
+    let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .with_context(|| format!("there is no database to copy at {}", database.display()))?;
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
+    let file = made.with_context(|| format!("{} cannot be made; name a new file", target.display()))?;
+    let copied = copy(&source, data_dir, target).and_then(|()| Ok(file.sync_all()?));
+    if copied.is_err() {
+        // The reason of the failure counts more than that of this one.
+        let _ = fs::remove_file(target);
+    }
+    copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
+}
+
+fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
+    source.execute("VACUUM INTO ?", [text(target)?])?;
+    let copy = Connection::open(target)?;
+    copy.execute_batch("CREATE TABLE copied_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)")?;
+    let folder = match fs::read_dir(data_dir.join(CERTIFICATE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        folder => folder?,
+    };
+    for entry in folder {
+        let entry = entry?;
+        let content =
+            crate::files::read(&entry.path(), FILE_MAX).with_context(|| entry.path().display().to_string())?;
+        let name = entry.file_name();
+        copy.execute("INSERT INTO copied_files VALUES (?, ?)", (name.to_string_lossy(), content))?;
+    }
+    Ok(())
+}
+
+/// Puts a copy in the place of the database and of the certificate. Returns where what was there before is now.
+///
+/// Errors: a coordinator runs on that database, the file is no copy or one of a newer program, or a folder cannot be
+/// written.
+pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
+    let source_is_there = fs::metadata(source).with_context(|| source.display().to_string())?;
+    if source_is_there.len() == 0 {
+        bail!("{} is empty", source.display());
+    }
+    open::check_header(source)?;
+    let _lock = open::lock(database)?;
+    let new = beside(database, "restoring");
+    // What an interrupted one left.
+    let _ = fs::remove_file(&new);
+    let placed = place(source, &new, database, data_dir);
+    if placed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    placed.with_context(|| format!("restoring {}", source.display()))
+}
+
+fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+    io::copy(&mut File::open(source)?, &mut file)?;
+    let copy = Connection::open(new)?;
+    let verdict: String = copy.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        bail!("it is damaged: {verdict}");
+    }
+    let files = copied_files(&copy).context("it is a database and no copy that `backup` made")?;
+    copy.execute_batch("DROP TABLE copied_files")?;
+    drop(copy);
+    file.sync_all()?;
+    let before = format!("before-{}", Timestamp::now().millis());
+    let mut moved = Vec::new();
+    for name in ["", "-wal", "-shm"] {
+        moved.extend(move_aside(&with_end(database, name), &before)?);
+    }
+    fs::rename(new, database)?;
+    for (name, content) in files {
+        let path = data_dir.join(CERTIFICATE).join(&name);
+        if fs::read(&path).is_ok_and(|found| found == content) {
+            continue;
+        }
+        moved.extend(move_aside(&path, &before)?);
+        write_file(&path, &content).with_context(|| path.display().to_string())?;
+    }
+    Ok(moved)
+}
+
+/// Returns the files of the certificate, by name. One that would lead out of its folder is none.
+fn copied_files(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
+    let mut query = copy.prepare("SELECT name, content FROM copied_files")?;
+    let files = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut files = files.collect::<rusqlite::Result<Vec<(String, Vec<u8>)>>>()?;
+    files.retain(|(name, _)| Path::new(name).file_name().is_some_and(|last| last == name.as_str()));
+    Ok(files)
+}
+
+/// Gives a file another name, where it is there. Returns that name.
+fn move_aside(path: &Path, end: &str) -> Result<Option<PathBuf>> {
+    let aside = beside(path, end);
+    match fs::rename(path, &aside) {
+        Ok(()) => Ok(Some(aside)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    with_end(path, &format!(".{end}"))
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::config::Fleet;
+    use crate::store::Store;
+    use crate::store::sqlite::SqliteStore;
+
+    /// A data folder with a store that is open, and its certificate.
+    async fn served(folder: &Path, key: &str) -> SqliteStore {
+        fs::create_dir_all(folder.join(CERTIFICATE)).expect("a folder");
+        fs::write(folder.join("tls/key.pem"), key).expect("written");
+        SqliteStore::open(&folder.join("c3po.db"), &Fleet::default()).await.expect("it opens")
+    }
+
+    async fn agents(store: &SqliteStore) -> usize {
+        store.agents(None, 10).await.expect("readable").len()
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_a_running_store_takes_the_place_of_another_and_that_one_stays() {
+        let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let store = served(folder.path(), "old key").await;
+        store.introduce(&"a".parse().expect("an id"), None).await.expect("made");
+        let copy = folder.path().join("copy");
+        back_up(&folder.path().join("c3po.db"), folder.path(), &copy).expect("copied");
+        assert_eq!(fs::metadata(&copy).expect("there").permissions().mode() & 0o777, 0o600);
+        store.close().await;
+
+        let database = other.path().join("c3po.db");
+        let running = served(other.path(), "new key").await;
+        let refused = format!("{:#}", restore(&copy, &database, other.path()).expect_err("it runs"));
+        assert!(refused.contains("in use by another coordinator"), "{refused}");
+        assert_eq!(agents(&running).await, 0);
+        running.close().await;
+
+        let moved = restore(&copy, &database, other.path()).expect("restored");
+        let names: Vec<_> = moved.iter().filter_map(|path| path.file_name()?.to_str()).collect();
+        assert!(names.iter().any(|name| name.starts_with("c3po.db.before-")), "{names:?}");
+        assert!(names.iter().any(|name| name.starts_with("key.pem.before-")), "{names:?}");
+        assert_eq!(fs::read_to_string(other.path().join("tls/key.pem")).expect("there"), "old key");
+        let store = SqliteStore::open(&database, &Fleet::default()).await.expect("it opens");
+        assert_eq!(agents(&store).await, 1);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_overwritten_and_nothing_else_is_restored() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let database = folder.path().join("c3po.db");
+        let missing = back_up(&database, folder.path(), &folder.path().join("copy")).expect_err("nothing to copy");
+        assert!(format!("{missing:#}").contains("there is no database"), "{missing:#}");
+        served(folder.path(), "key").await.close().await;
+        let file = folder.path().join("mine");
+        fs::write(
+            &file,
+            "my own text, which is long enough to be looked at as the header of some database file; and more",
+        )
+        .expect("written");
+        back_up(&database, folder.path(), &file).expect_err("it is there");
+        assert!(fs::read_to_string(&file).expect("there").starts_with("my own text"));
+        let not_sqlite = format!("{:#}", restore(&file, &database, folder.path()).expect_err("no database"));
+        assert!(not_sqlite.contains("not an SQLite database"), "{not_sqlite}");
+        let plain = folder.path().join("plain.db");
+        fs::copy(&database, &plain).expect("copied");
+        let no_copy = format!("{:#}", restore(&plain, &database, folder.path()).expect_err("no copy"));
+        assert!(no_copy.contains("no copy that `backup` made"), "{no_copy}");
+        SqliteStore::open(&database, &Fleet::default()).await.expect("it is as before").close().await;
+    }
+}
