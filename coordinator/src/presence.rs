@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::CLOCK_SKEW;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +31,8 @@ struct Shared {
 struct Connection {
     serial: u64,
     replaced: CancellationToken,
+    /// By how many milliseconds its host's clock was ahead of ours at the last heartbeat.
+    ahead_ms: i64,
 }
 
 /// What a listener hears of.
@@ -101,7 +104,7 @@ impl Presence {
     pub(crate) fn enter(&self, agent: &AgentId) -> Present {
         let serial = self.shared.serial.fetch_add(1, Ordering::Relaxed);
         let replaced = CancellationToken::new();
-        let connection = Connection { serial, replaced: replaced.clone() };
+        let connection = Connection { serial, replaced: replaced.clone(), ahead_ms: 0 };
         if let Some(older) = lock(&self.shared.connections).insert(agent.clone(), connection) {
             older.replaced.cancel();
         }
@@ -111,6 +114,21 @@ impl Presence {
     /// Returns how many agents are connected to this process.
     pub(crate) fn connected(&self) -> usize {
         lock(&self.shared.connections).len()
+    }
+
+    /// Returns the agents of this process whose host's clock is apart from ours, and by how many milliseconds it is ahead:
+    /// at most so many, the largest differences first.
+    pub(crate) fn clocks_apart(&self, most: usize) -> Vec<(AgentId, i64)> {
+        let is_apart =
+            |connection: &Connection| u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis();
+        let mut apart: Vec<_> = lock(&self.shared.connections)
+            .iter()
+            .filter(|(_, connection)| is_apart(connection))
+            .map(|(agent, connection)| (agent.clone(), connection.ahead_ms))
+            .collect();
+        apart.sort_by(|(a, ahead), (b, other)| (other.unsigned_abs(), a).cmp(&(ahead.unsigned_abs(), b)));
+        apart.truncate(most);
+        apart
     }
 
     /// Returns how many agents of the fleet were online at the last count; `None` if they could not be counted.
@@ -163,6 +181,15 @@ impl Present {
     /// Resolves when another connection has taken this place.
     pub(crate) async fn replaced(&self) {
         self.replaced.cancelled().await;
+    }
+
+    /// Notes by how many milliseconds the clock of the connection's host is ahead of ours.
+    pub(crate) fn clock_is(&self, ahead_ms: i64) {
+        if let Some(connection) = lock(&self.presence.shared.connections).get_mut(&self.agent)
+            && connection.serial == self.serial
+        {
+            connection.ahead_ms = ahead_ms;
+        }
     }
 
     /// Returns whether no other connection has taken this place.
@@ -310,6 +337,24 @@ mod tests {
         assert_eq!((presence.connected(), newer.is_current()), (1, true));
         drop(newer);
         assert_eq!(presence.connected(), 0);
+    }
+
+    #[test]
+    fn clocks_that_are_apart_are_known_for_as_long_as_their_connection() {
+        let presence = Presence::default();
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| presence.enter(&agent(name)));
+        let apart = || presence.clocks_apart(2).into_iter().map(|(agent, ahead)| (agent.to_string(), ahead));
+        a.clock_is(-6_000);
+        b.clock_is(5_000);
+        c.clock_is(3_600_000);
+        d.clock_is(-3_600_000);
+        assert!(apart().eq([("c".to_owned(), 3_600_000), ("d".to_owned(), -3_600_000)]), "{:?}", apart());
+        c.clock_is(-5_000);
+        let newer = presence.enter(&agent("d"));
+        d.clock_is(-3_600_000);
+        assert!(apart().eq([("a".to_owned(), -6_000)]), "{:?}", apart());
+        drop((a, newer));
+        assert_eq!(apart().count(), 0);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub const IDS_MAX: usize = 1_000;
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// After how much silence a proxy counts as gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// From how much on it is reported that a host's clock and the coordinator's are apart.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(5);
 /// How long a client without a proxy stays online after a request.
 pub const HTTP_PRESENCE: Duration = Duration::from_secs(90);
 /// How many calls one connection may have under way.

@@ -52,6 +52,9 @@ pub struct Message {
     /// In replies: how it turned out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
+    /// In replies: whether they answer a message that wanted an answer, so that one who rests is woken for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
     /// When the coordinator accepted it.
     pub timestamp: Timestamp,
     /// When it leaves the inbox unread.
@@ -103,7 +106,7 @@ mod tests {
             "id": "meshtastic::homeassistant::def67890", "thread_id": "homeassistant::meshtastic::abc12345",
             "kind": "reply", "from_agent": "meshtastic", "to_agent": "homeassistant",
             "priority": "normal", "requires_response": false, "reply_to": "homeassistant::meshtastic::abc12345",
-            "message_id": "homeassistant::meshtastic::abc12345", "response": "mesh/#", "status": "success",
+            "message_id": "homeassistant::meshtastic::abc12345", "response": "mesh/#", "status": "success", "awaited": true,
             "timestamp": "2026-01-15T10:30:15.000Z", "expires_at": "2026-01-16T10:30:15.000Z",
         });
         let reply: Message = serde_json::from_value(wire.clone()).expect("the documented reply");

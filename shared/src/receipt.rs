@@ -24,7 +24,7 @@ words! {
         Seen = "seen",
         /// A reply exists.
         Answered = "answered",
-        /// It left the inbox unread when its life was over.
+        /// It left the inbox when its life was over, or with the one-shot session that asked it or was sent it.
         Expired = "expired",
         /// A policy or the recipient's client refused it.
         Refused = "refused",

@@ -41,6 +41,11 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
+
+    /// Returns by how many milliseconds `self` is later than `other`; negative where it is earlier.
+    pub fn millis_ahead_of(self, other: Self) -> i64 {
+        self.0.cast_signed() - other.0.cast_signed()
+    }
 }
 
 impl std::ops::Add<Duration> for Timestamp {
@@ -148,6 +153,13 @@ mod tests {
     #[test]
     fn times_are_rfc_3339_in_utc_with_milliseconds() {
         assert_eq!(Timestamp::from_millis(1_768_473_000_007).to_string(), "2026-01-15T10:30:00.007Z");
+    }
+
+    #[test]
+    fn a_clock_is_ahead_of_another_or_behind_it() {
+        let (early, late) = (Timestamp::from_millis(1_000), Timestamp::from_millis(u64::MAX));
+        assert_eq!(early.millis_ahead_of(Timestamp::from_millis(3_500)), -2_500);
+        assert_eq!(late.millis_ahead_of(early), 253_402_300_798_999);
     }
 
     #[test]

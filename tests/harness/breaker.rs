@@ -1,4 +1,5 @@
-//! A link that breaks: passes TCP on to a target, and loses, holds, cuts or delays it as it is told. Reorders nothing.
+//! A link that breaks: passes TCP on to a target, and loses, holds, cuts or delays it as it is told. Reorders nothing, and
+//! changes nothing but the time that the target tells.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use c3po_shared::time::Timestamp;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,6 +44,8 @@ struct Weather {
     forgotten: [u64; 2],
     /// Of connections with a smaller number nothing is left.
     dropped: u64,
+    /// By how many milliseconds the clock of the target seems to be ahead.
+    ahead_ms: i64,
 }
 
 /// A listener before a target. Ends with it.
@@ -78,6 +82,7 @@ impl Breaker {
             rate: None,
             forgotten: [0; 2],
             dropped: 0,
+            ahead_ms: 0,
         };
         let stop = CancellationToken::new();
         let shared = Arc::new(Shared {
@@ -150,6 +155,11 @@ impl Breaker {
         self.shared.weather.send_modify(|weather| weather.rate = Some(bytes_a_second.max(1)));
     }
 
+    /// Has the target tell a time that is so many milliseconds ahead, or behind where that is negative.
+    pub fn shift_clock(&self, ahead_ms: i64) {
+        self.shared.weather.send_modify(|weather| weather.ahead_ms = ahead_ms);
+    }
+
     /// Ends the connection on which, from now on, that many bytes have gone that way: in the middle of a frame. Once.
     pub fn cut_after(&self, way: Way, bytes: u64) {
         self.shared.cuts[index(way)].store(bytes, Ordering::Relaxed);
@@ -216,6 +226,9 @@ impl Shared {
             if read == 0 {
                 return;
             }
+            if way == Way::Back && now.ahead_ms != 0 {
+                shift_times(&mut bytes[..read], now.ahead_ms);
+            }
             tokio::time::sleep(now.delay).await;
             let left = self.take_from_cut(way, read);
             if to.write_all(&bytes[..left.unwrap_or(read)]).await.is_err() || left.is_some() {
@@ -242,6 +255,21 @@ impl Shared {
         }
         cut.store(u64::MAX, Ordering::Relaxed);
         usize::try_from(left).ok()
+    }
+}
+
+/// Replaces each `timestamp` by another one of the same length. One that came in two pieces stays as it is.
+fn shift_times(bytes: &mut [u8], ahead_ms: i64) {
+    const MARK: &[u8] = b"\"timestamp\":\"";
+    const LENGTH: usize = "2026-01-15T10:30:00.000Z".len();
+    let mut at = 0;
+    while let Some(next) = bytes[at..].windows(MARK.len()).position(|window| window == MARK) {
+        at += next + MARK.len();
+        let Some(text) = bytes.get_mut(at..at + LENGTH) else { return };
+        if let Some(time) = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Timestamp>().ok()) {
+            let shifted = Timestamp::from_millis(time.millis().saturating_add_signed(ahead_ms));
+            text.copy_from_slice(shifted.to_string().as_bytes());
+        }
     }
 }
 
@@ -310,6 +338,18 @@ mod tests {
         near.write_all(b"there").await?;
         assert_eq!(hear(&mut newer, 5).await?, "there");
         assert!(hears_nothing(&mut far).await);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_time_that_the_target_tells_is_shifted_and_nothing_else() -> Result<()> {
+        let (breaker, _target, mut near, mut far) = connected().await?;
+        let said = r#"{"timestamp":"2026-01-15T10:30:00.000Z","at":"2026-01-15T10:30:00.000Z"}"#;
+        breaker.shift_clock(-3_600_000);
+        far.write_all(said.as_bytes()).await?;
+        near.write_all(said.as_bytes()).await?;
+        let shifted = said.replacen("T10:", "T09:", 1);
+        assert_eq!((hear(&mut near, said.len()).await?, hear(&mut far, said.len()).await?), (shifted, said.to_owned()));
         Ok(())
     }
 

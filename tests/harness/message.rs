@@ -32,6 +32,7 @@ pub fn message(from: &str, to: &str, text: &str) -> Message {
         message_id: None,
         response: None,
         status: None,
+        awaited: false,
         timestamp,
         expires_at: timestamp + MESSAGE_LIFE,
         repeated: false,

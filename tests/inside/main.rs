@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod clocks;
 mod control;
 mod description;
 mod first_reference;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
-use harness::link::Link;
+use harness::link::{Link, Who};
 use harness::mcp::McpClient;
 use harness::process::{command, program};
 use harness::proxy::session;
@@ -18,19 +18,26 @@ use tempfile::TempDir;
 /// What anything may take, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 
+/// The limit of messages between two agents at each coordinator.
+const LIMIT: (&str, &str) = ("C3PO_LOOP_MESSAGES", "60");
+/// What lets everybody in, where that is demanded.
+const TOKEN: &str = "a-token-of-a-test";
+
 /// Two coordinators on one Redis, each with a folder of its own.
 async fn two(work: &TempDir, redis: &Redis) -> Result<[Coordinator; 2]> {
-    two_with(work, redis, "0").await
+    two_with(work, redis, &[]).await
 }
 
-/// The same, with that limit of messages between two agents at each.
-async fn two_with(work: &TempDir, redis: &Redis, loop_messages: &str) -> Result<[Coordinator; 2]> {
+/// The same, with these variables.
+async fn two_with(work: &TempDir, redis: &Redis, variables: &[(&'static str, &str)]) -> Result<[Coordinator; 2]> {
     let mut both = Vec::new();
     for name in ["one", "other"] {
         let folder = work.path().join(name);
         std::fs::create_dir(&folder)?;
         let coordinator = Coordinator::absent(&folder, &redis.url())?.unlimited();
-        let mut coordinator = coordinator.with("C3PO_LOOP_MESSAGES", Path::new(loop_messages));
+        let with =
+            |coordinator: Coordinator, (name, value): &(&'static str, &str)| coordinator.with(name, Path::new(value));
+        let mut coordinator = variables.iter().fold(coordinator, with);
         coordinator.restart().await?;
         both.push(coordinator);
     }
@@ -186,7 +193,7 @@ async fn talk(one: &mut Link, other: &mut Link, most: usize) -> Result<usize> {
 #[tokio::test]
 async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages() -> Result<()> {
     let (work, redis) = (TempDir::new()?, Redis::start().await?);
-    let [here, there] = two_with(&work, &redis, "60").await?;
+    let [here, there] = two_with(&work, &redis, &[LIMIT]).await?;
     let (mut a, _) = Link::join(&here.address().to_string(), "a").await?;
     let (mut b, _) = Link::join(&there.address().to_string(), "b").await?;
     assert_eq!(talk(&mut a, &mut b, 200).await?, 120, "each coordinator counts what its own agents send");
@@ -207,4 +214,62 @@ async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages
         refused["error"].as_str()?.starts_with("a person stopped").then_some(())
     })
     .await
+}
+
+/// Sends `target` a message, to which no reply comes. Returns whether it was accepted.
+async fn sends(link: &mut Link, target: &str) -> Result<bool> {
+    match link.try_call("send_message", json!({"target": target, "message": "and you?"})).await? {
+        Ok(_) => Ok(true),
+        Err(refusal) if refusal["code"] == "LOOP_SUSPECTED" => Ok(false),
+        Err(refusal) => anyhow::bail!("{refusal}"),
+    }
+}
+
+/// Has `a` and `b` send each other messages until both are refused, or there were so many. Returns how many there were.
+async fn exchange(a: &mut Link, b: &mut Link, most: usize) -> Result<usize> {
+    let mut sent = 0;
+    while sent < most {
+        let accepted = usize::from(sends(a, "b").await?) + usize::from(sends(b, "a").await?);
+        if accepted == 0 {
+            break;
+        }
+        sent += accepted;
+    }
+    Ok(sent)
+}
+
+#[tokio::test]
+async fn a_person_rules_at_one_coordinator_about_a_loop_of_messages_over_two() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [here, there] = two_with(&work, &redis, &[LIMIT, ("C3PO_TOKEN", TOKEN)]).await?;
+    let join = async |coordinator: &Coordinator, name: &str| -> Result<Link> {
+        let mut link = Link::open_with(&coordinator.address().to_string(), Some(TOKEN)).await?;
+        link.hello(&Who::new(name)).await?.map_err(anyhow::Error::msg)?;
+        Ok(link)
+    };
+    let (mut a, mut b, mut c) = (join(&here, "a").await?, join(&there, "b").await?, join(&there, "c").await?);
+    let rule = async |verb: &str| -> Result<()> {
+        let mut guard = command(program("c3po")?, work.path());
+        guard.args(["guard", verb, "a", "b"]).env("C3PO_COORDINATOR_URL", there.url()).env("C3PO_TOKEN", TOKEN);
+        let ruled = guard.output().await?;
+        ensure!(ruled.status.success(), "{ruled:?}");
+        Ok(())
+    };
+    assert_eq!(exchange(&mut a, &mut b, 400).await?, 120, "each coordinator counts what its own agents send");
+    for _ in 0..20 {
+        ensure!(sends(&mut c, "a").await? && sends(&mut a, "c").await?, "another pair");
+    }
+    rule("allow").await?;
+    eventually("it is allowed at the other one", SOON, async || sends(&mut a, "b").await.ok()?.then_some(())).await?;
+    let more = exchange(&mut a, &mut b, 400).await?;
+    assert!((100..120).contains(&more), "{more} messages after it was allowed");
+    rule("stop").await?;
+    eventually("it is stopped at the other one", SOON, async || {
+        let refused = a.try_call("send_message", json!({"target": "b", "message": "hi"})).await.ok()?.err()?;
+        refused["error"].as_str()?.starts_with("a person stopped").then_some(())
+    })
+    .await?;
+    assert_eq!(exchange(&mut a, &mut b, 2).await?, 0);
+    ensure!(sends(&mut c, "b").await?, "another pair");
+    Ok(())
 }

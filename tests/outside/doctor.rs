@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use harness::breaker::Breaker;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
@@ -81,7 +82,8 @@ async fn on_a_host_that_is_well_every_way_is_tried_and_nothing_is_left_behind() 
     diagnosis.check("sockets", "ok", &["c3po"]);
     diagnosis.check("session", "ok", &["web", "connected", "0 unread"]);
     diagnosis.check("plugin", "warn", &["no claude command"]);
-    diagnosis.check("coordinator", "ok", &[&coordinator.url(), "round trip", "as ours"]);
+    diagnosis.check("coordinator", "ok", &[&coordinator.url(), "round trip"]);
+    diagnosis.check("clock", "ok", &["this host's is as the coordinator's"]);
     let stages = |via: &str, proof: &str| format!("stored, on_host, in_session ({via}), seen ({proof})");
     diagnosis.check("by a wait", "ok", &[&stages("wait_for_message", "tool_call")]);
     diagnosis.check("by a hook", "ok", &[&stages("post_tool_batch", "hook")]);
@@ -115,5 +117,26 @@ async fn what_is_broken_is_named_and_what_depends_on_it_is_skipped() -> Result<(
     diagnosis.check("configuration", "fail", &["neither http:// nor https://"]);
     diagnosis.check("sockets", "warn", &["open to others", "/tmp/c3po-"]);
     diagnosis.check("coordinator", "skip", &[]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_clock_that_is_behind_is_named_with_how_far() -> Result<()> {
+    let folder = tempdir()?;
+    let work = folder.path();
+    let coordinator = Coordinator::start(work).await?;
+    let breaker = Breaker::before(coordinator.address()).await?;
+    let url = format!("http://{}", breaker.address());
+    // Half a minute in either direction is more than starting everything takes.
+    for (ahead_ms, said) in [
+        (-10_830_000, "the coordinator's is 3 h 0 min behind this host's"),
+        (10_830_000, "this host's is 3 h 0 min behind the coordinator's"),
+    ] {
+        breaker.shift_clock(ahead_ms);
+        let diagnosis = Diagnosis::of(work, &url).await?;
+        diagnosis.check("coordinator", "ok", &[&url]);
+        diagnosis.check("clock", "warn", &[said]);
+        diagnosis.check("by a wait", "ok", &[]);
+    }
     Ok(())
 }

@@ -182,6 +182,7 @@ pub(crate) fn claim(name: &str) -> Claim {
         context: 0,
         state: None,
         suffixed: false,
+        one_shot: false,
         succeeds: Vec::new(),
         lease: LEASE,
     }
@@ -216,7 +217,7 @@ pub(crate) fn reply(question: &Message, text: &str) -> Message {
 
 /// Returns the send of a new call.
 pub(crate) fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false }
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false, one_shot: false }
 }
 
 /// Returns the send of a call that was sent before, with what may be another message by now.

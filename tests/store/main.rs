@@ -85,6 +85,12 @@ macro_rules! every_promise {
                 a_process_that_is_known_to_be_dead_holds_nothing,
                 a_suffixed_agent_whose_link_broke_comes_back_as_itself,
                 a_suffixed_agent_stays_one_when_its_process_comes_back;
+            one_shot:
+                a_one_shot_session_leaves_nothing_when_it_is_over,
+                a_one_shot_session_leaves_nothing_however_much_it_has,
+                a_one_shot_session_whose_link_broke_ends_with_its_hold,
+                nobody_inherits_from_a_one_shot_session,
+                a_one_shot_session_under_anothers_name_takes_nothing_from_it;
             keys:
                 keys_are_kept_and_counted,
                 a_forgotten_key_is_a_change,
@@ -142,6 +148,7 @@ mod full;
 mod guarding;
 mod keys;
 mod lasting;
+mod one_shot;
 mod reading;
 mod receipts;
 mod records;

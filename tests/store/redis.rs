@@ -341,6 +341,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     fixture.store.message(&sent[0]).await?;
     fixture.store.release(tenure, true).await?;
     fixture.store.unregister(&tenure.agent).await?;
+    super::one_shot::one_with_much_ends(fixture).await?;
     Ok(())
 }
 

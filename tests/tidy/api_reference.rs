@@ -176,6 +176,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("IDS_MAX", limits::IDS_MAX.to_string()),
         ("HEARTBEAT", seconds(limits::HEARTBEAT)),
         ("SILENCE_MAX", seconds(limits::SILENCE_MAX)),
+        ("CLOCK_SKEW", seconds(limits::CLOCK_SKEW)),
         ("HTTP_PRESENCE", seconds(limits::HTTP_PRESENCE)),
         ("CALLS_IN_FLIGHT", limits::CALLS_IN_FLIGHT.to_string()),
         ("INVITE_LIFE", seconds(limits::INVITE_LIFE)),

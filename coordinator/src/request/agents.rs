@@ -126,6 +126,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
         succeeds: Vec::new(),
         suffixed: false,
+        one_shot: false,
         lease: SILENCE_MAX,
     };
     let taken = settle_name(office, &caller.principal, wish).await?;

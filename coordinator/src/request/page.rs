@@ -127,6 +127,7 @@ pub(super) mod tests {
             message_id: None,
             response: None,
             status: None,
+            awaited: false,
             timestamp: Timestamp::from_millis(0),
             expires_at: Timestamp::from_millis(0),
             repeated: false,

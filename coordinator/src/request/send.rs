@@ -63,6 +63,7 @@ impl Draft {
             message_id: None,
             response: None,
             status: None,
+            awaited: false,
             timestamp: now,
             expires_at: now + self.life,
             repeated: false,
@@ -218,7 +219,7 @@ async fn store_draft(
         let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
-        let send = Send { message, call, bound: INBOX_MAX, spares_away };
+        let send = Send { message, call, bound: INBOX_MAX, spares_away, one_shot: caller.is_one_shot() };
         let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
         if let Some(sent) = sent(office, caller, send.message, outcome).await? {
             return Ok(sent);
@@ -348,7 +349,8 @@ async fn store_reply(
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope_of_reply(caller, question, call, reply);
-        let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false };
+        let one_shot = caller.is_one_shot();
+        let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false, one_shot };
         let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
@@ -379,6 +381,7 @@ fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo,
         message_id: Some(question.id.clone()),
         response: Some(call.response.clone()),
         status: Some(call.status.unwrap_or(ReplyStatus::Success)),
+        awaited: question.requires_response,
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
         repeated: false,

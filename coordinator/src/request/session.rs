@@ -51,6 +51,11 @@ impl Caller {
         self.tenure.is_none()
     }
 
+    /// Returns whether the caller is a session that answers one prompt and ends: what it asks ends with it.
+    pub(crate) fn is_one_shot(&self) -> bool {
+        self.tenure.as_ref().is_some_and(|tenure| tenure.one_shot)
+    }
+
     /// Begins an entry of the audit about what the caller does now.
     pub(crate) fn entry(&self, event: Event) -> Entry {
         self.principal.sign(Entry::new(event).by(&self.agent))

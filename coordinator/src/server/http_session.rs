@@ -103,6 +103,7 @@ impl HttpSessions {
             state: None,
             succeeds: Vec::new(),
             suffixed: false,
+            one_shot: false,
             lease: HTTP_PRESENCE,
         };
         let tenure = settle_name(office, principal, wish).await?;

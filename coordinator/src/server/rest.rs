@@ -9,6 +9,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::audit::{Entry, Event};
+use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -16,12 +17,14 @@ use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{Answer, By, Media, Plain, Query, Refused, Speaker, described};
+use super::endpoint::{Answer, By, MayLook, Media, Plain, Query, Refused, Speaker, described};
 use super::{Server, description};
 use crate::store::{Agent, Selection};
 
 /// After how many bytes of messages a page of an inbox ends, so that nobody has the coordinator hold a whole one.
 const PAGE_BYTES: usize = 256 << 10;
+/// How many clocks that are apart are listed.
+const CLOCKS_MAX: usize = 100;
 
 /// How the coordinator is.
 #[derive(Debug)]
@@ -37,6 +40,19 @@ pub(super) struct Well {
     status: &'static str,
     /// How many agents are connected to this coordinator.
     agents_online: usize,
+    /// The clocks of their hosts that are apart from the coordinator's, those that differ most before the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clocks: Vec<Clock>,
+}
+
+/// The clock of a host that is apart from the coordinator's.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Clock {
+    /// An agent on that host. Left out for those who may not see who is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
+    /// By how many seconds it was ahead at the agent's last heartbeat; negative where it was behind.
+    seconds: i64,
 }
 
 /// The store is away.
@@ -73,7 +89,7 @@ impl IntoResponse for Health {
 }
 
 /// `GET /api/health`
-pub(super) async fn health(State(server): State<Server>) -> Health {
+pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayLook) -> Health {
     if let Err(error) = server.office.store.check().await {
         tracing::warn!("unhealthy: {error}");
         return Health::Unwell(Unwell {
@@ -83,8 +99,13 @@ pub(super) async fn health(State(server): State<Server>) -> Health {
             suggestion: ErrorCode::StoreUnavailable.suggestion(),
         });
     }
-    let agents_online = server.office.presence.connected() + server.http_sessions.online();
-    Health::Well(Well { status: "ok", agents_online })
+    let presence = &server.office.presence;
+    let agents_online = presence.connected() + server.http_sessions.online();
+    let clocks = presence.clocks_apart(CLOCKS_MAX).into_iter().map(|(agent, ahead_ms)| {
+        let seconds = (ahead_ms + 500).div_euclid(1_000);
+        Clock { agent_id: may_look.then_some(agent), seconds }
+    });
+    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect() })
 }
 
 /// How much of an inbox is wanted.

@@ -116,6 +116,7 @@ async fn admit_session(
         state: hello.state,
         succeeds: dead(principal, &hello.succeeds),
         suffixed: hello.one_shot,
+        one_shot: hello.one_shot,
         lease: SILENCE_MAX,
     };
     let (state, context) = (wish.state, wish.context);

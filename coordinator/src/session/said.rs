@@ -58,9 +58,13 @@ impl Session {
             (ToCoordinator::Heartbeat(beat), Some(id)) => {
                 self.renew();
                 self.ledger.push_owed();
+                let server_time = Timestamp::now();
+                if let Some(present) = &self.present {
+                    present.clock_is(beat.timestamp.millis_ahead_of(server_time));
+                }
                 let reply = HeartbeatReply {
                     timestamp: beat.timestamp,
-                    server_time: Timestamp::now(),
+                    server_time,
                     agents_online: self.office.presence.agents_online(),
                 };
                 self.answer(&id, &reply);

@@ -87,6 +87,9 @@ pub struct Claim {
     /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
     /// Of no account where the same process comes back: it wishes the name that it was given.
     pub suffixed: bool,
+    /// Whether the session answers one prompt and ends, so that it leaves nothing behind. Of no account where the name was
+    /// taken by another session before: what waits for that one stays.
+    pub one_shot: bool,
     /// Processes that are known to be dead by their own host: a hold of theirs is over, whatever is left of its lease.
     pub succeeds: Vec<Uuid>,
     /// How long the hold lasts unless renewed.
@@ -106,6 +109,8 @@ pub struct Tenure {
     pub instance: Uuid,
     /// By which of its links: one more with each claim. Only the latest can end the hold.
     pub link: u64,
+    /// Whether it leaves nothing behind.
+    pub one_shot: bool,
 }
 
 /// An agent as it is stored.
@@ -205,6 +210,8 @@ pub struct Send {
     pub bound: usize,
     /// Whether a recipient whose session is away refuses the message.
     pub spares_away: bool,
+    /// Whether a one-shot session sends it. A question of such a session ends with it.
+    pub one_shot: bool,
 }
 
 /// What became of a send.
@@ -371,7 +378,8 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
     /// keeps the generation, also after its lease ended, unless another took the name meanwhile; any other raises it by
     /// one, makes the state `starting` where the claim names none, and makes every message of the inbox unshown again.
     /// So does the same instance in a larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
-    /// and generation 1.
+    /// and generation 1. Of a one-shot session whose hold is over another process inherits nothing: it is ended first, as by
+    /// [`Self::release`].
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
     /// Makes the hold last that much longer from now, and notes that the agent was seen.
@@ -382,6 +390,9 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
     /// Ends the hold; an outdated tenure ends nothing, nor does one whose process has claimed the name again since, by
     /// another link. Where the session is over, a suffixed agent with an empty inbox is forgotten; else it may come back
     /// within [`RETURN_MAX`].
+    ///
+    /// A one-shot session that is over leaves nothing: what it asked and is not answered, and what is in its inbox, is
+    /// expired, and it is forgotten. One that is not keeps its hold, which runs out; then a sweep ends it.
     async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()>;
 
     /// Returns the agent of exactly that name.

@@ -1,11 +1,12 @@
-//! `c3po receipt`: how far a message got, with the evidence.
+//! `c3po receipt`: how far a message got, with the evidence of each step in words.
 
 use c3po_shared::catalogue::{Call, MessageStatus, Tracked};
 use c3po_shared::ids::MessageId;
-use c3po_shared::receipt::Step;
+use c3po_shared::receipt::{Stage, Step, Via};
+use serde::Serialize;
 
 use super::failure::Failure;
-use super::print::{Printer, Tone, aligned, moment};
+use super::print::{Printer, Tone, aligned, harmless, moment};
 use super::session::Session;
 use crate::config::Config;
 
@@ -16,20 +17,189 @@ pub(super) struct Arguments {
     id: MessageId,
 }
 
+/// What is printed as JSON: the receipt as the coordinator told it, with words for each step.
+#[derive(Serialize)]
+struct Document<'a> {
+    message_id: &'a MessageId,
+    stage: Stage,
+    history: Vec<Explained<'a>>,
+}
+
+#[derive(Serialize)]
+struct Explained<'a> {
+    #[serde(flatten)]
+    step: &'a Step,
+    evidence: String,
+}
+
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let call = Call::MessageStatus(MessageStatus { message_id: arguments.id });
-    let (tracked, raw) = Session::with(config, false, async |session| session.call::<Tracked>(call).await).await?;
+    let (tracked, _) = Session::with(config, false, async |session| session.call::<Tracked>(call).await).await?;
+    let Tracked { message_id, stage, history } = &tracked;
+    let explained = history.iter().zip(explain(history));
     if printer.json {
-        return printer.document(&raw);
+        let history = explained.map(|(step, evidence)| Explained { step, evidence }).collect();
+        return printer.document(&Document { message_id, stage: *stage, history });
     }
-    printer.line(&format!("{}  {}", tracked.message_id, printer.tinted(Tone::Strong, tracked.stage.as_str())))?;
-    let rows: Vec<_> = tracked.history.iter().map(row).collect();
+    printer.line(&format!("{message_id}  {}", printer.tinted(Tone::Strong, stage.as_str())))?;
+    let rows: Vec<_> =
+        explained.map(|(step, evidence)| vec![step.stage.to_string(), moment(step.at), evidence]).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(&format!("  {line}")))
 }
 
-fn row(step: &Step) -> Vec<String> {
-    let via = step.via.map(|via| format!("via {via}")).unwrap_or_default();
-    let session = step.session.as_ref().map(|session| format!("session {session}")).unwrap_or_default();
-    let reply = step.reply_id.as_ref().map(MessageId::to_string).unwrap_or_default();
-    vec![step.stage.to_string(), moment(step.at), via, session, reply]
+/// Returns for each step what proved it, as far as its history tells.
+fn explain(history: &[Step]) -> Vec<String> {
+    let mut was_shown = false;
+    let evidence = history.iter().map(|step| {
+        let again = was_shown && step.stage == Stage::InSession;
+        was_shown |= step.stage == Stage::InSession;
+        format!("{}{}", if again { "again " } else { "" }, evidence(step))
+    });
+    evidence.collect()
+}
+
+fn evidence(step: &Step) -> String {
+    let place = step.session.as_deref().map(place).unwrap_or_default();
+    match (step.stage, step.via) {
+        (Stage::QueuedOnHost, _) => "on the sender's disk, until a coordinator is there".to_owned(),
+        (Stage::Stored, _) => "the coordinator's store has committed it".to_owned(),
+        (Stage::OnHost, Some(Via::Deliver)) => format!("on the recipient's host{place}: its proxy took it"),
+        (Stage::OnHost, _) => format!("on the recipient's host{place}, as the next step proves"),
+        (Stage::InSession, Some(Via::Terminal)) => "printed on a person's terminal".to_owned(),
+        (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
+        (Stage::Seen, Some(Via::ToolCall)) => format!("the model's next tool call came after it{place}"),
+        (Stage::Seen, Some(Via::Hook)) => format!("the model went on after it, as a later hook shows{place}"),
+        (Stage::Seen, _) => format!("the model went on after it{place}"),
+        (Stage::Answered, _) => match &step.reply_id {
+            Some(reply) => format!("by the reply {reply}"),
+            None => "by a reply".to_owned(),
+        },
+        (Stage::Expired, _) => "its time was over, or the one-shot session of its sender or recipient was".to_owned(),
+        (Stage::Refused, _) => "a policy or the recipient's client refused it".to_owned(),
+        (Stage::Held, _) => "the recipient's client holds it for a person".to_owned(),
+    }
+}
+
+/// Returns by which way a message got into a context, as the end of a sentence.
+fn way(via: Option<Via>) -> String {
+    let words = match via {
+        None => return String::new(),
+        Some(tool @ (Via::WaitForMessage | Via::GetMessages | Via::GetThread)) => {
+            return format!(" by the result of {tool}");
+        }
+        Some(Via::UserPromptSubmit) => "the UserPromptSubmit hook, with a prompt",
+        Some(Via::PostToolBatch) => "the PostToolBatch hook, between two steps of a turn",
+        Some(Via::Stop) => "the Stop hook, which had the turn go on",
+        Some(Via::InboxSocket) => "a post to its inbox socket, confirmed by the prompt that it made",
+        Some(Via::AsyncRewake) => "the hook that waits beside it, confirmed by the prompt that it made",
+        Some(Via::Channel) => "a channel notification, confirmed by the prompt that it made",
+        Some(Via::Transcript) => "an earlier way, as the client's own transcript shows",
+        Some(Via::Deliver | Via::ToolCall | Via::Hook | Via::Reply | Via::Terminal) => "another way",
+    };
+    format!(" by {words}")
+}
+
+/// Returns which session and which context of it a step names: `3.1` is the context after one `/clear`.
+fn place(session: &str) -> String {
+    match session.split_once('.') {
+        Some((session, context)) => {
+            format!(" (session {}, context {})", harmless(session, false), harmless(context, false))
+        }
+        None => format!(" (session {})", harmless(session, false)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn steps(history: Value) -> Vec<Step> {
+        let mut history = history;
+        for step in history.as_array_mut().into_iter().flatten() {
+            step["at"] = json!("2026-01-15T10:30:00.000Z");
+        }
+        serde_json::from_value(history).unwrap()
+    }
+
+    #[test]
+    fn each_step_says_what_proved_it_and_where() {
+        let history = steps(json!([
+            {"stage": "stored"},
+            {"stage": "on_host", "via": "deliver", "session": "3"},
+            {"stage": "in_session", "via": "user_prompt_submit", "session": "3"},
+            {"stage": "seen", "via": "hook", "session": "3"},
+            {"stage": "in_session", "via": "stop", "session": "3.1"},
+            {"stage": "answered", "via": "reply", "reply_id": "b::a::00000002"},
+        ]));
+        let expected = [
+            "the coordinator's store has committed it",
+            "on the recipient's host (session 3): its proxy took it",
+            "in the session's context (session 3) by the UserPromptSubmit hook, with a prompt",
+            "the model went on after it, as a later hook shows (session 3)",
+            "again in the session's context (session 3, context 1) by the Stop hook, which had the turn go on",
+            "by the reply b::a::00000002",
+        ];
+        assert_eq!(explain(&history), expected);
+    }
+
+    #[test]
+    fn every_way_into_a_session_has_words_of_its_own() {
+        let ways = [
+            Via::WaitForMessage,
+            Via::GetMessages,
+            Via::GetThread,
+            Via::UserPromptSubmit,
+            Via::PostToolBatch,
+            Via::Stop,
+            Via::InboxSocket,
+            Via::AsyncRewake,
+            Via::Channel,
+            Via::Transcript,
+            Via::Terminal,
+        ];
+        let said = |via: Via| explain(&steps(json!([{"stage": "in_session", "via": via, "session": "1"}]))).concat();
+        let mut all: Vec<_> = ways.into_iter().map(said).collect();
+        assert!(all.iter().all(|words| !words.contains("another way")), "{all:?}");
+        assert_eq!(all[0], "in the session's context (session 1) by the result of wait_for_message");
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), ways.len(), "{all:?}");
+    }
+
+    #[test]
+    fn what_a_history_does_not_tell_is_not_said() {
+        let history = steps(json!([
+            {"stage": "on_host", "via": "wait_for_message"},
+            {"stage": "in_session"},
+            {"stage": "seen", "via": "tool_call", "session": "2.7"},
+            {"stage": "in_session", "via": "terminal"},
+            {"stage": "answered"},
+            {"stage": "seen", "session": "\u{1b}[2J"},
+        ]));
+        let expected = [
+            "on the recipient's host, as the next step proves",
+            "in the session's context",
+            "the model's next tool call came after it (session 2, context 7)",
+            "again printed on a person's terminal",
+            "by a reply",
+            "the model went on after it (session ␛[2J)",
+        ];
+        assert_eq!(explain(&history), expected);
+    }
+
+    #[test]
+    fn the_document_has_the_steps_as_they_were_told_and_the_words() {
+        let history = steps(json!([{"stage": "in_session", "via": "stop", "session": "1"}]));
+        let explained = history.iter().zip(explain(&history)).map(|(step, evidence)| Explained { step, evidence });
+        let message_id = "a::b::00000001".parse().unwrap();
+        let document = Document { message_id: &message_id, stage: Stage::InSession, history: explained.collect() };
+        assert_eq!(
+            serde_json::to_value(document).unwrap(),
+            json!({"message_id": "a::b::00000001", "stage": "in_session", "history": [{
+                "stage": "in_session", "at": "2026-01-15T10:30:00.000Z", "via": "stop", "session": "1",
+                "evidence": "in the session's context (session 1) by the Stop hook, which had the turn go on",
+            }]})
+        );
+    }
 }

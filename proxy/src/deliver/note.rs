@@ -27,6 +27,8 @@ pub(super) struct Note {
     pub(super) length: usize,
     pub(super) priority: Priority,
     pub(super) wants_answer: bool,
+    /// Whether it is the answer to a question of this session's agent.
+    pub(super) awaited: bool,
     pub(super) reply_to: Option<MessageId>,
     pub(super) failed: bool,
     pub(super) repeated: bool,
@@ -37,7 +39,7 @@ pub(super) struct Note {
 impl Note {
     /// Returns whether it may start or prolong a turn. News may not, unless it is urgent.
     pub(super) fn presses(&self) -> bool {
-        self.wants_answer || self.priority >= Priority::High
+        self.wants_answer || self.awaited || self.priority >= Priority::High
     }
 }
 
@@ -60,6 +62,7 @@ impl Note {
             title: message.title,
             priority: message.priority,
             wants_answer: message.requires_response,
+            awaited: message.awaited,
             reply_to: message.reply_to,
             failed: message.status == Some(ReplyStatus::Error),
             repeated: message.repeated,

@@ -30,6 +30,7 @@ pub(super) fn note(number: u32, body: &str) -> Note {
         length: body.chars().count(),
         priority: Priority::Normal,
         wants_answer: false,
+        awaited: false,
         reply_to: None,
         failed: false,
         repeated: false,

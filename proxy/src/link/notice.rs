@@ -44,6 +44,7 @@ pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Mes
         message_id: None,
         response: None,
         status: None,
+        awaited: false,
         timestamp: now,
         expires_at: now + MESSAGE_LIFE,
         repeated: false,

@@ -49,7 +49,7 @@ pub struct Hello {
     /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
-    /// A session that answers one prompt and ends. It gets a made name, and nothing is pushed to it.
+    /// A session that answers one prompt and ends. It gets a made name, nothing is pushed to it, and it leaves nothing behind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
     /// Sends what a dead session of that name left on its host. Like a person's command, but that the name may be

@@ -127,6 +127,36 @@ async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    let sent: Value = serde_json::from_str(&host.says("send web hello --json").await?)?;
+    let id = sent["id"].as_str().context("an id")?;
+    web.hear(|frame| frame["method"] == "deliver").await?;
+    web.receipt_in(1, &[id], "in_session", "stop").await?;
+    web.receipt_in(1, &[id], "seen", "tool_call").await?;
+    let evidence = [
+        "the coordinator's store has committed it",
+        "on the recipient's host (session 1): its proxy took it",
+        "in the session's context (session 1, context 1) by the Stop hook, which had the turn go on",
+        "the model's next tool call came after it (session 1, context 1)",
+    ];
+    let said = host.says(&format!("receipt {id}")).await?;
+    assert!(said.lines().skip(1).zip(evidence).all(|(line, words)| line.ends_with(words)), "{said}");
+    assert_eq!(said.lines().count(), 5, "{said}");
+    let told: Value = serde_json::from_str(&host.says(&format!("receipt {id} --json")).await?)?;
+    let steps = told["history"].as_array().context("a history")?;
+    assert!(steps.iter().map(|step| &step["evidence"]).eq(evidence), "{told}");
+    assert_eq!(
+        (&told["stage"], &steps[2]["via"], &steps[2]["session"]),
+        (&json!("seen"), &json!("stop"), &json!("1.1"))
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*").await?;

@@ -82,6 +82,25 @@ async fn a_reply_can_be_replied_to() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_reply_is_awaited_where_the_message_wanted_an_answer() -> Result<()> {
+    let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    meshtastic.call("register_agent", json!({"role": "radio"})).await?;
+    let question = ask(&mut homeassistant, "one").await?;
+    let news = json!({"target": "meshtastic", "message": "two", "requires_response": false});
+    let news = id(&homeassistant.call("send_message", news).await?);
+    let to_role = homeassistant.call("send_message", json!({"target": "@radio", "message": "three"})).await?;
+    let to_all = homeassistant.call("broadcast", json!({"message": "four"})).await?;
+    let copy = |copies: &serde_json::Value| copies["receipts"][0]["message_id"].as_str().unwrap_or_default().to_owned();
+    for (about, awaited) in [(question, true), (news, false), (copy(&to_role), true), (copy(&to_all), false)] {
+        let reply = meshtastic.call("reply", json!({"message_id": about, "response": "yes"})).await?;
+        assert_eq!(reply["awaited"] == true, awaited, "{reply}");
+        let came = homeassistant.call("wait_for_message", json!({"message_id": about})).await?;
+        assert_eq!(came.get("awaited"), reply.get("awaited"), "{came}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_call_sent_again_is_applied_once() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();

@@ -52,6 +52,19 @@ async fn talk(first: &mut Link, to: &str, second: &mut Link, most: u32) -> Resul
     Ok((most, None))
 }
 
+/// Has each agent send the other a message of its own for every one that came, which is acknowledged, until one is refused or
+/// there were so many. Returns how many there were, and the refusal.
+async fn exchange(a: &mut Link, b: &mut Link, most: u32) -> Result<(u32, Option<Value>)> {
+    for sent in 0..most {
+        let (from, to, target) = if sent % 2 == 0 { (&mut *a, &mut *b, "b") } else { (&mut *b, &mut *a, "a") };
+        match from.try_call("send_message", json!({"target": target, "message": "and you?"})).await? {
+            Ok(message) => drop(to.call("ack_messages", json!({"message_ids": [id(&message)]})).await?),
+            Err(refusal) => return Ok((sent, Some(refusal))),
+        }
+    }
+    Ok((most, None))
+}
+
 fn code(refusal: Option<Value>) -> Option<String> {
     Some(refusal?["code"].as_str()?.to_owned())
 }
@@ -92,6 +105,26 @@ async fn two_agents_that_answer_each_other_without_end_are_refused_and_others_ar
             .then_some(())
     })
     .await
+}
+
+#[tokio::test]
+async fn messages_that_are_acknowledged_and_not_replied_to_are_a_loop_as_well() -> Result<()> {
+    let (gate, mut a, mut b) = limited(Some(LOOP_MESSAGES)).await?;
+    let (sent, refusal) = exchange(&mut a, &mut b, 2 * LOOP_MESSAGES).await?;
+    assert_eq!((sent, code(refusal).as_deref()), (60, Some("LOOP_SUSPECTED")));
+    let mut c = gate.served.join("c").await?;
+    for (link, name) in [(&mut a, "a"), (&mut b, "b")] {
+        assert_eq!(talk(&mut c, name, link, 10).await?, (10, None), "another pair");
+    }
+    gate.ask(&["guard", "allow", "a", "b"]).await?;
+    assert_eq!(exchange(&mut a, &mut b, 2 * LOOP_MESSAGES).await?.0, 60);
+    a.notify("session", json!({"prompted": true})).await?;
+    a.call("ping", json!({})).await?;
+    // A message of the same millisecond may still count.
+    assert!(exchange(&mut a, &mut b, 2 * LOOP_MESSAGES).await?.0 >= 59);
+    gate.ask(&["guard", "stop", "a", "b"]).await?;
+    assert_eq!(exchange(&mut a, &mut b, 1).await?.0, 0);
+    Ok(())
 }
 
 #[tokio::test]

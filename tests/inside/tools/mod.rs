@@ -8,6 +8,7 @@ mod forgeries;
 mod inbox;
 mod limits;
 mod loops;
+mod one_shots;
 mod parts;
 mod receipts;
 mod threads;

@@ -33,7 +33,7 @@ const CALLS: usize = 60;
 const OTHERS: usize = 4_200;
 
 fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false }
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false, one_shot: false }
 }
 
 /// A coordinator on a Redis of its own, and two agents with a long thread. Returns its messages too.

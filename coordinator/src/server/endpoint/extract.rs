@@ -1,5 +1,6 @@
 //! The extractors of REST. Each describes itself, and rejects a request with a refusal.
 
+use std::convert::Infallible;
 use std::mem;
 use std::sync::Arc;
 
@@ -15,13 +16,14 @@ use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
 use http_body::Body as _;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::DeserializeOwned;
 
 use super::answer::{JSON, Refused};
-use crate::auth::Principal;
+use crate::auth::{Principal, Right};
 use crate::request::check_name;
 use crate::server::Server;
 use crate::server::accept::BODY_MAX;
@@ -41,6 +43,22 @@ impl FromRequestParts<Server> for By {
 }
 
 impl OperationInput for By {}
+
+/// Whether whoever asks for what needs no credential may see who is there all the same.
+#[derive(Debug)]
+pub(in crate::server) struct MayLook(pub(in crate::server) bool);
+
+impl FromRequestParts<Server> for MayLook {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Infallible> {
+        let local = parts.extensions.get::<Arc<Principal>>().cloned();
+        let principal = local.map_or_else(|| server.auth.admit(&parts.headers, Timestamp::now()), Ok);
+        Ok(Self(principal.is_ok_and(|principal| principal.check(Right::Look).is_ok())))
+    }
+}
+
+impl OperationInput for MayLook {}
 
 /// The agent named in the header, which the credential covers.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 pub(super) use self::answer::{Answer, Media, Plain, Refused, described, status_of};
 pub(super) use self::document::Description;
-pub(super) use self::extract::{Body, By, InPath, Query, Speaker, read_body};
+pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::{Server, guard};
 use crate::auth::{Right, Stay};
 use crate::request::check_right;

@@ -29,11 +29,12 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         .arg(u8::from(claim.suffixed))
         .arg(claim.context)
         .arg(claim.state.map_or("", State::as_str))
-        .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" "));
-    let taken: Option<(String, u64, u64)> = store.connection.invoke(&call).await?;
-    let Some((uid, generation, link)) = taken else { return Ok(None) };
+        .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" "))
+        .arg(u8::from(claim.one_shot));
+    let taken: Option<(String, u64, u64, bool)> = store.connection.invoke(&call).await?;
+    let Some((uid, generation, link, one_shot)) = taken else { return Ok(None) };
     let uid = records::parse(&uid)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link }))
+    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
 }
 
 /// Returns how functions name the session that speaks: an empty text where a person does.

@@ -66,6 +66,9 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
         .arg(message.expires_at.millis())
         .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
         .arg(message.timestamp.millis());
+    if send.one_shot && message.requires_response {
+        call.arg(1);
+    }
     Ok(())
 }
 

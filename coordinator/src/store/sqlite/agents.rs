@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
-use super::messages::settle_expired;
+use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::{Agent, Amendment, Claim, RETURN_MAX, Result, StoreError, Tenure};
@@ -28,7 +28,7 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
 }
 
 /// Takes the name for a session, unless another holds it.
-pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
+pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
     let (uid, generation) = match find(work, &claim.name)? {
         Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
             resume(work, claim)?;
@@ -37,6 +37,9 @@ pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
         }
         Some(agent) if agent.is_online(work.now) && !claim.succeeds.contains(&agent.instance) => return Ok(None),
         Some(agent) => {
+            if is_one_shot(work, &claim.name)? {
+                settle_one_shot(work, &claim.name)?;
+            }
             let generation = agent.generation + 1;
             take_over(work, claim, generation)?;
             (agent.uid, generation)
@@ -49,7 +52,14 @@ pub(super) fn claim(work: &Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
         }
     };
     let link = next_link(work, &claim.name)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link }))
+    let one_shot = is_one_shot(work, &claim.name)?;
+    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
+}
+
+/// Returns whether the agent is a session that leaves nothing behind.
+fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
+    let sql = "SELECT 1 FROM agents WHERE id = ? AND one_shot = 1";
+    Ok(work.connection.prepare_cached(sql)?.exists([id.as_str()])?)
 }
 
 /// Numbers the link by which the name was claimed.
@@ -77,12 +87,14 @@ fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
 fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET host = :host, session_id = :session, reach = :reach, state = :state, current_task = NULL,
-            suffixed = :suffixed AND (suffixed OR generation = 0), generation = :generation, instance = :instance,
+            suffixed = :suffixed AND (suffixed OR generation = 0),
+            one_shot = :one_shot AND (one_shot OR generation = 0), generation = :generation, instance = :instance,
             context = :context, held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
         ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
         ":state": claim.state.unwrap_or(State::Starting).as_str(), ":suffixed": claim.suffixed,
+        ":one_shot": claim.one_shot,
         ":generation": generation.cast_signed(), ":instance": claim.instance.as_bytes(),
         ":context": whole(claim.context), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
@@ -181,17 +193,43 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
     Ok(true)
 }
 
-/// Ends the hold. Where the session is over, a suffixed agent that leaves nothing behind is forgotten.
+/// Ends the hold. Where the session is over, a suffixed agent that leaves nothing behind is forgotten, and a one-shot session
+/// with all that it left; where it is not, the hold of such a session runs out by itself.
 pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Result<()> {
-    if is_current(work, tenure)? && is_latest_link(work, tenure)? {
-        hold_until(work, &tenure.agent, work.now)?;
-        settle_expired(work, &tenure.agent)?;
-        if is_over {
-            let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
-            work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
-        }
+    let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
+    let one_shot = is_one_shot(work, &tenure.agent)?;
+    if outdated || (one_shot && !is_over) {
+        return Ok(());
+    }
+    if one_shot {
+        return end_one_shot(work, &tenure.agent);
+    }
+    hold_until(work, &tenure.agent, work.now)?;
+    settle_expired(work, &tenure.agent)?;
+    if is_over {
+        let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
+        work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
     }
     Ok(())
+}
+
+/// Forgets a one-shot session, and expires what it asked and what is in its inbox.
+fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
+    settle_one_shot(work, id)?;
+    work.connection.prepare_cached("DELETE FROM agents WHERE id = ?")?.execute([id.as_str()])?;
+    Ok(())
+}
+
+/// Ends one of the one-shot sessions whose hold has run out. Returns whether there was one.
+pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
+    let sql = "SELECT id FROM agents WHERE one_shot = 1 AND held_until <= ? LIMIT 1";
+    let mut query = work.connection.prepare_cached(sql)?;
+    let ended: Option<AgentId> =
+        query.query_row([stamp(work.now)], |row| Ok(parsed(row, "id"))).optional()?.transpose()?;
+    drop(query);
+    let Some(id) = ended else { return Ok(false) };
+    end_one_shot(work, &id)?;
+    Ok(true)
 }
 
 /// Forgets suffixed agents that have not come back and leave nothing behind.

@@ -127,14 +127,15 @@ fn insert(work: &Work<'_>, send: &Send) -> Result<u64> {
     let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp,
-            expires_at, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
-            :timestamp, :expires_at, :envelope, :history)",
+            expires_at, one_shot, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
+            :timestamp, :expires_at, :one_shot, :envelope, :history)",
     )?;
     insert.execute(named_params! {
         ":id": message.id.as_str(), ":thread": message.thread_id.as_str(), ":from": message.from_agent.as_str(),
         ":to": message.to_agent.as_str(), ":call": send.call.0.as_bytes(), ":is_reply": message.kind == Kind::Reply,
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
-        ":expires_at": stamp(message.expires_at), ":envelope": json(message)?, ":history": json(&[stored])?,
+        ":expires_at": stamp(message.expires_at), ":one_shot": send.one_shot && message.requires_response,
+        ":envelope": json(message)?, ":history": json(&[stored])?,
     })?;
     Ok(work.connection.last_insert_rowid().cast_unsigned())
 }
@@ -180,6 +181,18 @@ pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()>
     settle_all(work, &ids)
 }
 
+/// Takes what the one-shot session was sent, and what it asked, out of all inboxes.
+pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
+    let ids = read_ids(
+        work.connection.prepare_cached(
+            "SELECT id FROM messages INDEXED BY inbox WHERE to_agent = :agent AND open = 1
+             UNION SELECT id FROM messages INDEXED BY asked WHERE from_agent = :agent AND one_shot = 1 AND open = 1",
+        )?,
+        named_params! { ":agent": agent.as_str() },
+    )?;
+    settle_all(work, &ids)
+}
+
 /// Takes some of the messages whose time is over out of all inboxes. Returns how many.
 pub(super) fn settle_some_expired(work: &mut Work<'_>, limit: usize) -> Result<usize> {
     let ids = read_ids(
@@ -196,10 +209,13 @@ fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<M
     ids.map(|id| id?).collect()
 }
 
-/// Writes down that their time is over, and wakes their senders.
+/// Writes down that their time is over, now if not before, and wakes their senders.
 fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
         if let Some(mut message) = Standing::find(work, id)? {
+            if message.expires_at > work.now {
+                message.history.push(expired(work.now));
+            }
             message.settle(work)?;
             work.wakes.push(Wake::Receipt(message.from));
         }

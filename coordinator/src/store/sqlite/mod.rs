@@ -191,6 +191,7 @@ impl Store for SqliteStore {
         // Small steps, each an operation of its own: a send never waits for more than one of them.
         while self.writer.run(progress::sweep_expired).await? {}
         while self.writer.run(progress::sweep_archive).await? {}
+        while self.writer.run(agents::sweep_one_shot).await? {}
         self.writer.run(agents::sweep).await?;
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -25,11 +25,12 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("threads.sql"),
     include_str!("fleet.sql"),
     include_str!("guard.sql"),
+    include_str!("one_shot.sql"),
 ];
 /// What every database of this version holds.
-const PARTS: [&str; 12] = [
+const PARTS: [&str; 13] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit", "fleet",
-    "guard",
+    "guard", "asked",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use c3po_shared::catalogue::{Call, Nothing, Pong};
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::CLOCK_SKEW;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use tokio::time::{sleep, timeout};
@@ -17,8 +18,6 @@ use crate::commands::words;
 use crate::config::Config;
 use crate::link::{Trust, http};
 
-/// From how much on clocks are said to differ. Only what people read is off then: one clock dates all messages.
-const SKEW_MAX: Duration = Duration::from_secs(5);
 /// How long taking an agent off the list may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
@@ -68,29 +67,44 @@ async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<
     let round_trip = began.elapsed();
     let middle = Timestamp::from_millis(sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0));
     let coordinator = session.standing().coordinator;
-    let found = format!(
-        "{coordinator}, {}, round trip {:.2} ms, its clock is {}",
-        pong.coordinator,
-        round_trip.as_secs_f64() * 1e3,
-        skew(pong.timestamp, middle, round_trip),
-    );
-    let apart = pong.timestamp.since(middle).max(middle.since(pong.timestamp));
-    if apart > SKEW_MAX {
-        report.warn("coordinator", found, "Set both clocks by NTP: times in receipts are the coordinator's.")?;
+    let round_trip_ms = round_trip.as_secs_f64() * 1e3;
+    report.ok("coordinator", format!("{coordinator}, {}, round trip {round_trip_ms:.2} ms", pong.coordinator))?;
+    let ahead_ms = middle.millis_ahead_of(pong.timestamp);
+    let found = clock(ahead_ms, round_trip);
+    if apart(ahead_ms) > CLOCK_SKEW {
+        report.warn("clock", found, "Set both clocks by NTP: times in receipts are the coordinator's.")?;
     } else {
-        report.ok("coordinator", found)?;
+        report.ok("clock", found)?;
     }
     Ok(coordinator)
 }
 
-/// Returns how far apart two clocks are, where that is more than the round trip leaves open.
-fn skew(theirs: Timestamp, ours: Timestamp, round_trip: Duration) -> String {
-    let (ahead, behind) = (theirs.since(ours), ours.since(theirs));
-    let open = round_trip + Duration::from_millis(1);
-    match (ahead > open, behind > open) {
-        (true, _) => format!("{} ms ahead", ahead.as_millis()),
-        (_, true) => format!("{} ms behind", behind.as_millis()),
-        _ => "as ours".to_owned(),
+/// Returns how far apart two clocks are.
+fn apart(ahead_ms: i64) -> Duration {
+    Duration::from_millis(ahead_ms.unsigned_abs())
+}
+
+/// Returns which clock is behind the other one and by how much, if that is more than the round trip leaves open.
+fn clock(ahead_ms: i64, round_trip: Duration) -> String {
+    let apart = apart(ahead_ms);
+    if apart <= round_trip + Duration::from_millis(1) {
+        return "this host's is as the coordinator's".to_owned();
+    }
+    let (behind, ahead) =
+        if ahead_ms < 0 { ("this host's", "the coordinator's") } else { ("the coordinator's", "this host's") };
+    format!("{behind} is {} behind {ahead}", length(apart))
+}
+
+/// Returns a length of time as people read it, in its two largest units.
+fn length(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..120 => format!("{:.1} s", time.as_secs_f64()),
+        120..7_200 => format!("{minutes} min {} s", seconds % 60),
+        7_200..172_800 => format!("{hours} h {} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
     }
 }
 
@@ -125,4 +139,21 @@ async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(
         sleep(PAUSE).await;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_that_is_behind_is_named() {
+        let check = |ahead_ms, expected: &str| assert_eq!(clock(ahead_ms, Duration::from_millis(10)), expected);
+        check(11, "this host's is as the coordinator's");
+        check(-11, "this host's is as the coordinator's");
+        check(12, "the coordinator's is 12 ms behind this host's");
+        check(-7_260, "this host's is 7.3 s behind the coordinator's");
+        check(-3_600_000, "this host's is 60 min 0 s behind the coordinator's");
+        check(90_000_000, "the coordinator's is 25 h 0 min behind this host's");
+        check(i64::from(u32::MAX) * 1_000, "the coordinator's is 49710 d 6 h behind this host's");
+    }
 }

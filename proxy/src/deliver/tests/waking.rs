@@ -1,5 +1,6 @@
 //! What an idle session is woken for, by which way, and what confirms it.
 
+use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
@@ -109,6 +110,25 @@ fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
     assert_eq!(scene.next(), Todo::Look(None));
     scene.arrive(vec![message(2, json!({"priority": "urgent"}))]);
     assert!(scene.posted().contains(id(2).as_str()));
+}
+
+#[test]
+fn the_answer_to_a_question_of_ones_own_wakes_or_prolongs_a_turn_and_any_other_reply_is_news() {
+    let reply = |awaited: bool| {
+        let about = MessageId::new(&agent("homeassistant"), &agent("meshtastic"), 9);
+        let reply = json!({"kind": "reply", "requires_response": false, "reply_to": about, "awaited": awaited});
+        message(1, reply)
+    };
+    for awaited in [false, true] {
+        let mut idle = Scene::begun(Some(socket()));
+        idle.arrive(vec![reply(awaited)]);
+        assert_eq!(matches!(idle.next(), Todo::Post(..)), awaited);
+
+        let mut busy = Scene::begun(Some(socket()));
+        busy.hear(&event(Name::UserPromptSubmit));
+        busy.arrive(vec![reply(awaited)]);
+        assert_eq!(holds(&busy.print(&event(Name::Stop)), 1), awaited);
+    }
 }
 
 #[test]

@@ -51,6 +51,11 @@ local function read_further_facts(facts)
   return { at = at, kind = kind, thread = thread, call = sent_by, stored = stored }
 end
 
+-- The open questions of a one-shot session, and some that are open no more: they end with it.
+local function asked_key(agent_name)
+  return fleet .. 'asked:' .. agent_name
+end
+
 local function member(id, facts)
   return id .. ' ' .. facts.expires
 end
@@ -103,8 +108,8 @@ local function due_from(expires, due)
   end
 end
 
--- Takes a message that is past its time out of the inbox, where it is still in it.
-local function expire_one(id, expires)
+-- Takes a message out of the inbox, where it is still in it, because its time is over since `at`.
+local function expire_one(id, expires, at)
   if not take_out(id .. ' ' .. expires) then
     return
   end
@@ -112,7 +117,7 @@ local function expire_one(id, expires)
   local kept = redis.call('HMGET', key, 'facts', 'history')
   local facts = read_facts(kept[1], id)
   if facts then
-    redis.call('HSET', key, 'history', (kept[2] or '') .. step('expired', expires, '-', '-', '-'))
+    redis.call('HSET', key, 'history', (kept[2] or '') .. step('expired', at, '-', '-', '-'))
     wake('receipt', facts.from)
     is_news = true
   end
@@ -125,7 +130,7 @@ local function expire_from(list, next_due, left)
     local ends = tonumber(expires)
     if ends <= now and left > 0 then
       left = left - 1
-      expire_one(id, expires)
+      expire_one(id, expires, expires)
     else
       next_due = math.min(next_due, ends)
     end

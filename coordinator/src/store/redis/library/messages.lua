@@ -29,7 +29,7 @@ end
 
 -- Puts it there. Returns its position.
 -- ARGV from `at` on: id, call, bound, whether who is away is spared, envelope, facts but for when it was stored, ends at,
--- kept until, accepted at; `thread` is the key of its thread, nothing where it begins one
+-- kept until, accepted at, and 1 where it is a question of a one-shot session, else nothing; `thread` is the key of its thread, nothing where it begins one
 local function put(key, thread, due, args, at)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
@@ -40,6 +40,9 @@ local function put(key, thread, due, args, at)
   if thread then
     redis.call('ZADD', thread, args[at + 8], id)
     redis.call('PEXPIREAT', thread, kept)
+  end
+  if args[at + 9] then
+    redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
   end
   wake('inbox', name)
   return position
@@ -110,7 +113,7 @@ define('acknowledge', SMALL, function(keys, args)
     local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
     if facts then
       if tonumber(facts.expires) <= now then
-        expire_one(id, facts.expires)
+        expire_one(id, facts.expires, facts.expires)
       end
       settle(id, facts)
     end
@@ -173,7 +176,7 @@ local function advance(id, stage, via, seen_via, session, is_over)
     return 0
   end
   if tonumber(facts.expires) <= now then
-    expire_one(id, facts.expires)
+    expire_one(id, facts.expires, facts.expires)
     history = redis.call('HGET', key, 'history') or ''
   end
   local furthest, on_host, was_shown, here = progress(history, session)

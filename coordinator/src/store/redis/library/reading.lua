@@ -93,7 +93,7 @@ define('message', SMALL, function(keys, args)
     return false
   end
   if tonumber(found.expires) <= now then
-    expire_one(args[1], found.expires)
+    expire_one(args[1], found.expires, found.expires)
     publish('-')
   end
   local kept = redis.call('HMGET', keys[6], 'env', 'history', 'reply')
@@ -101,17 +101,24 @@ define('message', SMALL, function(keys, args)
 end)
 
 -- Takes what is past its time out of an inbox, and forgets an agent with a made name that has not come back and leaves
--- nothing. KEYS: -, agent, unshown, shown, repeated. ARGV: how long it may take to come back, for how long positions are
+-- nothing, and a one-shot session whose hold has run out. KEYS: -, agent, unshown, shown, repeated. ARGV: how long it may take to come back, for how long positions are
 -- kept
 define('sweep', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local record = redis.call('HMGET', agent, 'due', 'suffixed', 'held_until', 'last_seen')
+  local record = redis.call('HMGET', agent, 'due', 'suffixed', 'held_until', 'last_seen', 'one_shot')
   if not record[1] then
     return 0
   end
   if not expire(record[1]) then
     return AGAIN
+  end
+  if record[5] == '1' and tonumber(record[3]) <= now then
+    if not end_one_shot() then
+      return AGAIN
+    end
+    forget(args[2])
+    return 1
   end
   local last = math.max(tonumber(record[3]), tonumber(record[4]))
   if record[2] == '1' and last + tonumber(args[1]) <= now and count_inbox() == 0 then

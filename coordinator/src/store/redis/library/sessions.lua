@@ -47,28 +47,57 @@ end
 -- Positions outlive the agent for as long as anything that it was sent is kept.
 local function forget(life)
   redis.call('SET', fleet .. 'seq:' .. name, redis.call('HGET', agent, 'seq'), 'PX', life)
-  redis.call('DEL', agent, unshown, shown, repeated)
+  redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
+end
+
+-- How many messages of a one-shot session one call takes out: each costs up to six commands, and no call runs more than 500.
+local ENDED_MAX = 50
+
+-- Takes what a one-shot session was sent, and what it asked, out of all inboxes. Returns nothing where there may be more,
+-- and the call is to be made again.
+local function end_one_shot()
+  local own, left = { agent, unshown, shown, repeated }, ENDED_MAX
+  for _, list in ipairs({ unshown, shown }) do
+    for _, place in ipairs(left > 0 and redis.call('ZRANGE', list, 0, left - 1) or {}) do
+      local id, expires = string.match(place, '^(%S+) (%d+)$')
+      left = left - 1
+      expire_one(id, expires, now)
+    end
+  end
+  for _, id in ipairs(redis.call('SPOP', asked_key(name), left)) do
+    left = left - 1
+    local to = string.match(id, '^.-::(.-)::')
+    use({ fleet .. 'agent:' .. to, fleet .. 'unshown:' .. to, fleet .. 'shown:' .. to, fleet .. 'repeated:' .. to }, 1)
+    local facts = read_facts(redis.call('HGET', message_key(id), 'facts'), id)
+    if facts then
+      expire_one(id, facts.expires, now)
+    end
+  end
+  use(own, 1)
+  publish('-')
+  woken = {}
+  return left > 0 or nil
 end
 
 local function record()
   return redis.call('HMGET', agent, unpack(FIELDS))
 end
 
--- Takes the name for a session: {uid, generation, link}, or nothing where another process holds it.
+-- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where another process holds it.
 -- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or
--- '', the processes that are known to be dead
+-- '', the processes that are known to be dead, whether it is a one-shot session
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local instance, context = args[1], args[8]
-  local held = redis.call('HMGET', agent, 'session', 'held_until', 'suffixed', 'due')
+  local held = redis.call('HMGET', agent, 'session', 'held_until', 'suffixed', 'due', 'one_shot')
   local generation, holder, present = string.match(held[1] or '', '^(%d+) (%S+) (%d+)$')
   local is_same = holder == instance
   if holder and not is_same and not string.find(args[10], holder, 1, true) and tonumber(held[2]) > now then
     return false
   end
-  if not expire(held[4]) then
+  if not expire(held[4]) or (held[5] == '1' and not is_same and not end_one_shot()) then
     return AGAIN
   end
   if not holder then
@@ -81,8 +110,9 @@ define('claim', SMALL, function(keys, args)
     -- A name that somebody once chose is never one that was made; a process that comes back under its own name chooses
     -- nothing.
     local made = args[7] == '1' and (held[3] == '1' or generation == '0')
+    local one_shot = args[11] == '1' and (held[5] == '1' or generation == '0')
     local session = (tonumber(generation) + 1) .. ' ' .. instance .. ' ' .. context
-    redis.call('HSET', agent, 'session', session, 'state', 'starting', 'host', args[4], 'session_id', args[5], 'suffixed', made and '1' or '0')
+    redis.call('HSET', agent, 'session', session, 'state', 'starting', 'host', args[4], 'session_id', args[5], 'suffixed', made and '1' or '0', 'one_shot', one_shot and '1' or '0')
     redis.call('HDEL', agent, 'current_task')
     unshow()
   end
@@ -95,8 +125,8 @@ define('claim', SMALL, function(keys, args)
   end
   redis.call('HSET', agent, unpack(fields))
   local link = redis.call('HINCRBY', agent, 'link', 1)
-  local session = redis.call('HMGET', agent, 'uid', 'session')
-  return { session[1], tonumber(string.match(session[2], '^%d+')), link }
+  local session = redis.call('HMGET', agent, 'uid', 'session', 'one_shot')
+  return { session[1], tonumber(string.match(session[2], '^%d+')), link, session[3] == '1' and 1 or 0 }
 end)
 
 -- Makes a hold last: 1, or 0 where the session is outdated. KEYS: -, agent. ARGV: whose, lease
@@ -110,19 +140,22 @@ define('renew', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends a session's hold. Where the session is over, an agent with a made name and an empty inbox is forgotten.
+-- Ends a session's hold. Where the session is over, an agent with a made name and an empty inbox is forgotten, and so is a
+-- one-shot session with all that it left; where it is not, the hold of such a session runs out by itself.
 -- KEYS: -, agent. ARGV: whose, link, whether the session is over, for how long positions are kept
 define('release', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  if is_outdated(args[1]) or redis.call('HGET', agent, 'link') ~= args[2] then
+  local record = redis.call('HMGET', agent, 'link', 'due', 'suffixed', 'one_shot')
+  local is_over, is_one_shot = args[3] == '1', record[4] == '1'
+  if is_outdated(args[1]) or record[1] ~= args[2] or (is_one_shot and not is_over) then
     return 0
   end
-  if not expire_due() then
+  if not expire(record[2]) or (is_one_shot and not end_one_shot()) then
     return AGAIN
   end
   redis.call('HSET', agent, 'held_until', '0', 'last_seen', now)
-  if args[3] == '1' and redis.call('HGET', agent, 'suffixed') == '1' and count_inbox() == 0 then
+  if is_over and (is_one_shot or record[3] == '1') and count_inbox() == 0 then
     forget(args[4])
   end
   return 1

@@ -1,0 +1,74 @@
+//! Replies to a real session that rests: the answer to its own question wakes it, any other comes with the next prompt.
+
+use anyhow::{Context, Result};
+use harness::claude::Interactive;
+use harness::eventually::eventually;
+use harness::fake_api::{Block, Script};
+use serde_json::json;
+
+use super::scene::{QUIET, RECIPIENT, SOON, Scene};
+
+const ANSWER: &str = "The ones in the kitchen.";
+const THANKS: &str = "Good to know.";
+
+/// A model that writes to the scripted session what its person tells it to, and ends its turn.
+fn writer() -> Script {
+    let sends = |message: &str, requires_response: bool| {
+        let message = json!({"target": "homeassistant", "message": message, "requires_response": requires_response});
+        move |_: &_| vec![Block::call("send_message", message.clone())]
+    };
+    Script::new().when("ask them", sends("Which lights are on?", true)).when("tell them", sends("It is dark.", false))
+}
+
+/// Waits until the model is offered the tools: a client may ask it before it has them.
+async fn offers_tools(scene: &Scene, session: &Interactive) -> Result<()> {
+    let mut turns = 0;
+    eventually("the tools", SOON, async || {
+        turns += 1;
+        let asked = scene.type_and_see(session, &format!("hello for the {turns}. time")).await.ok()?;
+        scene.is(RECIPIENT, "ready").await.ok()?;
+        asked.body()["tools"].to_string().contains("__send_message").then_some(())
+    })
+    .await
+}
+
+/// Has the real session write to the scripted one, and waits until it rests again. Returns the id of what it wrote.
+async fn writes(scene: &Scene, session: &Interactive, line: &str) -> Result<String> {
+    scene.type_and_see(session, line).await?;
+    let came = scene.sender.reply("wait_for_message", json!({"timeout": 25})).await?;
+    let id = came["id"].as_str().with_context(|| format!("nothing came: {came}"))?.to_owned();
+    scene.is(RECIPIENT, "ready").await?;
+    Ok(id)
+}
+
+/// Answers what the real session wrote. Returns the id of the reply.
+async fn answers(scene: &Scene, about: &str, response: &str) -> Result<String> {
+    let reply = scene.sender.reply("reply", json!({"message_id": about, "response": response})).await?;
+    Ok(reply["id"].as_str().context("a reply without id")?.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_question_of_its_own_wakes_an_idle_session_and_a_reply_to_news_does_not() -> Result<()> {
+    let Some(scene) = Scene::set("replies to an idle session", writer()).await? else { return Ok(()) };
+    let way = if scene.claude.has_inbox().await? { "inbox_socket" } else { "async_rewake" };
+    let session = scene.start().await?;
+    offers_tools(&scene, &session).await?;
+    let question = writes(&scene, &session, "ask them").await?;
+    let answer = answers(&scene, &question, ANSWER).await?;
+    let woken = scene.shown(ANSWER).await.with_context(|| session.log())?;
+    assert_eq!(woken.count_of(ANSWER), 1, "{}", woken.new_text());
+    assert!(woken.new_text().contains(&format!("[ID: {answer}] [reply to {question}]")), "{}", woken.new_text());
+    let history = scene.reaches(&answer, "seen").await?;
+    assert_eq!(history, ["stored", "on_host deliver", &format!("in_session {way}"), "seen hook"]);
+    scene.is(RECIPIENT, "ready").await?;
+
+    let news = writes(&scene, &session, "tell them").await?;
+    let thanks = answers(&scene, &news, THANKS).await?;
+    scene.reaches(&thanks, "on_host").await?;
+    let before = scene.model.asked().len();
+    let turn = scene.model.wait_for("a turn", QUIET, |_| scene.model.asked().len() > before).await;
+    assert!(turn.is_err(), "nothing is started for it");
+    let later = scene.type_and_see(&session, "anything new?").await?;
+    assert_eq!((later.count_of(THANKS), later.count_of(ANSWER)), (1, 1), "{}", later.all_text());
+    Ok(())
+}
