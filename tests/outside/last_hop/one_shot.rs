@@ -8,8 +8,10 @@ use super::scene::{RECIPIENT, SOON, Scene};
 
 const RESULT: &str = "THE RESULT OF THE JOB";
 const JOB: &str = "do the job";
+/// Reads the result out of what was printed.
+type Read = fn(&str) -> Option<String>;
 /// What a client is told to print, and how its result is read from that.
-const FORMATS: [(&[&str], fn(&str) -> Option<String>); 3] = [
+const FORMATS: [(&[&str], Read); 3] = [
     (&["--output-format", "text"], |output| Some(output.trim().to_owned())),
     (&["--output-format", "json"], result_of),
     (&["--output-format", "stream-json", "--verbose"], |output| output.lines().last().and_then(result_of)),
