@@ -334,8 +334,8 @@ impl Refusal {
         let [one, other] = agents.map(AgentId::as_str);
         Self::new(ErrorCode::LoopSuspected, error)
             .suggest(format!(
-                "Stop here and ask your user to run `c3po guard allow {one} {other}`, or on the coordinator's machine \
-                 `c3po-coordinator guard allow {one} {other}`."
+                "Stop here and ask your user to run `c3po-coordinator guard allow {one} {other}` on the coordinator's \
+                 machine, or `c3po guard allow {one} {other}` with an admin key."
             ))
             .detail("agents", vec![one, other])
     }

@@ -50,7 +50,7 @@ impl Right {
             Self::Speak => "speak as an agent",
             Self::Look => "see who is there",
             Self::Operate => "look into audit and policy",
-            Self::Administer => "see or change keys and invites",
+            Self::Administer => "see or change keys, invites and pairs of agents",
         }
     }
 }

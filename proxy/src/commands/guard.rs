@@ -2,6 +2,7 @@
 
 use c3po_shared::guard::{GuardList, GuardRequest, GuardedPair, Standing};
 use c3po_shared::ids::AgentId;
+use c3po_shared::refusal::ErrorCode;
 use clap::Subcommand;
 use serde_json::json;
 
@@ -32,6 +33,27 @@ pub(super) enum Action {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+    let typed = match &action {
+        Action::List => "list".to_owned(),
+        Action::Allow { one, other } => format!("allow {one} {other}"),
+        Action::Stop { one, other } => format!("stop {one} {other}"),
+    };
+    perform(config, printer, action).await.map_err(|failure| with_the_way(failure, &typed))
+}
+
+/// Says who may do it, where this host may not: also a coordinator that is open to its machine rules only there.
+fn with_the_way(failure: Failure, typed: &str) -> Failure {
+    let Failure::Refused(refusal) = failure else { return failure };
+    if refusal.code != ErrorCode::Forbidden {
+        return Failure::Refused(refusal);
+    }
+    Failure::Refused(refusal.suggest(format!(
+        "Run `c3po-coordinator guard {typed}` on the coordinator's machine, or join this host with a line of \
+         `c3po-coordinator invite --scope admin`."
+    )))
+}
+
+async fn perform(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
     match action {
         Action::List => {
             let Answer { read: list, raw, .. } = rest::get::<GuardList>(&config, "/api/guard", &json!({})).await?;
@@ -74,6 +96,7 @@ fn table(list: &GuardList) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c3po_shared::refusal::Refusal;
     use c3po_shared::time::Timestamp;
 
     #[test]
@@ -96,5 +119,14 @@ mod tests {
                 "a    web  0 of 60   stopped    since 1970-01-01 00:00:00.000Z",
             ]
         );
+    }
+
+    #[test]
+    fn a_key_that_may_not_rule_gets_the_command_that_may() {
+        let refused = |code| with_the_way(Failure::Refused(Refusal::new(code, "no")), "allow a b");
+        let Failure::Refused(refusal) = refused(ErrorCode::Forbidden) else { panic!("it stays a refusal") };
+        assert!(refusal.suggestion.starts_with("Run `c3po-coordinator guard allow a b` on"), "{refusal:?}");
+        let Failure::Refused(other) = refused(ErrorCode::RateLimited) else { panic!("it stays a refusal") };
+        assert_eq!(other.suggestion, ErrorCode::RateLimited.suggestion());
     }
 }
