@@ -33,8 +33,8 @@ impl Hop {
         self.evidence.want(now);
     }
 
-    /// The client says what its session does.
-    pub(in crate::deliver) fn client_is(&mut self, client: Client, now: Instant) {
+    /// The client knows what its session does also where no hook reports it.
+    pub(super) fn client_is(&mut self, client: Client, now: Instant) {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
@@ -45,7 +45,7 @@ impl Hop {
     }
 
     /// The transcript names these messages in the conversation; `None` where it could not be read.
-    pub(in crate::deliver) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
+    pub(super) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
         let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
         let is_named = |id: &MessageId| named.is_some_and(|named| named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Scene, event, message, news, of_turn, socket, starts};
 use crate::deliver::client::Client;
+use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::id;
 use crate::local::protocol::{Answer, Event, Name};
@@ -50,13 +51,15 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let mut scene = Scene::begun(Some(socket()));
-        scene.hop.waiter_is(seed.is_multiple_of(2));
+        if seed.is_multiple_of(2) {
+            scene.wait();
+        }
         // A client with a transcript, one that keeps a session file alone, one that keeps nothing.
         let client = match seed % 3 {
             1 => Client { is_busy: Some(true), transcript: None },
             _ => Client::default(),
         };
-        scene.hop.client_is(client.clone(), scene.now);
+        scene.on(Input::Client(client.clone()));
         if seed.is_multiple_of(3) {
             scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
         }
@@ -81,11 +84,11 @@ impl Play {
     fn answer(&mut self, answer: &Answer) {
         let Some(offer) = answer.offer else { return };
         match self.dice.below(4) {
-            0 => self.scene.hop.not_printed(offer),
+            0 => drop(self.scene.on(Input::NotPrinted(offer))),
             1 => drop(self.offered.insert(offer, answer.stdout.clone())),
             _ => {
                 self.reached.push(answer.stdout.clone());
-                self.scene.hop.printed(offer, self.scene.now);
+                self.scene.on(Input::Printed(offer));
             }
         }
     }
@@ -132,20 +135,20 @@ impl Play {
                 let offer = self.offered.keys().next().copied();
                 if let Some((offer, text)) = offer.and_then(|offer| self.offered.remove_entry(&offer)) {
                     self.reached.push(text);
-                    self.scene.hop.printed(offer, self.scene.now);
+                    self.scene.on(Input::Printed(offer));
                 }
             }
             14 => self.scene.passes(self.dice.below(20)),
             15 => {
-                let taken = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
-                if self.scene.hop.takes(&taken, self.scene.now) && self.dice.below(2) == 0 {
-                    self.reached.push(taken.to_string());
-                    self.scene.hop.presented(vec![taken], Via::WaitForMessage, None);
+                let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
+                if self.scene.takes(number) && self.dice.below(2) == 0 {
+                    self.reached.push(id(number).to_string());
+                    self.scene.present(number, Via::WaitForMessage, None);
                 }
             }
             16 if self.dice.below(8) == 0 => {
                 let done = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
-                self.scene.hop.settled(std::slice::from_ref(&done));
+                self.scene.on(Input::Settled(vec![done.clone()]));
                 self.settled.push(done);
             }
             _ => self.push(),
@@ -157,14 +160,14 @@ impl Play {
             Todo::Post(_, text) => self.pushed.push(text),
             Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
             Todo::Notify(text) => self.pushed.push(text),
-            Todo::AskClient => self.scene.hop.client_is(self.client.clone(), self.scene.now),
+            Todo::AskClient => drop(self.scene.on(Input::Client(self.client.clone()))),
             Todo::Read(_) => {
                 let reached =
                     (0..MESSAGES).map(id).filter(|id| self.reached.iter().any(|text| text.contains(id.as_str())));
                 let named = reached.collect();
                 // It may be behind what the hooks reported.
-                let named = (self.dice.below(3) > 0).then_some(&named);
-                self.scene.hop.conversation(named, self.scene.now);
+                let named = (self.dice.below(3) > 0).then_some(named);
+                self.scene.on(Input::Conversation(named));
             }
             Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
         }
@@ -203,7 +206,7 @@ fn whatever_happens_no_receipt_lies_and_no_message_is_left_behind() {
                 let answer = play.scene.hear(&event);
                 if let Some(offer) = answer.offer {
                     play.reached.push(answer.stdout);
-                    play.scene.hop.printed(offer, play.scene.now);
+                    play.scene.on(Input::Printed(offer));
                 }
             }
             play.check_receipts(seed);

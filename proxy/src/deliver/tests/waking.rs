@@ -5,7 +5,7 @@ use c3po_shared::vocabulary::State;
 use serde_json::json;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
-use crate::deliver::hop::Hop;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
 use crate::deliver::ways::Way;
@@ -28,7 +28,7 @@ fn an_idle_session_is_woken_by_its_inbox_socket_and_its_prompt_is_the_proof() {
 #[test]
 fn a_push_that_nothing_confirms_falls_to_the_next_way() {
     let mut scene = Scene::begun(Some(socket()));
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
     scene.passes(5);
@@ -89,7 +89,7 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
-    scene.hop.not_pushed(Way::Inbox, scene.now);
+    scene.on(Input::NotPushed(Way::Inbox));
     let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
     scene.now = again;
     let first = scene.posted();
@@ -102,7 +102,7 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
 #[test]
 fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
     let mut scene = Scene::begun(Some(socket()));
-    scene.hop.said_status(State::Away);
+    scene.on(Input::Status(State::Away));
     scene.arrive(vec![message(1, json!({"priority": "high"}))]);
     assert_eq!(scene.next(), Todo::Look(None));
     scene.arrive(vec![message(2, json!({"priority": "urgent"}))]);
@@ -112,13 +112,13 @@ fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
 #[test]
 fn a_second_wake_is_not_taken_for_a_late_first_one() {
     let mut scene = Scene::begun(None);
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     scene.arrive(vec![message(1, json!({}))]);
     let Todo::Wake(first) = scene.next() else { panic!("woken") };
     scene.passes(5);
     let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
     scene.now = again;
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     let Todo::Wake(second) = scene.next() else { panic!("woken again") };
     assert!(second.contains(&first));
     assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
@@ -140,7 +140,7 @@ fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
 fn a_result_that_was_never_written_is_looked_for_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(scene.hop.takes(&id(1), scene.now));
+    assert!(scene.takes(1));
     let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
     scene.now = then;
     assert!(scene.posted().contains(id(1).as_str()));
@@ -177,7 +177,7 @@ fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
-    scene.hop.presented(vec![id(1)], Via::GetMessages, None);
+    scene.present(1, Via::GetMessages, None);
     let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
     assert!(answer.stdout.contains("\"block\""), "{answer:?}");
 }
@@ -188,7 +188,7 @@ fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     let text = scene.posted();
     scene.prompt(&text);
-    scene.hop.named(&[id(1)]);
+    scene.on(Input::Called(vec![id(1)]));
     assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::ToolCall)]);
     scene.hear(&event(Name::PostToolBatch));
     assert_eq!(scene.receipts(), [entered(2, Via::InboxSocket, Via::Hook)]);
@@ -201,7 +201,7 @@ fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
     scene.arrive(vec![message(1, json!({}))]);
     scene.print(&event(Name::PostToolBatch));
     scene.receipts();
-    scene.hop.named(&[id(1)]);
+    scene.on(Input::Called(vec![id(1)]));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::ToolCall)]);
 }
 
@@ -216,7 +216,7 @@ fn with_a_transcript() -> Scene {
 fn read(scene: &mut Scene, numbers: &[u32]) {
     assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
     let named = numbers.iter().map(|number| id(*number)).collect();
-    scene.hop.conversation(Some(&named), scene.now);
+    scene.on(Input::Conversation(Some(named)));
 }
 
 #[test]
