@@ -124,6 +124,12 @@ impl Shown {
         self.order.iter().cloned().collect()
     }
 
+    /// The session dealt with messages: it is not shown them again, also where it loses them.
+    pub(super) fn settle(&mut self, ids: &[MessageId]) {
+        self.and_seen(ids);
+        self.notes.retain(|note| !ids.contains(&note.id));
+    }
+
     /// Messages are in the context, and were seen.
     pub(super) fn and_seen(&mut self, ids: &[MessageId]) {
         self.hold(ids);

@@ -8,6 +8,7 @@ mod hostile;
 mod hostile_day;
 mod idle;
 mod neighbours;
+mod rewind;
 mod scene;
 mod states;
 mod terminal;

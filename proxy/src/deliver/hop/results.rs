@@ -62,6 +62,6 @@ impl Hop {
     pub(super) fn settled(&mut self, ids: &[MessageId]) {
         self.in_flight.remove(ids);
         // One that is on its way to this host comes too late.
-        self.shown.and_seen(ids);
+        self.shown.settle(ids);
     }
 }

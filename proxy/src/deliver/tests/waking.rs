@@ -292,3 +292,19 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
     let text = scene.posted();
     assert!(text.contains(id(2).as_str()) && !text.contains(id(1).as_str()), "{text}");
 }
+
+#[test]
+fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
+    let mut scene = with_a_transcript();
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.prompt("typed"), 1));
+    scene.hear(&event(Name::Stop));
+    scene.passes(1);
+    read(&mut scene, &[1]);
+    scene.on(Input::Settled(vec![id(1)]));
+    scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.passes(1);
+    read(&mut scene, &[]);
+    assert_eq!((scene.hop.unread(), scene.next()), (0, Todo::Look(None)));
+}
