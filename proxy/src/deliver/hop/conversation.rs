@@ -21,7 +21,7 @@ impl Hop {
         if ids.is_empty() {
             return;
         }
-        if !self.evidence.is_there() {
+        if self.is_one_shot || !self.evidence.is_there() {
             self.in_flight.repeat(&ids);
             return;
         }

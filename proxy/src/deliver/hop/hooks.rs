@@ -42,10 +42,12 @@ impl Hop {
         }
         if is_step(event) {
             self.enter(event.prompt_id.as_deref(), now);
-            self.evidence.step(event, self.shown.is_empty(), now);
         }
         if self.is_one_shot {
             return Answer::default();
+        }
+        if is_step(event) {
+            self.evidence.step(event, self.shown.is_empty(), now);
         }
         if let Some(until) = push::deadline_after(event.name, now) {
             self.in_flight.push_until(until);

@@ -5,6 +5,7 @@ use c3po_shared::vocabulary::State;
 use serde_json::json;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
+use crate::deliver::client::Client;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
@@ -307,4 +308,20 @@ fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
     scene.passes(1);
     read(&mut scene, &[]);
     assert_eq!((scene.hop.unread(), scene.next()), (0, Todo::Look(None)));
+}
+
+#[test]
+fn the_transcript_of_a_one_shot_session_is_not_read() {
+    let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).of_one_shot();
+    let mut scene = Scene::of(hop);
+    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::UserPromptSubmit) });
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.present(1, Via::GetMessages, None);
+    scene.hear(&event(Name::PostToolBatch));
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts().len(), 2, "in the session, and seen");
+    scene.passes(60);
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::Client(Client { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));
+    assert_eq!(scene.next(), Todo::Look(None));
 }
