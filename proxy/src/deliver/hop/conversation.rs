@@ -76,13 +76,13 @@ impl Hop {
         self.shown.stand_in(named);
         let taken_out = self.shown.taken_out(named);
         if !taken_out.is_empty() {
-            self.rewind(&taken_out, now);
+            self.rewind(&taken_out, named, now);
         }
     }
 
     /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is
     /// another context, which has been shown the rest.
-    fn rewind(&mut self, taken_out: &[MessageId], now: Instant) {
+    fn rewind(&mut self, taken_out: &[MessageId], named: &HashSet<MessageId>, now: Instant) {
         self.context += 1;
         for mut note in self.shown.take_back(taken_out) {
             note.repeated = true;
@@ -90,7 +90,7 @@ impl Hop {
                 self.in_flight.add(note);
             }
         }
-        let rest = self.shown.all();
+        let rest = self.shown.among(named);
         self.say(rest, Stage::InSession, Via::Transcript);
     }
 }

@@ -17,8 +17,9 @@ use crate::local::protocol::{Answer, Event, Name};
 /// How many sessions are played, and how many events each has.
 const SESSIONS: u64 = 400;
 const EVENTS: usize = 120;
-/// How many messages come in one session.
+/// How many messages come in one session, and how many more before its rewind.
 const MESSAGES: u32 = 6;
+const REWOUND: u32 = 2;
 
 /// Numbers that follow from a seed.
 struct Dice(u64);
@@ -162,15 +163,37 @@ impl Play {
             Todo::Notify(text) => self.pushed.push(text),
             Todo::AskClient => drop(self.scene.on(Input::Client(self.client.clone()))),
             Todo::Read(_) => {
-                let reached =
-                    (0..MESSAGES).map(id).filter(|id| self.reached.iter().any(|text| text.contains(id.as_str())));
-                let named = reached.collect();
+                let named = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).map(id).collect();
                 // It may be behind what the hooks reported.
                 let named = (self.dice.below(3) > 0).then_some(named);
                 self.scene.on(Input::Conversation(named));
             }
             Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
         }
+    }
+
+    /// Returns how many texts of the conversation name the message.
+    fn times(&self, number: u32) -> usize {
+        self.reached.iter().filter(|text| text.contains(id(number).as_str())).count()
+    }
+
+    /// A person types now and then, and every turn ends well.
+    fn is_quiet(&mut self, seed: u64, turns: usize) {
+        for _ in 0..turns {
+            self.scene.now += Duration::from_secs(600);
+            self.push();
+            self.turn += 1;
+            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| self.of_now(name));
+            for event in events {
+                let answer = self.scene.hear(&event);
+                if let Some(offer) = answer.offer {
+                    self.reached.push(answer.stdout);
+                    self.scene.on(Input::Printed(offer));
+                }
+            }
+            self.check_receipts(seed);
+        }
+        assert_eq!(self.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
     }
 
     /// No receipt claims a message whose text did not reach the client.
@@ -196,21 +219,15 @@ fn whatever_happens_no_receipt_lies_and_no_message_is_left_behind() {
             play.act();
             play.check_receipts(seed);
         }
-        // The rest of the session is quiet: its person types now and then, and every turn ends well.
-        for _ in 0..40 {
-            play.scene.now += Duration::from_secs(600);
-            play.push();
-            play.turn += 1;
-            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| play.of_now(name));
-            for event in events {
-                let answer = play.scene.hear(&event);
-                if let Some(offer) = answer.offer {
-                    play.reached.push(answer.stdout);
-                    play.scene.on(Input::Printed(offer));
-                }
-            }
-            play.check_receipts(seed);
+        play.is_quiet(seed, 40);
+        if seed.is_multiple_of(3) {
+            let before = play.reached.len();
+            play.scene.arrive(vec![message(MESSAGES, json!({})), message(MESSAGES + 1, news())]);
+            play.is_quiet(seed, 10);
+            play.reached.truncate(before);
+            play.is_quiet(seed, 10);
+            let times = (MESSAGES..MESSAGES + REWOUND).map(|number| play.times(number)).collect::<Vec<_>>();
+            assert_eq!(times, [1, 1], "seed {seed}: what a rewind took out comes again, once");
         }
-        assert_eq!(play.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
     }
 }
