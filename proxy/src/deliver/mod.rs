@@ -1,6 +1,6 @@
 //! The last hop: how a message gets from this host into the model's context, and what proves it.
 //!
-//! [`LastHop`] is the handle: whatever happens is an [`Input`] for it. [`run`] does what nobody asks for. `hop` decides
+//! [`LastHop`] is the handle: whatever happens is an `Input` for it. [`run`] does what nobody asks for. `hop` decides
 //! everything, from memory: `in_flight` is the table of what is on this host and by which way each message is going, `turn`
 //! knows what the session does, `ways` how it can be woken, `push` what was pushed, `proof` what the model has seen. `render`
 //! makes the texts.
