@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// What the client says of its session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Client {
+pub(crate) struct Client {
     /// Whether a turn is under way; `None` where it does not say.
     pub(super) is_busy: Option<bool>,
     /// Where the transcript of the conversation is.

@@ -1,8 +1,9 @@
 //! The last hop: how a message gets from this host into the model's context, and what proves it.
 //!
-//! [`LastHop`] is the handle; [`run`] does what nobody asks for. `hop` decides everything, from memory: `in_flight` is the
-//! table of what is on this host and by which way each message is going, `turn` knows what the session does, `ways` how it
-//! can be woken, `push` what was pushed, `proof` what the model has seen. `render` makes the texts.
+//! [`LastHop`] is the handle: whatever happens is an `Input` for it. [`run`] does what nobody asks for. `hop` decides
+//! everything, from memory: `in_flight` is the table of what is on this host and by which way each message is going, `turn`
+//! knows what the session does, `ways` how it can be woken, `push` what was pushed, `proof` what the model has seen. `render`
+//! makes the texts.
 //! [`Inbox`] is what a person's command holds instead.
 
 mod answer;
@@ -30,7 +31,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::receipt::Via;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::Deliver;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -41,8 +41,9 @@ use crate::link::{Deliveries, Link};
 use crate::local::protocol::{Answer, Event, Name, Status};
 use crate::local::{Desk, process_age};
 use hop::Hop;
+pub(crate) use hop::{Effects, Input, Presented};
 pub use inbox::Inbox;
-use push::{InboxSocket, Todo};
+use push::InboxSocket;
 pub use run::run;
 use transcript::Transcript;
 
@@ -61,26 +62,21 @@ pub struct Arrivals {
     inside: Mutex<Inside>,
     /// Something happened that may have to be followed by a push.
     news: Notify,
-    /// The client's record of the session was read: what stands in the conversation is known.
+    /// The client's record of its session was read: it is known what stands in the conversation.
     decided: Notify,
     notifications: mpsc::Sender<String>,
 }
 
 struct Inside {
     hop: Hop,
-    waiter: Option<Waiter>,
+    /// What wakes the session by the hook that waits beside it.
+    waiter: Option<oneshot::Sender<Answer>>,
     last_waiter: u64,
     /// Where the client keeps its files, and which process it is.
     client: (PathBuf, u32),
     transcript: Arc<Mutex<Transcript>>,
     /// Until the MCP server takes it.
     notified: Option<mpsc::Receiver<String>>,
-}
-
-/// A hook that waits beside the idle session.
-struct Waiter {
-    number: u64,
-    wake: oneshot::Sender<Answer>,
 }
 
 impl Arrivals {
@@ -106,29 +102,22 @@ impl Arrivals {
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Inside {
-    /// Returns what is to be done now, with the hook that is to do it where that is what waits beside the session.
-    fn next(&mut self) -> (Todo, Option<Waiter>) {
-        let todo = self.hop.next(Instant::now());
-        let waiter = if matches!(todo, Todo::Wake(_)) { self.waiter.take() } else { None };
-        if waiter.is_some() {
-            self.hop.waiter_is(false);
-        }
-        (todo, waiter)
+    /// Takes note of what happens where no receipt follows from it.
+    fn note(&self, input: Input) {
+        let effects = self.inside().hop.on(input, Instant::now());
+        debug_assert!(effects.receipts.is_empty(), "a receipt that nobody sends");
+        self.news.notify_one();
     }
 }
 
 impl Deliveries for Arrivals {
     fn arrived(&self, deliver: Deliver) {
-        self.inside().hop.arrived(deliver.messages, Instant::now());
-        self.news.notify_one();
+        self.note(Input::Arrived(deliver.messages));
     }
 
     fn begins(&self, agent: &AgentId, generation: u64) {
-        self.inside().hop.begins(agent, generation);
-        self.news.notify_one();
+        self.note(Input::Begins(agent.clone(), generation));
     }
 }
 
@@ -138,50 +127,24 @@ impl LastHop {
         Self { arrivals, link }
     }
 
-    /// A tool is called. In a session without hooks that proves what was shown before to be seen.
-    pub fn tool_called(&self) {
-        self.with(|inside| inside.hop.tool_called(Instant::now()));
+    /// Takes note of what happens, and sends what follows from it in the same order in which it happened.
+    pub(crate) fn on(&self, input: Input) -> Effects {
+        self.with(input, |_, effects| effects)
     }
 
-    /// Returns whether the result of a wait may hold the message: not where it goes another way already. One that may
+    /// Returns whether the result of a wait may hold the message: not where it goes by another way already. One that may
     /// stand in the conversation waits for the client's transcript: messages that came after it stay behind it.
-    pub async fn takes(&self, id: &MessageId) -> bool {
+    pub(crate) async fn takes(&self, id: &MessageId) -> bool {
         loop {
             // Registered before the look, so that nothing in between is missed.
             let decided = self.arrivals.decided.notified();
-            let Some(until) = self.with(|inside| inside.hop.doubted_until(id)) else { break };
+            let doubted = self.arrivals.inside().hop.doubted_until(id);
+            let Some(until) = doubted else { break };
             if tokio::time::timeout_at(until, decided).await.is_err() {
                 break;
             }
         }
-        let takes = self.with(|inside| inside.hop.takes(id, Instant::now()));
-        self.arrivals.news.notify_one();
-        takes
-    }
-
-    /// The result of a tool holds a part of these messages, and not their end.
-    pub fn in_parts(&self, ids: &[MessageId]) {
-        self.with(|inside| inside.hop.in_parts(ids, Instant::now()));
-    }
-
-    /// The result of a tool was written, with these messages in it.
-    pub fn presented(&self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
-        self.with(|inside| inside.hop.presented(ids, via, tool_use));
-    }
-
-    /// A call names these messages: the model has read them.
-    pub fn named(&self, ids: &[MessageId]) {
-        self.with(|inside| inside.hop.named(ids));
-    }
-
-    /// The session answered or acknowledged these messages.
-    pub fn settled(&self, ids: &[MessageId]) {
-        self.with(|inside| inside.hop.settled(ids));
-    }
-
-    /// The session said itself what it does.
-    pub fn said_status(&self, state: State) {
-        self.with(|inside| inside.hop.said_status(state));
+        self.on(Input::Taken(id.clone())).granted
     }
 
     /// Returns the texts for the session's channel. Whoever calls it first gets them.
@@ -189,11 +152,12 @@ impl LastHop {
         self.arrivals.inside().notified.take()
     }
 
-    /// Does something with what is known, and sends what follows from it, in the same order in which it happened.
-    fn with<T>(&self, work: impl FnOnce(&mut Inside) -> T) -> T {
+    /// Does the same, and something more before anything else can happen.
+    fn with<T>(&self, input: Input, more: impl FnOnce(&mut Inside, Effects) -> T) -> T {
+        let looks = matches!(input, Input::Look);
         let mut inside = self.arrivals.inside();
-        let outcome = work(&mut inside);
-        for progress in inside.hop.take_receipts() {
+        let mut effects = inside.hop.on(input, Instant::now());
+        for progress in std::mem::take(&mut effects.receipts) {
             self.link.receipt(progress);
         }
         let (mut facts, told) = (inside.hop.facts(), self.link.facts());
@@ -205,23 +169,23 @@ impl LastHop {
             // Its hook ends without a word.
             inside.waiter = None;
         }
-        outcome
+        if !looks {
+            self.arrivals.news.notify_one();
+        }
+        more(&mut inside, effects)
     }
 
     /// Waits beside the idle session. A newer one takes its place.
-    async fn wait(&self, event: &Event) -> Answer {
+    async fn wait(&self, event: Event) -> Answer {
         let (wake, woken) = oneshot::channel();
-        let number = self.with(|inside| {
-            inside.hop.heard(event, Instant::now());
-            inside.last_waiter += 1;
-            let number = inside.last_waiter;
-            if !inside.hop.is_of_left(event) && inside.hop.waiter_is(true) {
-                inside.waiter = Some(Waiter { number, wake });
-            }
-            number
+        let number = self.with(Input::Hook(event), |inside, effects| {
+            effects.granted.then(|| {
+                inside.last_waiter += 1;
+                inside.waiter = Some(wake);
+                inside.last_waiter
+            })
         });
-        self.arrivals.news.notify_one();
-        let _seat = Seat { arrivals: &self.arrivals, number };
+        let _seat = number.map(|number| Seat { arrivals: &self.arrivals, number });
         woken.await.unwrap_or_default()
     }
 
@@ -246,7 +210,7 @@ impl LastHop {
     }
 }
 
-/// Gives a waiter's seat up when its hook is gone.
+/// Gives the seat beside the session up when its hook is gone.
 struct Seat<'a> {
     arrivals: &'a Arrivals,
     number: u64,
@@ -255,9 +219,9 @@ struct Seat<'a> {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut inside = self.arrivals.inside();
-        if inside.waiter.as_ref().is_some_and(|waiter| waiter.number == self.number) {
+        if inside.last_waiter == self.number {
             inside.waiter = None;
-            inside.hop.waiter_is(false);
+            inside.hop.on(Input::WaiterGone, Instant::now());
         }
     }
 }
@@ -272,22 +236,16 @@ impl Desk for LastHop {
         }
         match event.name {
             Name::Status => Answer { status: Some(self.status()), ..Answer::default() },
-            Name::Wait => self.wait(&event).await,
-            _ => {
-                let answer = self.with(|inside| inside.hop.heard(&event, Instant::now()));
-                self.arrivals.news.notify_one();
-                answer
-            }
+            Name::Wait => self.wait(event).await,
+            _ => self.on(Input::Hook(event)).answer,
         }
     }
 
     fn printed(&self, offer: u64) {
-        self.with(|inside| inside.hop.printed(offer, Instant::now()));
-        self.arrivals.news.notify_one();
+        self.on(Input::Printed(offer));
     }
 
     fn not_printed(&self, offer: u64) {
-        self.with(|inside| inside.hop.not_printed(offer));
-        self.arrivals.news.notify_one();
+        self.on(Input::NotPrinted(offer));
     }
 }

@@ -119,9 +119,15 @@ impl Shown {
         self.notes.iter().filter(|note| ids.contains(&note.id)).cloned().collect()
     }
 
-    /// Returns every message that is in the context, oldest first.
-    pub(super) fn all(&self) -> Vec<MessageId> {
-        self.order.iter().cloned().collect()
+    /// Returns which of these messages are in the context, oldest first.
+    pub(super) fn among(&self, named: &HashSet<MessageId>) -> Vec<MessageId> {
+        self.order.iter().filter(|id| named.contains(*id)).cloned().collect()
+    }
+
+    /// The session dealt with messages: it is not shown them again, also where it loses them.
+    pub(super) fn settle(&mut self, ids: &[MessageId]) {
+        self.and_seen(ids);
+        self.notes.retain(|note| !ids.contains(&note.id));
     }
 
     /// Messages are in the context, and were seen.

@@ -19,7 +19,7 @@ const GIVEN_UP_MAX: usize = 32;
 
 /// Where a session takes messages of its own.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct InboxSocket {
+pub(crate) struct InboxSocket {
     pub(super) path: String,
     /// What opens it.
     pub(super) token: Option<String>,
@@ -59,7 +59,7 @@ fn frame(text: &str) -> String {
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Todo {
+pub(crate) enum Todo {
     /// Look again then, or when something happens.
     Look(Option<Instant>),
     /// Read what the client says of its session.
@@ -72,6 +72,12 @@ pub(super) enum Todo {
     Wake(String),
     /// Notify the session's channel.
     Notify(String),
+}
+
+impl Default for Todo {
+    fn default() -> Self {
+        Self::Look(None)
+    }
 }
 
 /// The pushes of one session.

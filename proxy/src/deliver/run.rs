@@ -1,18 +1,21 @@
 //! Does what nobody asks for: wakes an idle session when something has come that it should not sleep over.
 
+use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use c3po_shared::ids::MessageId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::push::{InboxSocket, Todo};
 use super::ways::Way;
-use super::{Inside, LastHop, Waiter};
+use super::{Input, LastHop};
 use crate::local::protocol::Answer;
 
 /// How long a post to the session's inbox socket may take.
@@ -32,48 +35,45 @@ async fn push(hop: &LastHop) {
     loop {
         // Registered before the look, so that nothing in between is missed.
         let news = hop.arrivals.news.notified();
-        let (todo, waiter) = hop.with(Inside::next);
-        let failed = match todo {
+        let follows = match hop.on(Input::Look).todo {
             Todo::Look(None) => {
                 news.await;
-                continue;
+                None
             }
             Todo::Look(Some(at)) => {
                 // Whichever comes first: both mean another look.
                 let _ = tokio::time::timeout_at(at, news).await;
-                continue;
+                None
             }
-            Todo::AskClient => {
-                let (folder, pid) = hop.with(|inside| inside.client.clone());
-                let client = off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default();
-                hop.with(|inside| inside.hop.client_is(client, Instant::now()));
-                hop.arrivals.decided.notify_waiters();
-                continue;
-            }
-            Todo::Read(path) => {
-                let transcript = hop.with(|inside| Arc::clone(&inside.transcript));
-                let read = move || {
-                    let mut transcript = transcript.lock().unwrap_or_else(PoisonError::into_inner);
-                    transcript.conversation(&path)
-                };
-                let named = off_this_thread(read).await.and_then(|read| {
-                    read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
-                });
-                hop.with(|inside| inside.hop.conversation(named.as_ref(), Instant::now()));
-                hop.arrivals.decided.notify_waiters();
-                continue;
-            }
+            Todo::AskClient => Some(Input::Client(ask_client(hop).await)),
+            Todo::Read(path) => Some(Input::Conversation(read(hop, path).await)),
             Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {
                 tracing::debug!("the session's inbox socket does not take messages: {error}");
-                Way::Inbox
+                Input::NotPushed(Way::Inbox)
             }),
-            Todo::Wake(text) => (!wake(waiter, text)).then_some(Way::Rewake),
-            Todo::Notify(text) => hop.arrivals.notifications.try_send(text).is_err().then_some(Way::Channel),
+            Todo::Wake(text) => (!wake(hop, text)).then_some(Input::NotPushed(Way::Rewake)),
+            Todo::Notify(text) => {
+                hop.arrivals.notifications.try_send(text).is_err().then_some(Input::NotPushed(Way::Channel))
+            }
         };
-        if let Some(way) = failed {
-            hop.with(|inside| inside.hop.not_pushed(way, Instant::now()));
+        if let Some(input) = follows {
+            hop.on(input);
+            hop.arrivals.decided.notify_waiters();
         }
     }
+}
+
+async fn ask_client(hop: &LastHop) -> Client {
+    let (folder, pid) = hop.arrivals.inside().client.clone();
+    off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default()
+}
+
+/// Returns which messages the conversation of that transcript names; nothing where it is no evidence.
+async fn read(hop: &LastHop, path: PathBuf) -> Option<HashSet<MessageId>> {
+    let transcript = Arc::clone(&hop.arrivals.inside().transcript);
+    let read = move || transcript.lock().unwrap_or_else(PoisonError::into_inner).conversation(&path);
+    let read = off_this_thread(read).await?;
+    read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
 }
 
 /// Does what blocks on a thread of its own; nothing where that is not to be had.
@@ -82,9 +82,10 @@ async fn off_this_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
 }
 
 /// Has the hook that waits wake its session. Returns whether it was still there.
-fn wake(waiter: Option<Waiter>, text: String) -> bool {
+fn wake(hop: &LastHop, text: String) -> bool {
     let answer = Answer { stderr: text, exit: WAKES, ..Answer::default() };
-    waiter.is_some_and(|waiter| waiter.wake.send(answer).is_ok())
+    let waiter = hop.arrivals.inside().waiter.take();
+    waiter.is_some_and(|waiter| waiter.send(answer).is_ok())
 }
 
 /// Writes a message to the inbox socket of a session, as its own client does.

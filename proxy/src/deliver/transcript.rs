@@ -1,8 +1,12 @@
 //! The client's transcript of a session: evidence of what its conversation holds, beside the hooks and never alone.
 //!
 //! Each line is an object with an id and its parent's, and the conversation is the chain from the last one upward: after a
-//! rewind or an interrupted turn a part of the file is no longer in it. The format is the client's own. Lines that are not
-//! understood are passed over, and where nothing is understood there is no evidence.
+//! rewind or an interrupted turn a part of the file is no longer in it. A prompt that follows on a rewind to the very
+//! beginning is written below the line that was the last one all the same. But prompts have the number of their turn, and
+//! that one begins at 1 again: of the chain, only what has a smaller number than everything below it counts.
+//!
+//! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
+//! evidence.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -11,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::MessageId;
 use serde::Deserialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 /// How much of a file is read at most: the end of a longer one, of which nothing was read before.
@@ -31,6 +36,15 @@ struct Line {
     parent: Option<Uuid>,
     /// The messages that it names.
     ids: Vec<MessageId>,
+    /// Of a prompt: its turn.
+    turn: Option<Turn>,
+}
+
+/// A turn of the conversation.
+#[derive(Debug, PartialEq)]
+struct Turn {
+    number: u64,
+    prompt: Option<String>,
 }
 
 /// The members of a line that are read.
@@ -42,6 +56,18 @@ struct Link {
     parent_uuid: Option<Uuid>,
     #[serde(default)]
     is_sidechain: bool,
+    /// Older versions have neither of these.
+    #[serde(default)]
+    turn_position: Value,
+    #[serde(default)]
+    prompt_id: Value,
+}
+
+impl Link {
+    fn turn(&self) -> Option<Turn> {
+        let number = self.turn_position["turnIndex"].as_u64()?;
+        Some(Turn { number, prompt: self.prompt_id.as_str().map(str::to_owned) })
+    }
 }
 
 impl Transcript {
@@ -54,14 +80,26 @@ impl Transcript {
         }
         self.read_on()?;
         let mut ids = HashSet::new();
+        // What the lines of one turn name, which the chain shows from their end to its prompt.
+        let mut of_turn = Vec::new();
+        let mut first: Option<&Turn> = None;
         let mut next = self.last;
         // A line is taken out of what is left, so that a file that refers to itself ends as well.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         while let Some(uuid) = next.take_if(|uuid| left.remove(uuid)) {
             let Some(line) = self.lines.get(&uuid) else { break };
-            ids.extend(line.ids.iter().cloned());
+            of_turn.extend(line.ids.iter().cloned());
+            if let Some(turn) = &line.turn {
+                if first.is_none_or(|first| turn.number < first.number || turn == first) {
+                    ids.extend(of_turn.drain(..));
+                    first = Some(turn);
+                }
+                of_turn.clear();
+            }
             next = line.parent;
         }
+        // Before the first prompt.
+        ids.extend(of_turn);
         if self.last.is_some() { Ok(ids) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
@@ -93,7 +131,7 @@ impl Transcript {
             return;
         }
         let ids = ids_in(&String::from_utf8_lossy(line));
-        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids });
+        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn() });
         self.last = Some(link.uuid);
     }
 }
@@ -111,4 +149,71 @@ fn ids_in(text: &str) -> Vec<MessageId> {
         }
     }
     ids
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::deliver::testing::id;
+
+    fn uuid(number: u128) -> Uuid {
+        Uuid::from_u128(number)
+    }
+
+    fn line(number: u128, parent: u128, of: &str) -> Value {
+        let parent = (parent > 0).then(|| uuid(parent));
+        json!({"type": "user", "uuid": uuid(number), "parentUuid": parent, "isSidechain": false, "message": of})
+    }
+
+    fn prompt(number: u128, parent: u128, turn: u64, of: &str) -> Value {
+        let mut line = line(number, parent, of);
+        line["turnPosition"] = json!({"promptIndex": 1, "turnIndex": turn});
+        line["promptId"] = json!(format!("prompt {number}"));
+        line
+    }
+
+    fn named(number: u32) -> String {
+        format!("[c3po] 1 message [ID: {}]", id(number))
+    }
+
+    fn check(lines: &[Value], expected: &[u32]) {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("s.jsonl");
+        fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        let ids = Transcript::default().conversation(&path).unwrap();
+        assert_eq!(ids, expected.iter().map(|number| id(*number)).collect());
+    }
+
+    #[test]
+    fn a_conversation_is_what_the_last_line_follows_on() {
+        let lines = [line(1, 0, &named(1)), line(2, 1, &named(2)), line(3, 1, &named(3))];
+        check(&lines, &[1, 3]);
+    }
+
+    #[test]
+    fn a_turn_that_has_come_again_takes_what_is_above_it_out_of_the_conversation() {
+        let before =
+            [prompt(1, 0, 1, "first"), line(2, 1, &named(1)), prompt(3, 2, 2, &named(2)), line(4, 3, "answer")];
+        let check = |after: &[Value], expected: &[u32]| check(&[&before[..], after].concat(), expected);
+        check(&[prompt(5, 4, 3, "third")], &[1, 2]);
+        check(&[prompt(5, 2, 2, "a rewind to the middle"), line(6, 5, &named(3))], &[1, 3]);
+        check(&[prompt(5, 4, 2, "the same below the old line")], &[1]);
+        check(&[prompt(5, 4, 1, "a rewind to the beginning"), line(6, 5, &named(3))], &[3]);
+        let result =
+            json!({"turnPosition": {"turnIndex": 3}, "promptId": "prompt 5", "uuid": uuid(6), "parentUuid": uuid(5)});
+        check(&[prompt(5, 4, 3, &named(3)), result], &[1, 2, 3]);
+    }
+
+    #[test]
+    fn numbers_of_another_shape_are_passed_over() {
+        let mut odd = line(2, 1, &named(2));
+        odd["turnPosition"] = json!("third");
+        odd["promptId"] = json!(3);
+        check(&[prompt(1, 0, 7, &named(1)), odd], &[1, 2]);
+    }
 }

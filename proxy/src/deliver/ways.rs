@@ -12,7 +12,7 @@ const REST_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A way by which an idle session can be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// The session's own inbox socket.
     Inbox,
     /// The hook that waits beside the session.

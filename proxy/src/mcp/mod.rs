@@ -14,6 +14,7 @@ use std::time::Duration;
 use c3po_shared::catalogue::{
     Call, INSTRUCTIONS, Listing, Received, TimedOut, Tool, WaitForMessage, listing, presented_via,
 };
+use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::wire::Client;
 use rmcp::model::{
@@ -26,9 +27,9 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use crate::deliver::LastHop;
+use crate::deliver::{Input, LastHop, Presented};
 use crate::link::Link;
-use presenting::{Presented, Presenting};
+use presenting::Presenting;
 
 /// How often a wait says that it goes on.
 const PROGRESS_EVERY: Duration = Duration::from_secs(25);
@@ -140,12 +141,7 @@ impl ServerHandler for Server {
         if let Call::WaitForMessage(wait) = &mut call {
             wait.timeout.get_or_insert(self.settings.timeout);
         }
-        self.hop.tool_called();
-        match &call {
-            Call::Reply(reply) => self.hop.named(std::slice::from_ref(&reply.message_id)),
-            Call::AckMessages(acked) => self.hop.named(&acked.message_ids),
-            _ => {}
-        }
+        self.hop.on(Input::Called(settles(&call)));
         let outcome = tokio::select! {
             outcome = self.pass_on(&call, &context) => outcome,
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Interrupted, "the call was cancelled")),
@@ -190,7 +186,7 @@ impl Server {
         }
         let mut parts = reply.shown(tool);
         parts.retain(|id| !ids.contains(id));
-        self.hop.in_parts(&parts);
+        self.hop.on(Input::InParts(parts));
         // The result of a request that was cancelled is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()
@@ -204,9 +200,8 @@ impl Server {
     /// Notes what a call that worked says about the session itself.
     fn note(&self, call: &Call) {
         match call {
-            Call::SetStatus(said) => self.hop.said_status(said.status),
-            Call::Reply(reply) => self.hop.settled(std::slice::from_ref(&reply.message_id)),
-            Call::AckMessages(acked) => self.hop.settled(&acked.message_ids),
+            Call::SetStatus(said) => drop(self.hop.on(Input::Status(said.status))),
+            Call::Reply(_) | Call::AckMessages(_) => drop(self.hop.on(Input::Settled(settles(call)))),
             _ => {}
         }
     }
@@ -232,6 +227,15 @@ impl Server {
                 return Ok(Received::of(&TimedOut::any(seconds, next.len())));
             }
         }
+    }
+}
+
+/// Returns the messages that a call answers or acknowledges.
+fn settles(call: &Call) -> Vec<MessageId> {
+    match call {
+        Call::Reply(reply) => vec![reply.message_id.clone()],
+        Call::AckMessages(acked) => acked.message_ids.clone(),
+        _ => Vec::new(),
     }
 }
 

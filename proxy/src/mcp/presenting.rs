@@ -3,18 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use c3po_shared::ids::MessageId;
-use c3po_shared::receipt::Via;
 use rmcp::model::RequestId;
 
-/// What the result of one request puts before the model.
-#[derive(Debug, PartialEq)]
-pub(super) struct Presented {
-    pub(super) ids: Vec<MessageId>,
-    pub(super) via: Via,
-    /// The client's name for the use of the tool.
-    pub(super) tool_use: Option<String>,
-}
+use crate::deliver::Presented;
 
 /// The results that were made and not written yet. The server adds to it, the transport takes out of it.
 #[derive(Debug, Clone, Default)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::lines::Lines;
 use super::presenting::Presenting;
 use super::stdio::{Input, Output};
-use crate::deliver::LastHop;
+use crate::deliver::{self, LastHop};
 
 /// Standard input and output as rmcp wants them.
 pub(super) struct Stdio {
@@ -84,7 +84,7 @@ impl Transport<RoleServer> for Stdio {
             writer.write(line? + "\n").await?;
             // No await between the last byte and this: a call that the client makes after reading comes later.
             if let Some(presented) = presented {
-                hop.presented(presented.ids, presented.via, presented.tool_use);
+                hop.on(deliver::Input::Presented(presented));
             }
             Ok(())
         }

@@ -10,6 +10,7 @@ mod idle;
 mod neighbours;
 mod one_shot;
 mod replies;
+mod rewind;
 mod scene;
 mod states;
 mod terminal;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use harness::eventually::eventually;
 use harness::fake_api::{Block, Gate, Script};
 use serde_json::json;
@@ -61,5 +61,24 @@ async fn a_message_for_a_turn_that_was_broken_off_is_not_left_lying() -> Result<
     assert_eq!(asked.count_of("Are you there?"), 1);
     let history = scene.reaches(&id, "seen").await?;
     assert_eq!(history, ["stored", "on_host deliver", "in_session inbox_socket", "seen hook"]);
+    Ok(())
+}
+
+/// D10: no hook reports that such a session has started. Its client says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_hooks_has_started_within_twenty_seconds() -> Result<()> {
+    const STARTED: Duration = Duration::from_secs(20);
+    let Some(scene) = Scene::set("a session without hooks", Script::new()).await? else { return Ok(()) };
+    let bare = scene.options.clone().arguments(["--bare"]);
+    let without_hooks = scene.options.clone().settings(json!({"disableAllHooks": true}));
+    for options in [bare, without_hooks] {
+        let session = scene.claude.interactive(&options).await?;
+        let began = Instant::now();
+        let agent = scene.is(RECIPIENT, "ready").await.with_context(|| session.log())?;
+        ensure!(began.elapsed() < STARTED, "{:?}", began.elapsed());
+        assert_eq!(agent["reach"], json!(["wait_for_message", "get_messages"]), "{agent}");
+        session.exit().await?;
+        scene.is_offline(RECIPIENT).await?;
+    }
     Ok(())
 }

@@ -21,7 +21,7 @@ impl Hop {
         if ids.is_empty() {
             return;
         }
-        if !self.evidence.is_there() {
+        if self.is_one_shot || !self.evidence.is_there() {
             self.in_flight.repeat(&ids);
             return;
         }
@@ -38,8 +38,8 @@ impl Hop {
         self.in_flight.flight(id).filter(|flight| flight.channel == Channel::Unsure).map(|flight| flight.until)
     }
 
-    /// The client says what its session does.
-    pub(in crate::deliver) fn client_is(&mut self, client: Client, now: Instant) {
+    /// The client knows what its session does also where no hook reports it.
+    pub(super) fn client_is(&mut self, client: Client, now: Instant) {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
@@ -50,7 +50,7 @@ impl Hop {
     }
 
     /// The transcript names these messages in the conversation; `None` where it could not be read.
-    pub(in crate::deliver) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
+    pub(super) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
         let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
         let is_named = |id: &MessageId| named.is_some_and(|named| named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
@@ -81,13 +81,13 @@ impl Hop {
         self.shown.stand_in(named);
         let taken_out = self.shown.taken_out(named);
         if !taken_out.is_empty() {
-            self.rewind(&taken_out, now);
+            self.rewind(&taken_out, named, now);
         }
     }
 
     /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is
     /// another context, which has been shown the rest.
-    fn rewind(&mut self, taken_out: &[MessageId], now: Instant) {
+    fn rewind(&mut self, taken_out: &[MessageId], named: &HashSet<MessageId>, now: Instant) {
         self.context += 1;
         for mut note in self.shown.take_back(taken_out) {
             note.repeated = true;
@@ -95,7 +95,7 @@ impl Hop {
                 self.in_flight.add(note);
             }
         }
-        let rest = self.shown.all();
+        let rest = self.shown.among(named);
         self.say(rest, Stage::InSession, Via::Transcript);
     }
 }

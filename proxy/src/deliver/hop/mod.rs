@@ -1,38 +1,35 @@
-//! Every decision about the last hop, as pure as it can be: events and messages in, texts and receipts out.
+//! Every decision about the last hop, as pure as it can be: an [`Input`] goes in, its [`Effects`] come out.
 //!
-//! `pushing` decides what wakes the session, `conversation` what the client's own record proves. One message goes by one way at a time, and no stage of a receipt is said before its evidence is here.
+//! [`Hop::on`] has the one match over everything that can happen. `hooks` answers hooks, `results` follows the results of
+//! tools, `pushing` decides what wakes the session, `conversation` what the client's own record proves. One message goes by
+//! one way at a time, and no stage of a receipt is reported before its evidence is here.
 
 mod conversation;
+mod hooks;
+mod input;
 mod pushing;
+mod results;
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::vocabulary::{Priority, State};
-use c3po_shared::wire::Arriving;
-use c3po_shared::wire::SessionChange;
+use c3po_shared::vocabulary::Priority;
+use c3po_shared::wire::{Arriving, SessionChange};
 use tokio::time::Instant;
 
 use super::evidence::Evidence;
-use super::in_flight::{Channel, Flight, InFlight};
+use super::in_flight::{Channel, InFlight};
 use super::note::Note;
-use super::proof::{Shown, is_step};
-use super::push::{self, InboxSocket, Pushes};
+use super::proof::Shown;
+use super::push::{InboxSocket, Pushes};
 use super::turn::Turn;
 use super::ways::{Way, Ways};
-use super::{answer, render};
-use crate::local::MARK;
-use crate::local::protocol::{Answer, Event, Name};
+use crate::local::protocol::{Event, Name};
+pub(crate) use input::{Effects, Input, Presented};
 
-/// After how long without any hook a second tool call shows that the session has none.
-const HOOKS_DUE: Duration = Duration::from_secs(10);
 /// How many conversations that the session left are remembered: their hooks are late by seconds at the most.
 const LEFT_MAX: usize = 8;
-
-/// How many tool calls of subagents are remembered: more are never under way.
-const SUBAGENT_CALLS_MAX: usize = 256;
 
 /// What is known of one session, and what follows from it.
 #[derive(Debug)]
@@ -109,12 +106,38 @@ impl Hop {
         Self { joined: true, ..self }
     }
 
-    /// The link is up, or the session took another name: then the generation is 0, for it is not known yet.
-    ///
+    /// Takes note of what happens, and returns what follows from it.
+    pub(super) fn on(&mut self, input: Input, now: Instant) -> Effects {
+        let mut effects = Effects::default();
+        match input {
+            Input::Begins(agent, generation) => self.begins(agent, generation),
+            Input::Arrived(messages) => self.arrived(messages, now),
+            Input::Hook(event) => {
+                effects.answer = self.heard(&event, now);
+                effects.granted = self.may_wait(&event);
+            }
+            Input::Printed(offer) => self.printed(offer, now),
+            Input::NotPrinted(offer) => self.not_printed(offer),
+            Input::WaiterGone => self.pushes.waiter = false,
+            Input::Called(named) => self.called(&named, now),
+            Input::Taken(id) => effects.granted = self.takes(id, now),
+            Input::InParts(ids) => self.in_parts(ids, now),
+            Input::Presented(presented) => self.presented(presented),
+            Input::Settled(ids) => self.settled(&ids),
+            Input::Status(state) => self.turn.said(state),
+            Input::Client(client) => self.client_is(client, now),
+            Input::Conversation(named) => self.conversation(named.as_ref(), now),
+            Input::NotPushed(way) => self.not_pushed(way, now),
+            Input::Look => effects.todo = self.next(now),
+        }
+        effects.receipts = std::mem::take(&mut self.receipts);
+        effects
+    }
+
     /// Another session of an agent, or another agent, has been shown nothing.
-    pub(super) fn begins(&mut self, agent: &AgentId, generation: u64) {
+    fn begins(&mut self, agent: AgentId, generation: u64) {
         let renamed = generation == 0;
-        let is_same = self.agent == *agent && (renamed || self.generation == 0 || self.generation == generation);
+        let is_same = self.agent == agent && (renamed || self.generation == 0 || self.generation == generation);
         if !is_same {
             self.in_flight = InFlight::default();
             self.forget_context();
@@ -122,12 +145,11 @@ impl Hop {
         if renamed {
             self.wished = agent.clone();
         }
-        self.agent = agent.clone();
+        self.agent = agent;
         self.generation = generation;
     }
 
-    /// Messages have come to this host.
-    pub(super) fn arrived(&mut self, messages: Vec<Arriving>, now: Instant) {
+    fn arrived(&mut self, messages: Vec<Arriving>, now: Instant) {
         for arriving in messages {
             if self.shown.holds(&arriving.message.id) {
                 continue;
@@ -141,150 +163,9 @@ impl Hop {
         }
     }
 
-    /// A hook says what happens, and gets what it has to do.
-    pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
-        self.release(now);
-        self.ways.hooks = true;
-        if self.is_of_left(event) || !self.follow_session(event) {
-            return Answer::default();
-        }
-        self.pushes.learn(event);
-        self.evidence.learn(event);
-        // One that comes in the middle of a turn may wait in the client, and be taken back there.
-        let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
-        if let Some(veto) = self.veto(event) {
-            return veto;
-        }
-        self.turn.on(event, now);
-        let seen = self.shown.proven_by(event);
-        self.say(seen, Stage::Seen, Via::Hook);
-        if event.name != Name::UserPromptSubmit {
-            self.in_flight.goes_on(now);
-        }
-        if event.agent_id.is_some() || event.name == Name::SubagentStop {
-            if event.name == Name::PreToolUse {
-                self.of_subagents.extend(event.tool_use_ids.iter().cloned());
-                let excess = self.of_subagents.len().saturating_sub(SUBAGENT_CALLS_MAX);
-                self.of_subagents.drain(..excess);
-            }
-            return Answer::default();
-        }
-        if is_step(event) {
-            self.enter(event.prompt_id.as_deref(), now);
-            self.evidence.step(event, self.shown.is_empty(), now);
-        }
-        if self.is_one_shot {
-            return Answer::default();
-        }
-        if let Some(until) = push::deadline_after(event.name, now) {
-            self.in_flight.push_until(until);
-        }
-        match event.name {
-            Name::SessionStart => self.give(event, |_| false, now),
-            Name::UserPromptSubmit => self.on_prompt(event, begins, now),
-            Name::PostToolBatch => self.give(event, |_| true, now),
-            Name::Stop => self.on_stop(event, now),
-            Name::StopFailure => {
-                self.on_failure(now);
-                Answer::default()
-            }
-            _ => Answer::default(),
-        }
-    }
-
     /// Returns whether the event is of a conversation that the session has left: its hooks may be late.
-    pub(super) fn is_of_left(&self, event: &Event) -> bool {
+    fn is_of_left(&self, event: &Event) -> bool {
         !decides_session(event) && event.session_id.as_ref().is_some_and(|id| self.left.contains(id))
-    }
-
-    /// The hook has flushed that offer: it is in the session, or comes with a prompt that is about to be.
-    pub(super) fn printed(&mut self, number: u64, now: Instant) {
-        self.knows_name |= self.naming == Some(number);
-        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
-        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else { return };
-        if flight.via == Via::UserPromptSubmit {
-            self.in_flight.launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
-            return;
-        }
-        let notes = self.in_flight.remove(&ids);
-        self.shown.keep(notes);
-        self.shown.by_hook(&ids);
-        self.say(ids, Stage::InSession, flight.via);
-    }
-
-    /// The hook went away: what it was given goes another way. It may have died after it printed.
-    pub(super) fn not_printed(&mut self, number: u64) {
-        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
-        self.in_flight.repeat(&ids);
-    }
-
-    /// A client without hooks calls a tool: its model went on after what it was shown.
-    pub(super) fn tool_called(&mut self, now: Instant) {
-        if self.ways.hooks {
-            return;
-        }
-        let first = *self.called.get_or_insert(now);
-        if !self.expects_hooks || now.duration_since(first) >= HOOKS_DUE {
-            let seen = self.shown.proven_by_call();
-            self.say(seen, Stage::Seen, Via::ToolCall);
-        }
-    }
-
-    /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
-    pub(super) fn takes(&mut self, id: &MessageId, now: Instant) -> bool {
-        self.release(now);
-        let goes_another_way = self.in_flight.flight(id).is_some_and(|flight| flight.channel != Channel::Result);
-        if goes_another_way || self.shown.holds(id) {
-            return false;
-        }
-        self.in_flight.launch(std::slice::from_ref(id), &Flight::by_result(now));
-        true
-    }
-
-    /// A result holds a part of these messages, and not their end: no hook and no push shows them beside that.
-    pub(super) fn in_parts(&mut self, ids: &[MessageId], now: Instant) {
-        let new: Vec<_> = ids.iter().filter(|id| !self.shown.holds(id)).cloned().collect();
-        self.in_flight.launch(&new, &Flight::in_parts(now));
-    }
-
-    /// The result of a tool was written, with these messages in it.
-    pub(super) fn presented(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>) {
-        if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
-            // A subagent has it, and the session has not.
-            self.in_flight.repeat(&ids);
-            return;
-        }
-        let notes = self.in_flight.remove(&ids);
-        self.shown.keep(notes);
-        self.shown.by_tool(&ids, tool_use);
-        self.say(ids, Stage::InSession, via);
-    }
-
-    /// The model names these messages in a call: it has read them, by whichever way they were put before it.
-    pub(super) fn named(&mut self, ids: &[MessageId]) {
-        let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| ids.contains(id)).collect();
-        self.have_entered(known, Via::ToolCall);
-        let seen = self.shown.proven_by_knowing(ids);
-        self.say(seen, Stage::Seen, Via::ToolCall);
-    }
-
-    /// The session dealt with these messages: it needs them no more.
-    pub(super) fn settled(&mut self, ids: &[MessageId]) {
-        self.in_flight.remove(ids);
-        // One that is on its way to this host comes too late.
-        self.shown.and_seen(ids);
-    }
-
-    /// The session said itself what it does.
-    pub(super) fn said_status(&mut self, state: State) {
-        self.turn.said(state);
-    }
-
-    /// A hook waits beside the session, or does no longer. Returns whether it is needed.
-    pub(super) fn waiter_is(&mut self, there: bool) -> bool {
-        let needed = there && !self.ways.works(Way::Inbox);
-        self.pushes.waiter = needed;
-        needed
     }
 
     /// Returns whether a hook that waits beside the session is of use.
@@ -307,11 +188,6 @@ impl Hop {
     /// Returns how many messages wait on this host.
     pub(super) fn unread(&self) -> usize {
         self.in_flight.len()
-    }
-
-    /// Takes the receipts that are to be sent, in order.
-    pub(super) fn take_receipts(&mut self) -> Vec<Progress> {
-        std::mem::take(&mut self.receipts)
     }
 
     /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
@@ -358,16 +234,6 @@ impl Hop {
         self.pushes.give_up();
     }
 
-    fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
-        if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
-            self.ways.worked(push.way);
-            self.stalled.retain(|id| !push.ids.contains(id));
-            let flight = Flight::by_prompt(push.way.via(), Some(push.way), event.prompt_id.clone(), now);
-            self.in_flight.launch(&push.ids, &flight);
-        }
-        if begins { self.give(event, |_| true, now) } else { Answer::default() }
-    }
-
     /// Returns the messages that stand with a prompt whose turn is one of these.
     fn prompted(&self, of: impl Fn(Option<&str>) -> bool) -> Vec<MessageId> {
         self.in_flight.under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
@@ -405,55 +271,6 @@ impl Hop {
             }
         }
         by_way
-    }
-
-    /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
-    fn on_failure(&mut self, now: Instant) {
-        let prompted = self.prompted(|_| true);
-        let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
-        self.doubt(prompted, now);
-        self.stalled.extend(self.shown.unanswered());
-        if let Some(way) = ways.first() {
-            self.ways.failed(*way, now);
-        }
-    }
-
-    fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {
-        let away = self.turn.is_away();
-        if self.turn.can_be_kept() {
-            // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
-            let kept = self.give(event, |note| presses(note, away), now);
-            if kept.offer.is_some() {
-                return kept;
-            }
-        }
-        self.turn.ends();
-        self.stalled.clear();
-        Answer::default()
-    }
-
-    /// Adds the wanted ones of the free messages to the session's context, if there are any.
-    fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool, now: Instant) -> Answer {
-        let notes = self.in_flight.free(wanted);
-        let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
-        let named = (tells_name && self.agent != self.wished)
-            .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
-        if notes.is_empty() && named.is_none() {
-            return Answer::default();
-        }
-        self.prints += 1;
-        if named.is_some() {
-            self.naming = Some(self.prints);
-        }
-        let mut text = named.unwrap_or_default();
-        if !notes.is_empty() {
-            let shown = render::text(&self.agent, &notes, self.in_flight.len());
-            let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
-            text += &shown.text;
-            let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);
-            self.in_flight.launch(&ids, &flight);
-        }
-        Answer { stdout: answer::context(event.name, &text), offer: Some(self.prints), ..Answer::default() }
     }
 
     /// Takes back what a hook, a result or a prompt was to hold that never came to anything.

@@ -12,7 +12,7 @@ use crate::local::protocol::{Answer, Event, Name};
 
 impl Hop {
     /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
-    pub(in crate::deliver) fn next(&mut self, now: Instant) -> Todo {
+    pub(super) fn next(&mut self, now: Instant) -> Todo {
         self.release(now);
         self.in_flight.expire(now);
         self.give_up_push(now);
@@ -71,8 +71,8 @@ impl Hop {
         }
     }
 
-    /// A push could not even be made.
-    pub(in crate::deliver) fn not_pushed(&mut self, way: Way, now: Instant) {
+    /// What could not even be pushed goes another way.
+    pub(super) fn not_pushed(&mut self, way: Way, now: Instant) {
         self.pushes.abandon();
         self.ways.failed(way, now);
         let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Push);

@@ -1,15 +1,12 @@
 //! What hooks are given, once, and what is said of it.
 
-use std::time::Duration;
-
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
-use crate::deliver::hop::Hop;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
 use crate::local::protocol::{Answer, Event, Name};
@@ -35,11 +32,11 @@ fn what_a_hook_did_not_print_is_given_to_the_next_one() {
     scene.arrive(vec![message(1, json!({}))]);
     let answer = scene.hear(&event(Name::PostToolBatch));
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "one way at a time");
-    scene.hop.not_printed(answer.offer.unwrap());
+    scene.on(Input::NotPrinted(answer.offer.unwrap()));
     assert!(scene.receipts().is_empty());
     let text = scene.print(&event(Name::PostToolBatch));
     assert!(holds(&text, 1) && is_marked(&text), "it may have died after it printed: {text:?}");
-    scene.hop.printed(answer.offer.unwrap(), scene.now);
+    scene.on(Input::Printed(answer.offer.unwrap()));
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::PostToolBatch)]);
 }
 
@@ -84,13 +81,13 @@ fn what_came_with_a_prompt_that_led_to_nothing_comes_again_and_says_so() {
 fn the_result_of_a_wait_and_a_hook_never_show_the_same_message() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
-    assert!(scene.hop.takes(&id(1), scene.now));
+    assert!(scene.takes(1));
     let text = scene.print(&event(Name::PostToolBatch));
     assert!(!holds(&text, 1) && holds(&text, 2), "{text:?}");
-    assert!(!scene.hop.takes(&id(2), scene.now), "the hook had it");
-    scene.hop.presented(vec![id(1)], Via::WaitForMessage, Some("t1".into()));
-    assert!(!scene.hop.takes(&id(1), scene.now));
-    assert!(scene.hop.takes(&id(3), scene.now));
+    assert!(!scene.takes(2), "the hook had it");
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    assert!(!scene.takes(1));
+    assert!(scene.takes(3));
     scene.arrive(vec![message(3, json!({}))]);
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "its result is being written");
     scene.passes(5);
@@ -102,15 +99,15 @@ fn the_result_of_a_wait_and_a_hook_never_show_the_same_message() {
 fn no_hook_shows_a_message_that_is_being_read_in_parts() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(scene.hop.takes(&id(1), scene.now));
-    scene.hop.in_parts(&[id(1)], scene.now);
+    assert!(scene.takes(1));
+    scene.on(Input::InParts(vec![id(1)]));
     scene.passes(60);
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
-    scene.hop.presented(vec![id(1)], Via::GetMessages, None);
+    scene.present(1, Via::GetMessages, None);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
     scene.hear(&event(Name::Stop));
     scene.arrive(vec![message(2, json!({}))]);
-    scene.hop.in_parts(&[id(2)], scene.now);
+    scene.on(Input::InParts(vec![id(2)]));
     assert!(matches!(scene.next(), Todo::Look(_)));
     scene.passes(300);
     assert!(scene.posted().contains(id(2).as_str()), "its rest was never asked for");
@@ -119,14 +116,14 @@ fn no_hook_shows_a_message_that_is_being_read_in_parts() {
 #[test]
 fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
     let check = |expects_hooks, expected: &[Progress]| {
-        let mut hop = Hop::new(agent("homeassistant"), None, false, expects_hooks);
-        hop.presented(vec![id(1)], Via::GetMessages, None);
-        hop.take_receipts();
-        let now = Instant::now();
-        hop.tool_called(now);
-        assert_eq!(hop.take_receipts(), expected);
-        hop.tool_called(now + Duration::from_secs(10));
-        assert_eq!(hop.take_receipts().len(), 1 - expected.len(), "hooks that never come are not waited for");
+        let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, expects_hooks));
+        scene.present(1, Via::GetMessages, None);
+        scene.receipts();
+        scene.on(Input::Called(vec![]));
+        assert_eq!(scene.receipts(), expected);
+        scene.passes(10);
+        scene.on(Input::Called(vec![]));
+        assert_eq!(scene.receipts().len(), 1 - expected.len(), "hooks that never come are not waited for");
     };
     check(false, &[progress(1, Stage::Seen, Via::ToolCall)]);
     check(true, &[]);
@@ -160,9 +157,9 @@ fn a_new_context_is_told_and_gets_everything_again() {
 
 #[test]
 fn a_session_that_begins_by_a_resume_is_in_its_first_context() {
-    let mut hop = Hop::new(agent("homeassistant"), None, false, true);
-    hop.heard(&starts("resume", "s1"), Instant::now());
-    assert_eq!(hop.facts().context, Some(0));
+    let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, true));
+    scene.hear(&starts("resume", "s1"));
+    assert_eq!(scene.hop.facts().context, Some(0));
 }
 
 #[test]
@@ -190,25 +187,23 @@ fn nothing_is_given_to_a_subagent() {
 fn another_session_of_the_agent_begins_with_nothing() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({}))]);
-    scene.hop.begins(&agent("homeassistant"), 1);
+    scene.on(Input::Begins(agent("homeassistant"), 1));
     assert_eq!(scene.hop.unread(), 1, "the same session");
-    scene.hop.begins(&agent("homeassistant"), 2);
+    scene.on(Input::Begins(agent("homeassistant"), 2));
     assert_eq!(scene.hop.unread(), 0);
 }
 
 #[test]
 fn a_session_is_told_the_name_it_did_not_wish() {
-    let mut hop = Hop::new(agent("web"), None, false, true);
-    let now = Instant::now();
-    hop.begins(&agent("web-2"), 1);
-    let answer = hop.heard(&event(Name::UserPromptSubmit), now);
-    assert!(answer.stdout.contains("web-2 here: another one is web"), "{answer:?}");
-    hop.printed(answer.offer.unwrap(), now);
-    assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default());
-    let again = hop.heard(&starts("clear", "s2"), now);
+    let mut scene = Scene::of(Hop::new(agent("web"), None, false, true));
+    scene.on(Input::Begins(agent("web-2"), 1));
+    let text = scene.print(&event(Name::UserPromptSubmit)).unwrap();
+    assert!(text.contains("web-2 here: another one is web"), "{text}");
+    assert_eq!(scene.hear(&event(Name::PostToolBatch)), Answer::default());
+    let again = scene.hear(&starts("clear", "s2"));
     assert!(again.stdout.contains("web-2 here"), "another context: {again:?}");
-    hop.begins(&agent("backend"), 0);
-    assert_eq!(hop.heard(&event(Name::PostToolBatch), now), Answer::default(), "it chose that name");
+    scene.on(Input::Begins(agent("backend"), 0));
+    assert_eq!(scene.hear(&event(Name::PostToolBatch)), Answer::default(), "it chose that name");
 }
 
 #[test]
@@ -236,7 +231,7 @@ fn what_the_session_has_answered_is_not_put_before_it() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
-    scene.hop.settled(&[id(1)]);
+    scene.on(Input::Settled(vec![id(1)]));
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
 }
 
@@ -271,8 +266,9 @@ fn a_late_hook_of_the_conversation_before_is_given_nothing() {
     scene.hear(&starts("clear", "s2"));
     scene.arrive(vec![message(1, json!({}))]);
     assert_eq!(scene.hear(&event(Name::Stop)), Answer::default());
-    assert!(scene.hop.is_of_left(&event(Name::Wait)));
-    assert!(!scene.hop.is_of_left(&Event { session_id: Some("s3".into()), ..event(Name::Wait) }));
+    assert!(!scene.wait());
+    let of_another = Event { session_id: Some("s3".into()), ..event(Name::Wait) };
+    assert!(scene.on(Input::Hook(of_another)).granted);
     assert_eq!((scene.hop.facts().context, scene.hop.unread()), (Some(1), 1));
 }
 

@@ -13,15 +13,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::client::Client;
-use super::hop::Hop;
+use super::hop::{Effects, Hop, Input, Presented};
 use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id};
 use crate::local::protocol::{Answer, Event, Name};
 
-/// A hop and its clock.
+/// A hop, its clock, and the receipts that nobody looked at yet.
 struct Scene {
     hop: Hop,
     now: Instant,
+    receipts: Vec<Progress>,
 }
 
 fn message(number: u32, fields: Value) -> Message {
@@ -57,34 +58,58 @@ fn socket() -> InboxSocket {
 impl Scene {
     /// A session that began, with an inbox socket or without.
     fn begun(inbox: Option<InboxSocket>) -> Self {
-        let mut hop = Hop::new(agent("homeassistant"), inbox, false, true);
-        let now = Instant::now();
-        hop.begins(&agent("homeassistant"), 1);
-        hop.heard(&starts("startup", "s1"), now);
+        let mut scene = Self::of(Hop::new(agent("homeassistant"), inbox, false, true));
+        scene.on(Input::Begins(agent("homeassistant"), 1));
+        scene.hear(&starts("startup", "s1"));
         // A client that keeps no files of its sessions.
-        (0..3).for_each(|_| hop.client_is(Client::default(), now));
-        Self { hop, now }
+        (0..3).for_each(|_| drop(scene.on(Input::Client(Client::default()))));
+        scene
+    }
+
+    fn of(hop: Hop) -> Self {
+        Self { hop, now: Instant::now(), receipts: Vec::new() }
+    }
+
+    fn on(&mut self, input: Input) -> Effects {
+        let mut effects = self.hop.on(input, self.now);
+        self.receipts.append(&mut effects.receipts);
+        effects
     }
 
     fn arrive(&mut self, messages: Vec<Message>) {
         let arriving = messages.into_iter().map(|message| Arriving { message, expires_in_ms: 86_400_000 }).collect();
-        self.hop.arrived(arriving, self.now);
+        self.on(Input::Arrived(arriving));
     }
 
     fn hear(&mut self, event: &Event) -> Answer {
-        self.hop.heard(event, self.now)
+        self.on(Input::Hook(event.clone())).answer
+    }
+
+    /// A hook waits beside the session. Returns whether it may.
+    fn wait(&mut self) -> bool {
+        self.on(Input::Hook(event(Name::Wait))).granted
+    }
+
+    /// Returns whether a wait may return that message.
+    fn takes(&mut self, number: u32) -> bool {
+        self.on(Input::Taken(id(number))).granted
+    }
+
+    /// A result with that message was written.
+    fn present(&mut self, number: u32, via: Via, tool_use: Option<&str>) {
+        self.on(Input::Presented(Presented { ids: vec![id(number)], via, tool_use: tool_use.map(str::to_owned) }));
     }
 
     /// Returns the text that the hook printed, if it had any.
     fn print(&mut self, event: &Event) -> Option<String> {
         let answer = self.hear(event);
-        self.hop.printed(answer.offer?, self.now);
+        self.on(Input::Printed(answer.offer?));
         let printed: Value = serde_json::from_str(&answer.stdout).unwrap();
         printed["hookSpecificOutput"]["additionalContext"].as_str().map(str::to_owned)
     }
 
     fn next(&mut self) -> Todo {
-        self.hop.next(self.now)
+        self.on(Input::Look).todo
     }
 
     fn posted(&mut self) -> String {
@@ -107,7 +132,7 @@ impl Scene {
     }
 
     fn receipts(&mut self) -> Vec<Progress> {
-        self.hop.take_receipts()
+        std::mem::take(&mut self.receipts)
     }
 }
 

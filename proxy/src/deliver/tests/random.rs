@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Scene, event, message, news, of_turn, socket, starts};
 use crate::deliver::client::Client;
+use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::id;
 use crate::local::protocol::{Answer, Event, Name};
@@ -16,8 +17,9 @@ use crate::local::protocol::{Answer, Event, Name};
 /// How many sessions are played, and how many events each has.
 const SESSIONS: u64 = 400;
 const EVENTS: usize = 120;
-/// How many messages come in one session.
+/// How many messages come in one session, and how many more before its rewind.
 const MESSAGES: u32 = 6;
+const REWOUND: u32 = 2;
 
 /// Numbers that follow from a seed.
 struct Dice(u64);
@@ -50,13 +52,15 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let mut scene = Scene::begun(Some(socket()));
-        scene.hop.waiter_is(seed.is_multiple_of(2));
+        if seed.is_multiple_of(2) {
+            scene.wait();
+        }
         // A client with a transcript, one that keeps a session file alone, one that keeps nothing.
         let client = match seed % 3 {
             1 => Client { is_busy: Some(true), transcript: None },
             _ => Client::default(),
         };
-        scene.hop.client_is(client.clone(), scene.now);
+        scene.on(Input::Client(client.clone()));
         if seed.is_multiple_of(3) {
             scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
         }
@@ -81,11 +85,11 @@ impl Play {
     fn answer(&mut self, answer: &Answer) {
         let Some(offer) = answer.offer else { return };
         match self.dice.below(4) {
-            0 => self.scene.hop.not_printed(offer),
+            0 => drop(self.scene.on(Input::NotPrinted(offer))),
             1 => drop(self.offered.insert(offer, answer.stdout.clone())),
             _ => {
                 self.reached.push(answer.stdout.clone());
-                self.scene.hop.printed(offer, self.scene.now);
+                self.scene.on(Input::Printed(offer));
             }
         }
     }
@@ -132,20 +136,20 @@ impl Play {
                 let offer = self.offered.keys().next().copied();
                 if let Some((offer, text)) = offer.and_then(|offer| self.offered.remove_entry(&offer)) {
                     self.reached.push(text);
-                    self.scene.hop.printed(offer, self.scene.now);
+                    self.scene.on(Input::Printed(offer));
                 }
             }
             14 => self.scene.passes(self.dice.below(20)),
             15 => {
-                let taken = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
-                if self.scene.hop.takes(&taken, self.scene.now) && self.dice.below(2) == 0 {
-                    self.reached.push(taken.to_string());
-                    self.scene.hop.presented(vec![taken], Via::WaitForMessage, None);
+                let number = u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap();
+                if self.scene.takes(number) && self.dice.below(2) == 0 {
+                    self.reached.push(id(number).to_string());
+                    self.scene.present(number, Via::WaitForMessage, None);
                 }
             }
             16 if self.dice.below(8) == 0 => {
                 let done = id(u32::try_from(self.dice.below(u64::from(MESSAGES))).unwrap());
-                self.scene.hop.settled(std::slice::from_ref(&done));
+                self.scene.on(Input::Settled(vec![done.clone()]));
                 self.settled.push(done);
             }
             _ => self.push(),
@@ -157,17 +161,39 @@ impl Play {
             Todo::Post(_, text) => self.pushed.push(text),
             Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
             Todo::Notify(text) => self.pushed.push(text),
-            Todo::AskClient => self.scene.hop.client_is(self.client.clone(), self.scene.now),
+            Todo::AskClient => drop(self.scene.on(Input::Client(self.client.clone()))),
             Todo::Read(_) => {
-                let reached =
-                    (0..MESSAGES).map(id).filter(|id| self.reached.iter().any(|text| text.contains(id.as_str())));
-                let named = reached.collect();
+                let named = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).map(id).collect();
                 // It may be behind what the hooks reported.
-                let named = (self.dice.below(3) > 0).then_some(&named);
-                self.scene.hop.conversation(named, self.scene.now);
+                let named = (self.dice.below(3) > 0).then_some(named);
+                self.scene.on(Input::Conversation(named));
             }
             Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
         }
+    }
+
+    /// Returns how many texts of the conversation name the message.
+    fn times(&self, number: u32) -> usize {
+        self.reached.iter().filter(|text| text.contains(id(number).as_str())).count()
+    }
+
+    /// A person types now and then, and every turn ends well.
+    fn is_quiet(&mut self, seed: u64, turns: usize) {
+        for _ in 0..turns {
+            self.scene.now += Duration::from_secs(600);
+            self.push();
+            self.turn += 1;
+            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| self.of_now(name));
+            for event in events {
+                let answer = self.scene.hear(&event);
+                if let Some(offer) = answer.offer {
+                    self.reached.push(answer.stdout);
+                    self.scene.on(Input::Printed(offer));
+                }
+            }
+            self.check_receipts(seed);
+        }
+        assert_eq!(self.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
     }
 
     /// No receipt claims a message whose text did not reach the client.
@@ -193,21 +219,15 @@ fn whatever_happens_no_receipt_lies_and_no_message_is_left_behind() {
             play.act();
             play.check_receipts(seed);
         }
-        // The rest of the session is quiet: its person types now and then, and every turn ends well.
-        for _ in 0..40 {
-            play.scene.now += Duration::from_secs(600);
-            play.push();
-            play.turn += 1;
-            let events = [Name::UserPromptSubmit, Name::PostToolBatch, Name::Stop].map(|name| play.of_now(name));
-            for event in events {
-                let answer = play.scene.hear(&event);
-                if let Some(offer) = answer.offer {
-                    play.reached.push(answer.stdout);
-                    play.scene.hop.printed(offer, play.scene.now);
-                }
-            }
-            play.check_receipts(seed);
+        play.is_quiet(seed, 40);
+        if seed.is_multiple_of(3) {
+            let before = play.reached.len();
+            play.scene.arrive(vec![message(MESSAGES, json!({})), message(MESSAGES + 1, news())]);
+            play.is_quiet(seed, 10);
+            play.reached.truncate(before);
+            play.is_quiet(seed, 10);
+            let times = (MESSAGES..MESSAGES + REWOUND).map(|number| play.times(number)).collect::<Vec<_>>();
+            assert_eq!(times, [1, 1], "seed {seed}: what a rewind took out comes again, once");
         }
-        assert_eq!(play.scene.hop.unread(), 0, "seed {seed}: a message that no way tries again");
     }
 }

@@ -4,11 +4,10 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
 use crate::deliver::client::Client;
-use crate::deliver::hop::Hop;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
 use crate::deliver::ways::Way;
@@ -31,7 +30,7 @@ fn an_idle_session_is_woken_by_its_inbox_socket_and_its_prompt_is_the_proof() {
 #[test]
 fn a_push_that_nothing_confirms_falls_to_the_next_way() {
     let mut scene = Scene::begun(Some(socket()));
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
     scene.passes(5);
@@ -92,7 +91,7 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     scene.posted();
-    scene.hop.not_pushed(Way::Inbox, scene.now);
+    scene.on(Input::NotPushed(Way::Inbox));
     let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
     scene.now = again;
     let first = scene.posted();
@@ -105,7 +104,7 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
 #[test]
 fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
     let mut scene = Scene::begun(Some(socket()));
-    scene.hop.said_status(State::Away);
+    scene.on(Input::Status(State::Away));
     scene.arrive(vec![message(1, json!({"priority": "high"}))]);
     assert_eq!(scene.next(), Todo::Look(None));
     scene.arrive(vec![message(2, json!({"priority": "urgent"}))]);
@@ -134,13 +133,13 @@ fn the_answer_to_a_question_of_ones_own_wakes_or_prolongs_a_turn_and_any_other_r
 #[test]
 fn a_second_wake_is_not_taken_for_a_late_first_one() {
     let mut scene = Scene::begun(None);
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     scene.arrive(vec![message(1, json!({}))]);
     let Todo::Wake(first) = scene.next() else { panic!("woken") };
     scene.passes(5);
     let Todo::Look(Some(again)) = scene.next() else { panic!("it rests") };
     scene.now = again;
-    assert!(scene.hop.waiter_is(true));
+    assert!(scene.wait());
     let Todo::Wake(second) = scene.next() else { panic!("woken again") };
     assert!(second.contains(&first));
     assert_eq!(scene.prompt(&format!("<task-notification>{second}</task-notification>")), None);
@@ -162,7 +161,7 @@ fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
 fn a_result_that_was_never_written_is_looked_for_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
-    assert!(scene.hop.takes(&id(1), scene.now));
+    assert!(scene.takes(1));
     let Todo::Look(Some(then)) = scene.next() else { panic!("nothing looks again") };
     scene.now = then;
     assert!(scene.posted().contains(id(1).as_str()));
@@ -199,7 +198,7 @@ fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
-    scene.hop.presented(vec![id(1)], Via::GetMessages, None);
+    scene.present(1, Via::GetMessages, None);
     let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
     assert!(answer.stdout.contains("\"block\""), "{answer:?}");
 }
@@ -210,7 +209,7 @@ fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     let text = scene.posted();
     scene.prompt(&text);
-    scene.hop.named(&[id(1)]);
+    scene.on(Input::Called(vec![id(1)]));
     assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::ToolCall)]);
     scene.hear(&event(Name::PostToolBatch));
     assert_eq!(scene.receipts(), [entered(2, Via::InboxSocket, Via::Hook)]);
@@ -223,7 +222,7 @@ fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
     scene.arrive(vec![message(1, json!({}))]);
     scene.print(&event(Name::PostToolBatch));
     scene.receipts();
-    scene.hop.named(&[id(1)]);
+    scene.on(Input::Called(vec![id(1)]));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::ToolCall)]);
 }
 
@@ -238,7 +237,7 @@ fn with_a_transcript() -> Scene {
 fn read(scene: &mut Scene, numbers: &[u32]) {
     assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
     let named = numbers.iter().map(|number| id(*number)).collect();
-    scene.hop.conversation(Some(&named), scene.now);
+    scene.on(Input::Conversation(Some(named)));
 }
 
 #[test]
@@ -316,18 +315,48 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
 }
 
 #[test]
+fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
+    let mut scene = with_a_transcript();
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.prompt("typed"), 1));
+    scene.hear(&event(Name::Stop));
+    scene.passes(1);
+    read(&mut scene, &[1]);
+    scene.on(Input::Settled(vec![id(1)]));
+    scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.passes(1);
+    read(&mut scene, &[]);
+    assert_eq!((scene.hop.unread(), scene.next()), (0, Todo::Look(None)));
+}
+
+#[test]
+fn the_transcript_of_a_one_shot_session_is_not_read() {
+    let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).of_one_shot();
+    let mut scene = Scene::of(hop);
+    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::UserPromptSubmit) });
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.present(1, Via::GetMessages, None);
+    scene.hear(&event(Name::PostToolBatch));
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts().len(), 2, "in the session, and seen");
+    scene.passes(60);
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::Client(Client { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));
+    assert_eq!(scene.next(), Todo::Look(None));
+}
+
+#[test]
 fn a_client_without_a_session_file_is_looked_for_once_before_messages_come_again() {
-    let mut hop = Hop::new(agent("homeassistant"), None, false, false).joined();
-    hop.begins(&agent("homeassistant"), 1);
-    let mut scene = Scene { hop, now: Instant::now() };
+    let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false).joined());
     let repeated = |number| message(number, json!({"repeated": true}));
     scene.arrive(vec![repeated(1)]);
-    assert!(scene.hop.doubted_until(&id(1)).is_some() && matches!(scene.next(), Todo::AskClient));
-    scene.hop.client_is(Client::default(), scene.now);
+    assert!(scene.hop.doubted_until(&id(1)).is_some() && scene.next() == Todo::AskClient);
+    scene.on(Input::Client(Client::default()));
     scene.arrive(vec![repeated(2)]);
     for number in [1, 2] {
         assert_eq!(scene.hop.doubted_until(&id(number)), None);
-        assert!(scene.hop.takes(&id(number), scene.now), "{number}");
+        assert!(scene.on(Input::Taken(id(number))).granted, "{number}");
     }
 }
 
@@ -336,7 +365,6 @@ fn a_wait_takes_a_doubted_message_when_the_transcript_did_not_decide_in_time() {
     let mut scene = with_a_transcript();
     scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
     scene.arrive(vec![message(1, json!({"repeated": true}))]);
-    let until = scene.hop.doubted_until(&id(1)).unwrap();
-    assert!(!scene.hop.takes(&id(1), scene.now));
-    assert!(scene.hop.takes(&id(1), until));
+    scene.now = scene.hop.doubted_until(&id(1)).unwrap();
+    assert!(scene.on(Input::Taken(id(1))).granted);
 }

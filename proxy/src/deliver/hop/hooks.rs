@@ -1,0 +1,165 @@
+//! What hooks report, and what they are given to print.
+
+use c3po_shared::receipt::{Stage, Via};
+use tokio::time::Instant;
+
+use super::{Hop, presses};
+use crate::deliver::in_flight::{Channel, Flight};
+use crate::deliver::note::Note;
+use crate::deliver::proof::is_step;
+use crate::deliver::ways::Way;
+use crate::deliver::{answer, push, render};
+use crate::local::MARK;
+use crate::local::protocol::{Answer, Event, Name};
+
+/// How many tool calls of subagents are remembered: more are never under way.
+const SUBAGENT_CALLS_MAX: usize = 256;
+
+impl Hop {
+    /// Takes over what a hook reports. Returns what it has to do.
+    pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
+        self.release(now);
+        self.ways.hooks = true;
+        if self.is_of_left(event) || !self.follow_session(event) {
+            return Answer::default();
+        }
+        self.pushes.learn(event);
+        self.evidence.learn(event);
+        // One that comes in the middle of a turn may wait in the client, and be taken back there.
+        let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
+        if let Some(veto) = self.veto(event) {
+            return veto;
+        }
+        self.turn.on(event, now);
+        let seen = self.shown.proven_by(event);
+        self.say(seen, Stage::Seen, Via::Hook);
+        if event.name != Name::UserPromptSubmit {
+            self.in_flight.goes_on(now);
+        }
+        if event.agent_id.is_some() || event.name == Name::SubagentStop {
+            self.note_subagent(event);
+            return Answer::default();
+        }
+        if is_step(event) {
+            self.enter(event.prompt_id.as_deref(), now);
+        }
+        if self.is_one_shot {
+            return Answer::default();
+        }
+        if is_step(event) {
+            self.evidence.step(event, self.shown.is_empty(), now);
+        }
+        if let Some(until) = push::deadline_after(event.name, now) {
+            self.in_flight.push_until(until);
+        }
+        match event.name {
+            Name::SessionStart => self.give(event, |_| false, now),
+            Name::UserPromptSubmit => self.on_prompt(event, begins, now),
+            Name::PostToolBatch => self.give(event, |_| true, now),
+            Name::Stop => self.on_stop(event, now),
+            Name::StopFailure => {
+                self.on_failure(now);
+                Answer::default()
+            }
+            _ => Answer::default(),
+        }
+    }
+
+    /// Returns whether the hook is to wait beside the session: it asks for that, is of this conversation, and nothing better
+    /// wakes the session.
+    pub(super) fn may_wait(&mut self, event: &Event) -> bool {
+        if event.name != Name::Wait || self.is_of_left(event) {
+            return false;
+        }
+        self.pushes.waiter = !self.ways.works(Way::Inbox);
+        self.pushes.waiter
+    }
+
+    /// The offer is in the session, or comes with a prompt that is about to be.
+    pub(super) fn printed(&mut self, number: u64, now: Instant) {
+        self.knows_name |= self.naming == Some(number);
+        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
+        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else { return };
+        if flight.via == Via::UserPromptSubmit {
+            self.in_flight.launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
+            return;
+        }
+        let notes = self.in_flight.remove(&ids);
+        self.shown.keep(notes);
+        self.shown.by_hook(&ids);
+        self.say(ids, Stage::InSession, flight.via);
+    }
+
+    /// The offer goes another way.
+    pub(super) fn not_printed(&mut self, number: u64) {
+        let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
+        self.in_flight.repeat(&ids);
+    }
+
+    fn note_subagent(&mut self, event: &Event) {
+        if event.name == Name::PreToolUse {
+            self.of_subagents.extend(event.tool_use_ids.iter().cloned());
+            let excess = self.of_subagents.len().saturating_sub(SUBAGENT_CALLS_MAX);
+            self.of_subagents.drain(..excess);
+        }
+    }
+
+    fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
+        if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
+            self.ways.worked(push.way);
+            self.stalled.retain(|id| !push.ids.contains(id));
+            let flight = Flight::by_prompt(push.way.via(), Some(push.way), event.prompt_id.clone(), now);
+            self.in_flight.launch(&push.ids, &flight);
+        }
+        if begins { self.give(event, |_| true, now) } else { Answer::default() }
+    }
+
+    /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
+    fn on_failure(&mut self, now: Instant) {
+        let prompted = self.prompted(|_| true);
+        let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
+        self.doubt(prompted, now);
+        self.stalled.extend(self.shown.unanswered());
+        if let Some(way) = ways.first() {
+            self.ways.failed(*way, now);
+        }
+    }
+
+    fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {
+        let away = self.turn.is_away();
+        if self.turn.can_be_kept() {
+            // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
+            let kept = self.give(event, |note| presses(note, away), now);
+            if kept.offer.is_some() {
+                return kept;
+            }
+        }
+        self.turn.ends();
+        self.stalled.clear();
+        Answer::default()
+    }
+
+    /// Adds the wanted ones of the free messages to the session's context, if there are any.
+    fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool, now: Instant) -> Answer {
+        let notes = self.in_flight.free(wanted);
+        let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
+        let named = (tells_name && self.agent != self.wished)
+            .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
+        if notes.is_empty() && named.is_none() {
+            return Answer::default();
+        }
+        self.prints += 1;
+        if named.is_some() {
+            self.naming = Some(self.prints);
+        }
+        let mut text = named.unwrap_or_default();
+        if !notes.is_empty() {
+            let shown = render::text(&self.agent, &notes, self.in_flight.len());
+            let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
+            text += &shown.text;
+            let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);
+            self.in_flight.launch(&ids, &flight);
+        }
+        Answer { stdout: answer::context(event.name, &text), offer: Some(self.prints), ..Answer::default() }
+    }
+}

@@ -1,0 +1,76 @@
+//! Everything that can happen to the last hop of a session, and what follows from it.
+
+use std::collections::HashSet;
+
+use c3po_shared::ids::{AgentId, MessageId};
+use c3po_shared::receipt::{Progress, Via};
+use c3po_shared::vocabulary::State;
+use c3po_shared::wire::Arriving;
+
+use crate::deliver::client::Client;
+use crate::deliver::push::Todo;
+use crate::deliver::ways::Way;
+use crate::local::protocol::{Answer, Event};
+
+/// Something that happens. [`Hop::on`](super::Hop::on) has the one match over it.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "an input is taken at once, and none is kept")]
+pub(crate) enum Input {
+    /// The link is up as that session of that agent. With generation 0 the session took that name, and the link is not
+    /// up under it yet.
+    Begins(AgentId, u64),
+    /// Messages came to this host.
+    Arrived(Vec<Arriving>),
+    /// A hook reports an event, and gets an answer.
+    Hook(Event),
+    /// The hook with that offer has flushed it.
+    Printed(u64),
+    /// The hook with that offer went away. It may have died after it printed.
+    NotPrinted(u64),
+    /// The hook that waited beside the session went away.
+    WaiterGone,
+    /// A tool is called. The call names these messages, so the model has read them.
+    Called(Vec<MessageId>),
+    /// The result of a wait is about to hold that message.
+    Taken(MessageId),
+    /// A result is about to hold a part of these messages, and not their end.
+    InParts(Vec<MessageId>),
+    /// The result of a tool was written to the client.
+    Presented(Presented),
+    /// The session answered or acknowledged these messages.
+    Settled(Vec<MessageId>),
+    /// The session reported itself what it does.
+    Status(State),
+    /// The client's session file was read.
+    Client(Client),
+    /// The client's transcript was read: the conversation names these messages. `None` if it could not be read.
+    Conversation(Option<HashSet<MessageId>>),
+    /// A push by that way could not be made.
+    NotPushed(Way),
+    /// Something happened, or time has passed.
+    Look,
+}
+
+/// What the result of a tool put before the model.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Presented {
+    /// The messages that stand in it to their end.
+    pub(crate) ids: Vec<MessageId>,
+    /// The tool, as receipts call it.
+    pub(crate) via: Via,
+    /// The client's name for the use of the tool.
+    pub(crate) tool_use: Option<String>,
+}
+
+/// What follows from an input.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// What the hook that reported has to do.
+    pub(crate) answer: Answer,
+    /// Whether a wait is granted: a tool's may return its message, a hook's may stay beside the session.
+    pub(crate) granted: bool,
+    /// The receipts to send, in order.
+    pub(crate) receipts: Vec<Progress>,
+    /// What to do for a session that nothing else reaches, or to read of it.
+    pub(crate) todo: Todo,
+}

@@ -1,0 +1,68 @@
+//! What the session's tools are called for, and what their results put before its model.
+
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
+use c3po_shared::receipt::{Stage, Via};
+use tokio::time::Instant;
+
+use super::{Hop, Presented};
+use crate::deliver::in_flight::{Channel, Flight};
+
+/// After how long without any hook a second tool call shows that the session has none.
+const HOOKS_DUE: Duration = Duration::from_secs(10);
+
+impl Hop {
+    /// The model has read what it names in a call, by whichever way that was put before it. If the client has no hooks, any
+    /// call proves that the model went on after everything that it was shown.
+    pub(super) fn called(&mut self, named: &[MessageId], now: Instant) {
+        if !self.ways.hooks {
+            let first = *self.called.get_or_insert(now);
+            if !self.expects_hooks || now.duration_since(first) >= HOOKS_DUE {
+                let seen = self.shown.proven_by_call();
+                self.say(seen, Stage::Seen, Via::ToolCall);
+            }
+        }
+        let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| named.contains(id)).collect();
+        self.have_entered(known, Via::ToolCall);
+        let seen = self.shown.proven_by_knowing(named);
+        self.say(seen, Stage::Seen, Via::ToolCall);
+    }
+
+    /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
+    pub(super) fn takes(&mut self, id: MessageId, now: Instant) -> bool {
+        self.release(now);
+        let goes_another_way = self.in_flight.flight(&id).is_some_and(|flight| flight.channel != Channel::Result);
+        if goes_another_way || self.shown.holds(&id) {
+            return false;
+        }
+        self.in_flight.launch(&[id], &Flight::by_result(now));
+        true
+    }
+
+    /// No hook and no push shows messages beside the results that hold them part by part.
+    pub(super) fn in_parts(&mut self, mut ids: Vec<MessageId>, now: Instant) {
+        ids.retain(|id| !self.shown.holds(id));
+        self.in_flight.launch(&ids, &Flight::in_parts(now));
+    }
+
+    /// What was written is in the session, or in a subagent that used the tool.
+    pub(super) fn presented(&mut self, presented: Presented) {
+        let Presented { ids, via, tool_use } = presented;
+        if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
+            self.in_flight.repeat(&ids);
+            return;
+        }
+        let notes = self.in_flight.remove(&ids);
+        self.shown.keep(notes);
+        self.shown.by_tool(&ids, tool_use);
+        self.say(ids, Stage::InSession, via);
+    }
+
+    /// The session needs these messages no more.
+    pub(super) fn settled(&mut self, ids: &[MessageId]) {
+        self.in_flight.remove(ids);
+        // One that is on its way to this host comes too late.
+        self.shown.settle(ids);
+    }
+}
