@@ -7,6 +7,11 @@ pub(super) fn reads_a_stream(client: &[String]) -> bool {
         || pairs.into_iter().any(|(option, value)| option == "--input-format" && value == "stream-json")
 }
 
+/// Returns whether a client answers a prompt of its command line and ends, whoever started it.
+pub(super) fn prints(client: &[String]) -> bool {
+    client.iter().skip(1).any(|word| word == "-p" || word == "--print")
+}
+
 /// Returns the words of the command that started this process's parent; none where the system does not show them.
 pub(super) fn command() -> Vec<String> {
     let line = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();

@@ -222,8 +222,8 @@ impl Config {
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
         let entry = variable("CLAUDE_CODE_ENTRYPOINT");
-        let one_shot =
-            wished.is_none() && entry.as_deref() == Some("sdk-cli") && !client::reads_a_stream(&sources.client);
+        let prints = entry.as_deref() == Some("sdk-cli") || client::prints(&sources.client);
+        let one_shot = wished.is_none() && prints && !client::reads_a_stream(&sources.client);
         let agent = if one_shot { agent.with_suffix("run") } else { agent };
         let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
         let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
@@ -387,7 +387,8 @@ mod tests {
         check(&[entry], &["claude", "-p", "--input-format", "stream-json"], ("web", false));
         check(&[entry], &["claude", "-p", "--input-format=stream-json"], ("web", false));
         check(&[("CLAUDE_CODE_ENTRYPOINT", "cli")], &["claude"], ("web", false));
-        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude", "-p"], ("web", false));
+        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude", "-p"], ("web-run", true));
+        check(&[("CLAUDE_CODE_ENTRYPOINT", "sdk-py")], &["claude"], ("web", false));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct Evidence {
     wanted_at: Option<Instant>,
     asked: Option<Instant>,
     missing: u32,
-    /// The turn of the latest step.
+    /// The turn of the latest step; `None` while no step followed on the latest prompt, or that turn failed.
     turn: Option<String>,
 }
 
@@ -57,7 +57,12 @@ impl Evidence {
         }
     }
 
-    /// Returns whether the latest step was of another turn than that one.
+    /// A prompt came, or a turn failed: what the model did before proves nothing of it.
+    pub(super) fn no_step_yet(&mut self) {
+        self.turn = None;
+    }
+
+    /// Returns whether a step of another turn than that one followed on the latest prompt.
     pub(super) fn went_on_after(&self, turn: &str) -> bool {
         self.turn.as_deref().is_some_and(|latest| latest != turn)
     }

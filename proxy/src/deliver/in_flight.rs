@@ -3,6 +3,7 @@
 //! This table is the only place that knows it. A message without a flight is free; its flight ends when the message is in
 //! the session, when its way gave it up, or at its deadline.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
@@ -24,7 +25,7 @@ pub(super) const READ_MAX: Duration = Duration::from_secs(10);
 /// How long a turn may take to its first step. A prompt that a person took back never leads to one.
 ///
 /// A client's own tools end before that.
-const STEP_MAX: Duration = Duration::from_secs(900);
+pub(super) const STEP_MAX: Duration = Duration::from_secs(900);
 
 /// The channel by which a message is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(super) enum Channel {
     Prompt,
     /// The result of a tool that is being written.
     Result,
+    /// Results that hold it part by part, and have not come to its end.
+    Parts,
     /// The conversation, as far as is known: the client's transcript has to show it.
     Unsure,
 }
@@ -78,7 +81,7 @@ impl Flight {
 
     /// Results hold the message part by part, and its end has not been in one.
     pub(super) fn in_parts(now: Instant) -> Self {
-        Self { until: now + PARTS_MAX, ..Self::by_result(now) }
+        Self { channel: Channel::Parts, until: now + PARTS_MAX, ..Self::by_result(now) }
     }
 
     /// A result that is about to be written holds the message.
@@ -115,10 +118,18 @@ impl InFlight {
         }
     }
 
-    /// Returns what is free to be put into the session: urgent first, else in the order in which it came.
+    /// Returns what is free to be put into the session: what is wanted, and what its senders sent before it. Urgent first,
+    /// else in the order in which it came.
     pub(super) fn free(&self, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
         let free = self.held.iter().filter(|held| held.flight.is_none()).filter_map(|held| held.note.as_ref());
-        let mut notes: Vec<_> = free.filter(|note| wanted(note)).collect();
+        let (mut notes, mut senders) = (Vec::new(), HashSet::new());
+        for note in free.rev() {
+            if wanted(note) || senders.contains(&note.from) {
+                senders.insert(&note.from);
+                notes.push(note);
+            }
+        }
+        notes.reverse();
         notes.sort_by_key(|note| std::cmp::Reverse(note.priority));
         notes
     }

@@ -14,6 +14,9 @@ use crate::local::protocol::{Event, Name};
 pub(super) const CONFIRM: Duration = Duration::from_secs(5);
 /// How long a session that works may take until it looks at what was pushed.
 pub(super) const CONFIRM_BUSY: Duration = Duration::from_secs(600);
+/// How long after a reminder the next one is made, the first time, and at the most.
+const REMIND: Duration = Duration::from_secs(60);
+const REMIND_MAX: Duration = Duration::from_secs(30 * 60);
 /// How many pushes that were given up are remembered: each may still come.
 const GIVEN_UP_MAX: usize = 32;
 
@@ -77,6 +80,31 @@ pub(crate) enum Todo {
 impl Default for Todo {
     fn default() -> Self {
         Self::Look(None)
+    }
+}
+
+/// The reminders of messages whose turn failed: each waits twice as long as the one before, until a turn has ended well.
+#[derive(Debug, Default)]
+pub(super) struct Reminders {
+    made: u32,
+    next_at: Option<Instant>,
+}
+
+impl Reminders {
+    /// Returns before when no further one is made.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.next_at
+    }
+
+    /// One is made.
+    pub(super) fn made(&mut self, now: Instant) {
+        self.next_at = Some(now + REMIND.saturating_mul(1 << self.made.min(10)).min(REMIND_MAX));
+        self.made += 1;
+    }
+
+    /// A turn ended well.
+    pub(super) fn answered(&mut self) {
+        *self = Self::default();
     }
 }
 

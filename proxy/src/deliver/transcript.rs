@@ -27,6 +27,10 @@ pub(super) struct Transcript {
     path: PathBuf,
     read: u64,
     lines: HashMap<Uuid, Line>,
+    /// The lines of one answer of the model: each use of a tool has its own.
+    answers: HashMap<String, Vec<Uuid>>,
+    /// The results that stand below a line.
+    results: HashMap<Uuid, Vec<Uuid>>,
     last: Option<Uuid>,
 }
 
@@ -38,6 +42,8 @@ struct Line {
     ids: Vec<MessageId>,
     /// Of a prompt: its turn.
     turn: Option<Turn>,
+    /// Of a line of the model: the answer that it is a part of.
+    answer: Option<String>,
 }
 
 /// A turn of the conversation.
@@ -61,6 +67,8 @@ struct Link {
     turn_position: Value,
     #[serde(default)]
     prompt_id: Value,
+    #[serde(default)]
+    message: Value,
 }
 
 impl Link {
@@ -89,6 +97,7 @@ impl Transcript {
         while let Some(uuid) = next.take_if(|uuid| left.remove(uuid)) {
             let Some(line) = self.lines.get(&uuid) else { break };
             of_turn.extend(line.ids.iter().cloned());
+            of_turn.extend(self.beside(line).flat_map(|line| line.ids.iter().cloned()));
             if let Some(turn) = &line.turn {
                 if first.is_none_or(|first| turn.number < first.number || turn == first) {
                     ids.extend(of_turn.drain(..));
@@ -101,6 +110,15 @@ impl Transcript {
         // Before the first prompt.
         ids.extend(of_turn);
         if self.last.is_some() { Ok(ids) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
+    /// is in the chain.
+    fn beside(&self, line: &Line) -> impl Iterator<Item = &Line> {
+        let parts = line.answer.as_ref().and_then(|answer| self.answers.get(answer));
+        let parts = parts.into_iter().flatten();
+        let results = parts.clone().filter_map(|part| self.results.get(part)).flatten();
+        parts.chain(results).filter_map(|uuid| self.lines.get(uuid))
     }
 
     fn read_on(&mut self) -> io::Result<()> {
@@ -131,21 +149,40 @@ impl Transcript {
             return;
         }
         let ids = ids_in(&String::from_utf8_lossy(line));
-        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn() });
+        let answer = link.message["id"].as_str().map(str::to_owned);
+        if let Some(answer) = &answer {
+            self.answers.entry(answer.clone()).or_default().push(link.uuid);
+        }
+        let is_result = |block: &Value| block["type"] == "tool_result";
+        if let Some(parent) = link.parent_uuid
+            && link.message["content"].as_array().is_some_and(|blocks| blocks.iter().any(is_result))
+        {
+            self.results.entry(parent).or_default().push(link.uuid);
+        }
+        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn(), answer });
         self.last = Some(link.uuid);
     }
 }
 
-/// Returns the messages that a text names, each once.
-fn ids_in(text: &str) -> Vec<MessageId> {
+/// What stands before the id of a message where the message itself stands: in what hooks and pushes show, behind its sender,
+/// and in results. A mention of it stands behind something else.
+const ORIGINS: [(&str, &str); 3] = [("[ID: ", "[FROM: "), (r#""id":""#, ""), (r#""id": ""#, "")];
+
+/// Returns the messages that stand in a line of the transcript, each once.
+fn ids_in(line: &str) -> Vec<MessageId> {
+    // Results are JSON within JSON, once or twice.
+    let text = line.replace('\\', "");
     let mut ids: Vec<MessageId> = Vec::new();
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    for word in text.split(|c| !is_part(c)).filter(|word| word.contains("::")) {
-        // A sentence may end behind it.
-        if let Ok(id) = word.trim_end_matches(['.', ':']).parse()
-            && !ids.contains(&id)
-        {
-            ids.push(id);
+    for (origin, sender) in ORIGINS {
+        let parts = text.split(origin);
+        for (before, rest) in parts.clone().zip(parts.skip(1)) {
+            let id = rest.split([']', '"']).next().unwrap_or_default();
+            if let Ok(id) = id.parse()
+                && before.contains(sender)
+                && !ids.contains(&id)
+            {
+                ids.push(id);
+            }
         }
     }
     ids
@@ -178,7 +215,7 @@ mod tests {
     }
 
     fn named(number: u32) -> String {
-        format!("[c3po] 1 message [ID: {}]", id(number))
+        format!("[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi", id(number))
     }
 
     fn check(lines: &[Value], expected: &[u32]) {
@@ -207,6 +244,38 @@ mod tests {
         let result =
             json!({"turnPosition": {"turnIndex": 3}, "promptId": "prompt 5", "uuid": uuid(6), "parentUuid": uuid(5)});
         check(&[prompt(5, 4, 3, &named(3)), result], &[1, 2, 3]);
+    }
+
+    #[test]
+    fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
+        let part = |number: u128, parent: u128| {
+            let mut line = line(number, parent, "");
+            line["message"] = json!({"id": "msg_1", "content": [{"type": "tool_use"}]});
+            line
+        };
+        let result = |number: u128, parent: u128, of: u32| {
+            let text = json!({"id": id(of), "message": "hi"}).to_string();
+            let mut line = line(number, parent, "");
+            line["message"] =
+                json!({"content": [{"type": "tool_result", "content": [{"type": "text", "text": text}]}]});
+            line
+        };
+        let lines = [line(1, 0, "go"), part(2, 1), part(3, 2), result(4, 2, 1), result(5, 3, 2), line(6, 5, "done")];
+        check(&lines, &[1, 2]);
+    }
+
+    #[test]
+    fn a_message_that_is_only_mentioned_does_not_stand_in_the_conversation() {
+        let mention = id(1);
+        let status = json!({"message_id": mention, "stage": "seen"}).to_string();
+        let reply = format!("[FROM: a] [ID: {}] [reply to {mention}]", id(2));
+        let lines = [
+            line(1, 0, &format!("did you use {mention}?")),
+            line(2, 1, &format!("[c3po] still open: [ID: {mention}]")),
+            line(3, 2, &status),
+            line(4, 3, &reply),
+        ];
+        check(&lines, &[2]);
     }
 
     #[test]

@@ -129,6 +129,8 @@ impl Turn {
     /// off.
     pub(super) fn client_says(&mut self, is_busy: bool, now: Instant) {
         if !is_busy {
+            // A compaction that failed or was broken off is reported by nothing else.
+            self.compacts_until = None;
             self.is(Activity::Idle, State::Ready);
         } else if self.activity == Activity::Unknown {
             self.is(Activity::Busy, State::Busy);
@@ -139,6 +141,7 @@ impl Turn {
     /// Returns when to ask the client, which is where hooks have been silent for a while.
     pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
         match self.activity {
+            _ if self.compacts_until.is_some() => Some(self.heard.map_or(now, |heard| heard + SILENCE)),
             Activity::Idle => None,
             Activity::Busy | Activity::Unknown => Some(self.quiet_at(now)),
         }

@@ -210,12 +210,16 @@ impl Server {
     async fn wait(&self, wait: &WaitForMessage) -> Result<Received, Refusal> {
         let seconds = wait.timeout.unwrap_or(self.settings.timeout);
         let until = Instant::now() + Duration::from_secs(seconds);
+        let mut passed_over = false;
         loop {
             let left = until.saturating_duration_since(Instant::now()).as_millis().div_ceil(1_000);
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
             let reply = self.link.call(call).await?;
             let next = if wait.message_id.is_none() { reply.shown(Tool::WaitForMessage) } else { vec![] };
+            if passed_over && next.is_empty() && wait.message_id.is_none() {
+                return Ok(Received::of(&TimedOut::any(seconds, 1)));
+            }
             let taken = match next.first() {
                 Some(id) => self.hop.takes(id).await,
                 None => true,
@@ -223,6 +227,7 @@ impl Server {
             if taken {
                 return Ok(reply);
             }
+            passed_over = true;
             if Instant::now() >= until {
                 return Ok(Received::of(&TimedOut::any(seconds, next.len())));
             }

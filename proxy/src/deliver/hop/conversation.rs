@@ -10,8 +10,10 @@ use tokio::time::Instant;
 use super::Hop;
 use crate::deliver::client::Client;
 use crate::deliver::evidence::WRITTEN;
-use crate::deliver::in_flight::{Channel, Flight, READ_MAX};
+use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
 
+/// How old a prompt is at least that an idle client has dealt with.
+const SETTLED: Duration = Duration::from_secs(10);
 /// A message that the transcript has not named so long after the doubt is not in the conversation.
 const MISSING_FOR: Duration = WRITTEN.saturating_mul(2);
 
@@ -25,12 +27,14 @@ impl Hop {
             self.in_flight.repeat(&ids);
             return;
         }
+        // The client writes a turn a little later than its hooks report it.
+        let is_new = ids.iter().any(|id| self.in_flight.flight(id).is_some());
+        self.evidence.want(if is_new { now + WRITTEN } else { now });
         for id in ids {
             let flight = self.in_flight.flight(&id);
             let (via, turn) = flight.map_or((Via::Transcript, None), |flight| (flight.via, flight.turn.clone()));
             self.in_flight.launch(&[id], &Flight::unsure(via, turn, now));
         }
-        self.evidence.want(now);
     }
 
     /// Returns until when at the latest it is open whether the message stands in the conversation, if it is.
@@ -42,6 +46,11 @@ impl Hop {
     pub(super) fn client_is(&mut self, client: Client, now: Instant) {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
+        }
+        if client.is_busy == Some(false) {
+            // A turn that ended without a step was broken off: its prompt stands in the conversation, or was taken back.
+            let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| channel == Channel::Prompt);
+            self.doubt(broken_off, now);
         }
         if !self.evidence.answered(client) {
             let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);

@@ -105,6 +105,7 @@ impl Hop {
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
+        self.evidence.no_step_yet();
         if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
             self.ways.worked(push.way);
             self.stalled.retain(|id| !push.ids.contains(id));
@@ -116,6 +117,7 @@ impl Hop {
 
     /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
     fn on_failure(&mut self, now: Instant) {
+        self.evidence.no_step_yet();
         let prompted = self.prompted(|_| true);
         let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
         self.doubt(prompted, now);
@@ -136,6 +138,7 @@ impl Hop {
         }
         self.turn.ends();
         self.stalled.clear();
+        self.reminders.answered();
         Answer::default()
     }
 
@@ -154,7 +157,7 @@ impl Hop {
         }
         let mut text = named.unwrap_or_default();
         if !notes.is_empty() {
-            let shown = render::text(&self.agent, &notes, self.in_flight.len());
+            let shown = render::text(&self.agent, &notes, self.in_flight.free(|_| true).len());
             let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
             text += &shown.text;
             let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);

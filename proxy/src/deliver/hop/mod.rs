@@ -22,7 +22,7 @@ use super::evidence::Evidence;
 use super::in_flight::{Channel, InFlight};
 use super::note::Note;
 use super::proof::Shown;
-use super::push::{InboxSocket, Pushes};
+use super::push::{InboxSocket, Pushes, Reminders};
 use super::turn::Turn;
 use super::ways::{Way, Ways};
 use crate::local::protocol::{Event, Name};
@@ -65,6 +65,7 @@ pub(super) struct Hop {
     evidence: Evidence,
     /// Messages in the conversation whose turn broke off by a failure of the model's service.
     stalled: Vec<MessageId>,
+    reminders: Reminders,
     receipts: Vec<Progress>,
 }
 
@@ -92,6 +93,7 @@ impl Hop {
             naming: None,
             evidence: Evidence::default(),
             stalled: Vec::new(),
+            reminders: Reminders::default(),
             receipts: Vec::new(),
         }
     }
@@ -277,9 +279,11 @@ impl Hop {
     fn release(&mut self, now: Instant) {
         let unwritten = self.in_flight.overdue(now, |channel| channel == Channel::Result);
         self.in_flight.free_again(&unwritten);
-        let may_be_shown = |channel| matches!(channel, Channel::Hook(_) | Channel::Prompt | Channel::Unsure);
+        let may_be_shown = |channel| matches!(channel, Channel::Hook(_) | Channel::Parts | Channel::Unsure);
         let unproven = self.in_flight.overdue(now, may_be_shown);
         self.in_flight.repeat(&unproven);
+        let led_nowhere = self.in_flight.overdue(now, |channel| channel == Channel::Prompt);
+        self.doubt(led_nowhere, now);
     }
 
     /// Returns when something is taken back next.

@@ -34,13 +34,19 @@ impl Hop {
         if quiet_at > now {
             return look(Some(quiet_at));
         }
+        if pressing.is_empty()
+            && let Some(at) = self.reminders.next_at().filter(|at| *at > now)
+        {
+            return look(Some(at));
+        }
         let Some(way) = self.ways.next(|way| self.pushes.has(way), now) else {
             return look(self.ways.next_at(|way| self.pushes.has(way)));
         };
         let (ids, text) = if pressing.is_empty() {
+            self.reminders.made(now);
             (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
         } else {
-            let shown = render::text(&self.agent, &pressing, self.in_flight.len());
+            let shown = render::text(&self.agent, &pressing, self.in_flight.free(|_| true).len());
             (pressing[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
         };
         let time = if self.turn.is_busy() { CONFIRM_BUSY } else { CONFIRM };

@@ -32,7 +32,9 @@ impl Hop {
     /// Returns whether the result of a wait may hold the message: not where it goes by another way already.
     pub(super) fn takes(&mut self, id: MessageId, now: Instant) -> bool {
         self.release(now);
-        let goes_another_way = self.in_flight.flight(&id).is_some_and(|flight| flight.channel != Channel::Result);
+        // A push that nothing has confirmed may stand in the client's queue until this very wait ends.
+        let is_free = |channel| matches!(channel, Channel::Result | Channel::Parts | Channel::Push);
+        let goes_another_way = self.in_flight.flight(&id).is_some_and(|flight| !is_free(flight.channel));
         if goes_another_way || self.shown.holds(&id) {
             return false;
         }
