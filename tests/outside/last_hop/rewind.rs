@@ -65,7 +65,11 @@ async fn what_was_rewound_comes_again(scene: Scene, prompts: &[&str], to: &str) 
     scene.reaches(&question, "seen").await?;
     let news = scene.inform(NEWS).await?;
     scene.reaches(&news, "on_host").await?;
-    let shown = scene.type_and_see(&session, "the last of the old prompts").await?;
+    let mut shown = scene.type_and_see(&session, "the last of the old prompts").await?;
+    if !shown.holds(NEWS) {
+        // On a busy machine a hook may be too late for its prompt.
+        shown = scene.type_and_see(&session, "and one more of the old prompts").await?;
+    }
     assert_eq!((shown.count_of(QUESTION), shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 1, 0));
     scene.reaches(&news, "seen").await?;
     scene.is(RECIPIENT, "ready").await?;

@@ -68,8 +68,12 @@ impl Hop {
         if missing.iter().any(|id| !gone.contains(id)) {
             self.evidence.want(now + WRITTEN / 2);
         }
-        let gone: Vec<_> = gone.into_iter().filter(|id| missing.contains(id)).collect();
+        // A push that no hook of any turn has shown either was never there.
+        let was_there = |id: &MessageId| self.in_flight.flight(id).is_some_and(|flight| flight.turn.is_some());
+        let gone = gone.into_iter().filter(|id| missing.contains(id));
+        let (gone, never): (Vec<_>, Vec<_>) = gone.partition(was_there);
         self.in_flight.repeat(&gone);
+        self.in_flight.free_again(&never);
         // The model made a step in a later turn of this conversation.
         let is_read = |id: &MessageId| {
             let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_ref());

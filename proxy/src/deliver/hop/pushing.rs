@@ -63,7 +63,11 @@ impl Hop {
     /// Gives the push under way up where nothing waits for it any more, or its time is over.
     fn give_up_push(&mut self, now: Instant) {
         let late = self.in_flight.overdue(now, |channel| channel == Channel::Push);
-        if self.ways.hooks {
+        let is_late = !late.is_empty();
+        if self.ways.hooks && self.evidence.is_there() {
+            // Its hook may have been late, as on a busy machine.
+            self.doubt(late, now);
+        } else if self.ways.hooks {
             self.in_flight.free_again(&late);
         } else {
             // Nothing tells whether it came.
@@ -71,7 +75,7 @@ impl Hop {
         }
         if self.in_flight.next_deadline(|channel| channel == Channel::Push).is_none()
             && let Some(way) = self.pushes.give_up()
-            && !late.is_empty()
+            && is_late
         {
             self.ways.failed(way, now);
         }
@@ -91,7 +95,7 @@ impl Hop {
         let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
         let push = self.pushes.made_by(prompt)?;
         let is_there = |id: &MessageId| match self.in_flight.flight(id) {
-            Some(flight) => flight.channel != Channel::Push,
+            Some(flight) => !matches!(flight.channel, Channel::Push | Channel::Unsure),
             None => !self.in_flight.holds(id),
         };
         let there = push.ids.iter().filter(|id| is_there(id)).count();

@@ -261,6 +261,28 @@ fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_an
 }
 
 #[test]
+fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() {
+    for there in [true, false] {
+        let mut scene = with_a_transcript();
+        scene.arrive(vec![message(1, json!({}))]);
+        let text = scene.posted();
+        scene.passes(5);
+        read(&mut scene, if there { &[1] } else { &[] });
+        let expected = if there { vec![progress(1, Stage::InSession, Via::InboxSocket)] } else { vec![] };
+        assert_eq!(scene.receipts(), expected);
+        if there {
+            let late = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+            assert!(late.stdout.contains("\"block\""), "{late:?}");
+            continue;
+        }
+        scene.passes(2);
+        read(&mut scene, &[]);
+        let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
+        assert!(holds(&again, 1) && !is_marked(&again), "nothing has shown it: {again:?}");
+    }
+}
+
+#[test]
 fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it_along() {
     for (there, expected) in [(true, vec![entered(1, Via::InboxSocket, Via::Hook)]), (false, vec![])] {
         let mut scene = with_a_transcript();
