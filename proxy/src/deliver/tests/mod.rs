@@ -1,6 +1,7 @@
 //! The last hop, event by event: a scene with a clock.
 
 mod giving;
+mod hostile;
 mod random;
 mod waking;
 

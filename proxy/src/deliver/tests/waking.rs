@@ -233,8 +233,9 @@ fn with_a_transcript() -> Scene {
     scene
 }
 
-/// Reads the transcript, which has to be what is to be done next, and finds these messages in it.
+/// Reads the transcript, which has to be what is to be done a second later, and finds these messages in it.
 fn read(scene: &mut Scene, numbers: &[u32]) {
+    scene.passes(1);
     assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
     let named = numbers.iter().map(|number| id(*number)).collect();
     scene.on(Input::Conversation(Some(named)));
@@ -267,6 +268,7 @@ fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() 
         scene.arrive(vec![message(1, json!({}))]);
         let text = scene.posted();
         scene.passes(5);
+        assert!(matches!(scene.next(), Todo::Look(Some(_))), "the client may be writing");
         read(&mut scene, if there { &[1] } else { &[] });
         let expected = if there { vec![progress(1, Stage::InSession, Via::InboxSocket)] } else { vec![] };
         assert_eq!(scene.receipts(), expected);

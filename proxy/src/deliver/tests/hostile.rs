@@ -1,0 +1,129 @@
+//! What hostile days found: turns that fail or are broken off, waits beside pushes, the order of one sender's messages.
+
+use c3po_shared::receipt::{Stage, Via};
+use serde_json::json;
+
+use super::{Scene, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
+use crate::deliver::client::Client;
+use crate::deliver::hop::Input;
+use crate::deliver::push::Todo;
+use crate::deliver::testing::id;
+use crate::local::protocol::{Event, Name};
+
+/// A session whose client keeps a transcript, and whose first turn has ended well.
+fn after_a_turn() -> Scene {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+    scene.hear(&of_turn("p0", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p0", event(Name::Stop)));
+    scene
+}
+
+/// Lets time pass until the transcript is read, which then names these messages.
+fn read(scene: &mut Scene, numbers: &[u32]) {
+    scene.passes(1);
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    scene.on(Input::Conversation(Some(numbers.iter().map(|number| id(*number)).collect())));
+}
+
+/// Has the push under way come as the prompt of that turn.
+fn push_comes(scene: &mut Scene, turn: &str) {
+    let text = scene.posted();
+    scene.hear(&of_turn(turn, Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+}
+
+#[test]
+fn a_failed_turn_after_a_good_one_shows_nothing_to_be_seen() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&of_turn("p1", event(Name::StopFailure)));
+    read(&mut scene, &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)], "the model had no answer for it");
+    scene.passes(30);
+    assert!(scene.posted().contains(id(1).as_str()), "a reminder");
+}
+
+#[test]
+fn reminders_come_ever_more_rarely_until_a_turn_ends_well() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&of_turn("p1", event(Name::StopFailure)));
+    read(&mut scene, &[1]);
+    let mut made = 0;
+    for second in 0..600 {
+        scene.passes(1);
+        if let Todo::Post(_, text) = scene.next() {
+            made += 1;
+            let turn = format!("r{second}");
+            scene.hear(&of_turn(&turn, Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+            scene.hear(&of_turn(&turn, event(Name::StopFailure)));
+        }
+    }
+    assert!((3..=5).contains(&made), "{made} in ten minutes");
+}
+
+#[test]
+fn a_turn_that_was_broken_off_is_looked_up_when_its_client_rests() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.passes(15);
+    scene.on(Input::Client(Client { is_busy: Some(false), transcript: None }));
+    read(&mut scene, &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    scene.passes(1_000);
+    assert!(!matches!(scene.next(), Todo::Post(..)), "it stands in the conversation");
+}
+
+#[test]
+fn a_compaction_that_ended_badly_is_noticed_by_the_client_s_own_file() {
+    let mut scene = after_a_turn();
+    scene.hear(&event(Name::PreCompact));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    scene.passes(15);
+    scene.on(Input::Client(Client { is_busy: Some(false), transcript: None }));
+    assert!(scene.posted().contains(id(1).as_str()));
+}
+
+#[test]
+fn a_running_wait_takes_what_a_push_has_not_brought() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.hear(&event(Name::PreToolUse));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.passes(20);
+    let text = scene.posted();
+    assert!(scene.on(Input::Taken(id(1))).granted);
+    scene.present(1, Via::WaitForMessage, None);
+    let late = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+    assert!(late.stdout.contains("\"block\""), "the session has it: {late:?}");
+}
+
+#[test]
+fn a_message_that_was_read_in_part_comes_again_marked() {
+    let mut scene = Scene::begun(None);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.on(Input::InParts(vec![id(1)]));
+    scene.hear(&event(Name::Stop));
+    scene.passes(301);
+    let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
+fn the_news_of_a_sender_goes_with_and_before_its_question() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, news()), message(2, json!({"from_agent": "other", "requires_response": false}))]);
+    assert!(matches!(scene.next(), Todo::Look(_)), "news alone wakes nobody");
+    scene.arrive(vec![message(3, json!({}))]);
+    let text = scene.posted();
+    let place = |number| text.find(id(number).as_str());
+    assert!(place(1).is_some() && place(1) < place(3) && place(2).is_none(), "{text}");
+    assert!(text.contains(", 1 more waits: get_messages shows all"), "{text}");
+    // A new session begins with nothing.
+    scene.hear(&starts("clear", "s2"));
+}
