@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-pub use interactive::Interactive;
+pub use interactive::{Interactive, said};
 pub use options::Options;
 pub use plugin::plugin_copy;
 pub use print::{Finished, Run};
