@@ -10,4 +10,5 @@ mod idle;
 mod neighbours;
 mod scene;
 mod states;
+mod storm;
 mod terminal;
