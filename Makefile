@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install quick test check nightly demo bench load soak chaos siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install quick test check nightly demo bench load soak chaos hostile siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
 
 # Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -44,8 +44,9 @@ quick: ## the inner loop: formatter, linter, and the tests that take little time
 test: ## everything that must pass to land: formatter, linter and every test; installs what they need
 	@tests/setup/run-tests
 
-nightly: ## what takes longer: chaos, siege, a short soak, schemathesis, fuzzing, Docker
+nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a short soak, schemathesis, fuzzing, Docker
 	$(MAKE) chaos
+	$(MAKE) hostile
 	$(MAKE) siege
 	$(MAKE) soak ARGS='--minutes 10'
 	$(MAKE) schemathesis
@@ -90,6 +91,12 @@ chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARG
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab chaos $(ARGS)
+
+hostile: ## half an hour of real sessions whose persons do anything: none of their mail lost; ARGS='--seed 7' makes the same again
+	@tests/setup/install tmux claude
+	@tests/setup/say 'building'
+	$(LAB) quick
+	@exec $(QUICK)/lab hostile $(ARGS)
 
 siege: ## a minute of everything that should not be sent, to every entry; ARGS='--help' lists what can be chosen
 	@tests/setup/install redis

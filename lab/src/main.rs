@@ -6,6 +6,7 @@ mod bench;
 mod beside;
 mod chaos;
 mod demo;
+mod hostile;
 mod load;
 mod siege;
 mod soak;
@@ -29,6 +30,8 @@ enum Lab {
     Soak(soak::Options),
     /// Many messages while coordinators, their store, proxies and links are killed: none may be lost, none shown twice
     Chaos(chaos::Options),
+    /// Real sessions of Claude Code with a scripted model, whose persons do anything: no message may be lost, no receipt lie
+    Hostile(hostile::Options),
     /// Malformed, oversized, slow, half-sent and random input to every entry, and how it affects a good client
     Siege(siege::Options),
     /// What c3po costs, beside the least that the same work can cost on this machine
@@ -65,6 +68,7 @@ fn run(lab: Lab) -> Result<ExitCode> {
         Lab::Load(options) => thread()?.block_on(load::run(&options)),
         Lab::Soak(options) => thread()?.block_on(soak::run(&options)),
         Lab::Chaos(options) => threads()?.block_on(chaos::run(&options)),
+        Lab::Hostile(options) => threads()?.block_on(hostile::run_day(&options)),
         Lab::Siege(options) => threads()?.block_on(siege::run(&options)),
         Lab::Bench(options) => bench::run(&options),
         Lab::Beside(options) => threads()?.block_on(beside::run(&options)),

@@ -12,6 +12,7 @@
 //! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
 //!   that repeats itself
+//! - [`hostile`]: real sessions whose persons do anything, by a seed, and what must hold of their messages
 //! - [`small_disk`]: one that is full soon
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
@@ -25,6 +26,7 @@ pub mod crowd;
 pub mod dice;
 pub mod eventually;
 pub mod fake_api;
+pub mod hostile;
 pub mod http;
 pub mod link;
 pub mod loaded;

@@ -85,13 +85,20 @@ impl Terminal {
         let sign = dense(text).chars().take(40).collect::<String>();
         let count = |screen: &str| dense(screen).matches(&sign).count();
         let before = count(&self.screen().await?);
-        let mut tmux = tmux(&self.socket);
-        tmux.args(["send-keys", "-l", "--"]).arg(escaped(OsStr::new(text)));
-        run(tmux).await.context("typing")?;
+        self.write(text).await?;
         // Enter in the same breath would be taken for a part of a pasted text.
         let typed = format!("{text:?} on the screen");
         self.wait_for(&typed, ANSWER, |screen| count(screen) > before).await?;
         self.key("Enter").await
+    }
+
+    /// Types a text and nothing after it.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn write(&self, text: &str) -> Result<()> {
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["send-keys", "-l", "--"]).arg(escaped(OsStr::new(text)));
+        run(tmux).await.map(drop).context("typing")
     }
 
     /// Presses one key, by its name in tmux: `Escape`, `Enter`, `C-c`.

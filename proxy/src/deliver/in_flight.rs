@@ -102,6 +102,8 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     held: Vec<Held>,
+    /// What was given to hooks and pushes since it was asked for.
+    launched: Vec<MessageId>,
 }
 
 impl InFlight {
@@ -151,12 +153,20 @@ impl InFlight {
 
     /// Sends messages on their way, in place of any other. One whose text has not come is in the table from now on.
     pub(super) fn launch(&mut self, ids: &[MessageId], flight: &Flight) {
+        if matches!(flight.channel, Channel::Hook(_) | Channel::Push) {
+            self.launched.extend_from_slice(ids);
+        }
         for id in ids {
             match self.held.iter_mut().find(|held| held.id == *id) {
                 Some(held) => held.flight = Some(flight.clone()),
                 None => self.held.push(Held { id: id.clone(), note: None, flight: Some(flight.clone()) }),
             }
         }
+    }
+
+    /// Takes what was given to hooks and pushes.
+    pub(super) fn take_launched(&mut self) -> Vec<MessageId> {
+        std::mem::take(&mut self.launched)
     }
 
     /// Returns the messages whose flight is one of these.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -83,6 +83,13 @@ impl Interactive {
         self.terminal.type_line(text).await.with_context(|| self.story())
     }
 
+    /// Types a text and nothing after it.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn write(&self, text: &str) -> Result<()> {
+        self.terminal.write(text).await
+    }
+
     /// Presses one key, by its name in tmux, such as `Escape`.
     ///
     /// Errors: the terminal is gone.
@@ -113,10 +120,7 @@ impl Interactive {
     ///
     /// Errors: it does not say.
     pub fn session_id(&self) -> Result<String> {
-        let file = self.home.join(format!(".claude/sessions/{}.json", self.claude_pid()));
-        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let said: Value = serde_json::from_str(&text).context("what it says of itself is no JSON")?;
-        Ok(said["sessionId"].as_str().context("no session id")?.to_owned())
+        Ok(said(&self.home, self.claude_pid())?["sessionId"].as_str().context("no session id")?.to_owned())
     }
 
     /// Returns the process id of the proxy beside it.
@@ -137,6 +141,13 @@ impl Interactive {
     /// Errors: it has ended.
     pub async fn kill(&self, signal: &str) -> Result<()> {
         self.terminal.signal(signal).await
+    }
+
+    /// Returns whether it has ended.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn has_ended(&self) -> Result<bool> {
+        Ok(self.terminal.ended().await?.is_some())
     }
 
     /// Waits for its end, however it came.
@@ -194,4 +205,14 @@ impl Interactive {
     fn story(&self) -> String {
         format!("the end of its debug log:\n{}", self.log())
     }
+}
+
+/// Returns what the client with that process and that HOME says of its session: `sessionId`, and as `status` whether it is
+/// `idle`, `busy` or `waiting` for its person.
+///
+/// Errors: there is no such client.
+pub fn said(home: &Path, pid: u32) -> Result<Value> {
+    let file = home.join(format!(".claude/sessions/{pid}.json"));
+    let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    serde_json::from_str(&text).context("what it says of itself is no JSON")
 }

@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 pub use conversation::Conversation;
-pub use interactive::Interactive;
+pub use interactive::{Interactive, said};
 pub use options::Options;
 pub use plugin::plugin_copy;
 pub use print::{Finished, Run};

@@ -4,16 +4,20 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::ending::Ending;
+
 /// A request of the client, as it came.
 #[derive(Debug, Clone)]
 pub struct Asked {
     body: Value,
     at: Instant,
+    ending: Ending,
 }
 
 impl Asked {
-    pub(super) fn new(body: Value) -> Self {
-        Self { body, at: Instant::now() }
+    /// A request with that body, as it comes now.
+    pub(crate) fn new(body: Value) -> Self {
+        Self { body, at: Instant::now(), ending: Ending::default() }
     }
 
     /// Returns the whole body.
@@ -24,6 +28,11 @@ impl Asked {
     /// Returns when it came.
     pub fn at(&self) -> Instant {
         self.at
+    }
+
+    /// Returns what knows how it ended, once it has.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
     }
 
     /// Returns whether tools were offered: side requests such as the one for a title offer none.
@@ -39,6 +48,14 @@ impl Asked {
     /// Returns everything that was said, by anybody, each text on lines of its own.
     pub fn all_text(&self) -> String {
         text_of(self.messages())
+    }
+
+    /// Returns everything that was said, by anybody, each text by itself.
+    pub fn texts(&self) -> Vec<String> {
+        let contents = self.messages().iter().map(|message| &message["content"]);
+        contents
+            .flat_map(|content| content.as_array().map_or_else(|| vec![flatten(content)], |all| blocks(all)))
+            .collect()
     }
 
     /// Returns what was said since the model's last answer: the user's words, results of tools, texts of the system.
@@ -73,7 +90,7 @@ impl Asked {
         if let Some(full) = offered.into_iter().find(|full| fits(full)) {
             return Some(full.to_owned());
         }
-        let text = self.body.to_string();
+        let text = format!("{}\n{}", flatten(&self.body["system"]), self.all_text());
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
         words.filter(|word| word.starts_with("mcp__")).find(|word| fits(word)).map(str::to_owned)
     }
@@ -94,15 +111,14 @@ fn text_of(messages: &[Value]) -> String {
 fn flatten(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
-        Value::Array(blocks) => {
-            let texts = blocks.iter().map(|block| match block["text"].as_str() {
-                Some(text) => text.to_owned(),
-                None => flatten(&block["content"]),
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
+        Value::Array(all) => blocks(all).join("\n"),
         _ => String::new(),
     }
+}
+
+fn blocks(all: &[Value]) -> Vec<String> {
+    let text = |block: &Value| block["text"].as_str().map_or_else(|| flatten(&block["content"]), str::to_owned);
+    all.iter().map(text).collect()
 }
 
 #[cfg(test)]
@@ -119,6 +135,7 @@ mod tests {
                 {"role": "user", "content": [{"type": "tool_result", "content": [{"type": "text", "text": "a result"}]}]},
                 {"role": "system", "content": "announced: mcp__c3po__ping, mcp__c3po__get_thread."},
             ],
+            "system": [{"type": "text", "text": "announced:\nmcp__c3po__set_status\n"}],
         }))
     }
 
@@ -127,6 +144,7 @@ mod tests {
         assert_eq!(asked().tool_named("reply").as_deref(), Some("mcp__c3po__reply"));
         assert_eq!(asked().tool_named("Bash").as_deref(), Some("Bash"));
         assert_eq!(asked().tool_named("get_thread").as_deref(), Some("mcp__c3po__get_thread"));
+        assert_eq!(asked().tool_named("set_status").as_deref(), Some("mcp__c3po__set_status"));
         assert_eq!(asked().tool_named("ack_messages").as_deref(), Some("c3po_ack_messages"));
         assert_eq!(asked().tool_named("thread"), None);
     }
@@ -137,5 +155,7 @@ mod tests {
         assert!(asked.holds("a result") && asked.holds("announced") && !asked.holds("never"));
         assert_eq!(asked.count_of("first"), 2);
         assert!(asked.new_text().contains("announced") && !asked.new_text().contains("first"));
+        let announced = "announced: mcp__c3po__ping, mcp__c3po__get_thread.";
+        assert_eq!(asked.texts(), ["first", "the first answer", "a result", announced]);
     }
 }

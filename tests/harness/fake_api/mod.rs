@@ -1,6 +1,7 @@
 //! A scripted stand-in for the Messages API: the model that the real Claude Code asks in tests, on 127.0.0.1 only.
 
 mod asked;
+mod ending;
 mod script;
 mod stream;
 
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::eventually::eventually;
 
 pub use asked::Asked;
+pub use ending::{Ending, Fate};
 pub use script::{Block, Gate, Script};
 
 /// A request may carry a whole conversation with long tool results.
@@ -40,6 +42,8 @@ pub struct FakeApi {
 #[derive(Debug)]
 struct Shared {
     script: Script,
+    /// Whether requests are kept.
+    keeps: bool,
     asked: Mutex<Vec<Asked>>,
     others: Mutex<Vec<String>>,
 }
@@ -49,7 +53,18 @@ impl FakeApi {
     ///
     /// Errors: there is no free port.
     pub async fn start(script: Script) -> Result<Self> {
-        let shared = Arc::new(Shared { script, asked: Mutex::default(), others: Mutex::default() });
+        Self::begin(script, true).await
+    }
+
+    /// Starts one that plays `script` and keeps no request: hours of whole conversations are more than a machine has room for.
+    ///
+    /// Errors: there is no free port.
+    pub async fn start_forgetful(script: Script) -> Result<Self> {
+        Self::begin(script, false).await
+    }
+
+    async fn begin(script: Script, keeps: bool) -> Result<Self> {
+        let shared = Arc::new(Shared { script, keeps, asked: Mutex::default(), others: Mutex::default() });
         let routes = Router::new()
             .route("/v1/messages", post(answer_messages))
             .route("/v1/messages/count_tokens", post(count_tokens))
@@ -115,16 +130,22 @@ impl Drop for FakeApi {
 async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Response {
     let Ok(body) = serde_json::from_str::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let asked = Asked::new(body);
+    // Where the client goes away, all of this is dropped, wherever it waits.
+    let open = asked.ending().open();
     let blocks = shared.script.answer(&asked);
     let message = stream::Message::new(&asked, &blocks);
     let streamed = asked.body()["stream"].as_bool().unwrap_or(false);
-    shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    if shared.keeps {
+        shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    }
     think(&blocks).await;
     if let Some(Block::Fail(status)) = blocks.iter().find(|block| matches!(block, Block::Fail(_))) {
+        open.ends(Fate::Failed);
         let error = json!({"type": "error", "error": {"type": "api_error", "message": "scripted"}});
         let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         return (status, [(header::CONTENT_TYPE, "application/json")], error.to_string()).into_response();
     }
+    open.ends(Fate::Answered);
     let (kind, text) = match streamed {
         true => ("text/event-stream; charset=utf-8", message.events()),
         false => ("application/json", message.whole().to_string()),
@@ -179,6 +200,35 @@ mod tests {
         assert!(asked.at().elapsed() >= Duration::from_millis(300), "the request is known before the answer");
         let never = api.wait_for("rest", Duration::from_millis(20), |asked| asked.holds("rest")).await;
         assert!(format!("{:#}", never.expect_err("never")).contains("hurry"));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn how_a_request_ended_is_known() -> Result<()> {
+        let gate = Gate::new();
+        let script = Script::new().then([Block::text("hello")]).then([Block::Fail(529)]).then([Block::hold(&gate)]);
+        let api = FakeApi::start(script).await?;
+        let ask = json!({"model": "m", "tools": [{"name": "x"}], "messages": []}).to_string();
+        assert_eq!(http::post(api.address, "/v1/messages", &[], &ask).await?.status, 200);
+        assert_eq!(http::post(api.address, "/v1/messages", &[], &ask).await?.status, 529);
+        let fate = |number: usize| api.asked().get(number)?.ending().known().map(|(fate, _)| fate);
+        {
+            let third = http::post(api.address, "/v1/messages", &[], &ask);
+            let comes = api.wait_for("a third request", Duration::from_secs(20), |_| api.asked().len() == 3);
+            tokio::select! { answer = third => drop(answer?), asked = comes => drop(asked?) }
+            assert_eq!(fate(2), None, "it is open");
+        }
+        let end = eventually("its end", Duration::from_secs(20), async || fate(2)).await?;
+        assert_eq!((fate(0), fate(1), end), (Some(Fate::Answered), Some(Fate::Failed), Fate::CutOff));
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn requests_are_kept_unless_nothing_is_to_be_kept() -> Result<()> {
+        let api = FakeApi::start_forgetful(Script::new()).await?;
+        let ask = json!({"model": "m", "messages": []}).to_string();
+        assert_eq!(http::post(api.address, "/v1/messages", &[], &ask).await?.status, 200);
+        assert!(api.asked().is_empty());
         Ok(())
     }
 

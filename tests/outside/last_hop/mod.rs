@@ -13,4 +13,5 @@ mod replies;
 mod rewind;
 mod scene;
 mod states;
+mod storm;
 mod terminal;

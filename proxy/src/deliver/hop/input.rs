@@ -69,6 +69,9 @@ pub(crate) struct Effects {
     pub(crate) answer: Answer,
     /// Whether a wait is granted: a tool's may return its message, a hook's may stay beside the session.
     pub(crate) granted: bool,
+    /// The messages that a hook or a push is about to show. The host notes them first: this process may be killed before
+    /// it learns that they came.
+    pub(crate) launched: Vec<MessageId>,
     /// The receipts to send, in order.
     pub(crate) receipts: Vec<Progress>,
     /// What to do for a session that nothing else reaches, or to read of it.

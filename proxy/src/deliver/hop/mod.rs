@@ -133,6 +133,7 @@ impl Hop {
             Input::Look => effects.todo = self.next(now),
         }
         effects.receipts = std::mem::take(&mut self.receipts);
+        effects.launched = self.in_flight.take_launched();
         effects
     }
 
@@ -212,6 +213,8 @@ impl Hop {
             self.forget_context();
         }
         if event.session_id.is_some() {
+            // A person may come back to a conversation.
+            self.left.retain(|left| event.session_id.as_ref() != Some(left));
             self.session_id.clone_from(&event.session_id);
         }
         true

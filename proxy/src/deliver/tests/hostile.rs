@@ -124,6 +124,24 @@ fn the_news_of_a_sender_goes_with_and_before_its_question() {
     let place = |number| text.find(id(number).as_str());
     assert!(place(1).is_some() && place(1) < place(3) && place(2).is_none(), "{text}");
     assert!(text.contains(", 1 more waits: get_messages shows all"), "{text}");
-    // A new session begins with nothing.
+}
+
+#[test]
+fn a_conversation_that_the_session_comes_back_to_is_heard_again() {
+    let mut scene = Scene::begun(Some(socket()));
     scene.hear(&starts("clear", "s2"));
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::PostToolBatch)), 1));
+}
+
+#[test]
+fn what_hooks_and_pushes_are_about_to_show_is_noted_before_they_do() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    assert_eq!(scene.on(Input::Look).launched, [id(1), id(2)]);
+    assert_eq!(scene.on(Input::Look).launched, []);
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(3, json!({}))]);
+    assert_eq!(scene.on(Input::Hook(event(Name::UserPromptSubmit))).launched, [id(3)]);
 }

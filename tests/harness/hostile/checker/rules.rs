@@ -1,0 +1,208 @@
+//! One function for each rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use c3po_shared::time::Timestamp;
+
+use super::{Asker, Deed, Effect, Finding, Idle, Record, Report, Request, Seat, Sent, Standing};
+use crate::fake_api::Fate;
+use crate::hostile::token::Token;
+
+/// How long a session may be idle with a message that starts a turn.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// How exactly idle times are known.
+const LOOK: Duration = Duration::from_secs(1);
+/// After a failure of the model's service a session is left alone, at first for 30 s, then for 60 s.
+const FAILURE: Duration = Duration::from_secs(60);
+/// Times are known to the millisecond, and are those of two processes.
+const CLOCKS: Duration = Duration::from_millis(50);
+
+/// Counts what is no finding, and takes over what is one already.
+pub(super) fn counted(record: &Record) -> Report {
+    let of =
+        |fate| record.requests.iter().filter(|request| request.ended.map(|(ended, _)| ended) == Some(fate)).count();
+    let mut deeds = BTreeMap::new();
+    for deed in &record.deeds {
+        *deeds.entry(deed.name.clone()).or_default() += 1;
+    }
+    let mut copies: BTreeMap<Token, usize> = BTreeMap::new();
+    for (token, standing) in record.requests.iter().flat_map(by_message) {
+        let most = copies.entry(token).or_default();
+        *most = standing.len().max(*most);
+    }
+    let questions = record.sent.iter().filter(|sent| sent.presses).count();
+    let screens = record.screens.iter().map(|(seat, text)| Finding::Screen { seat: *seat, text: text.clone() });
+    Report {
+        questions,
+        news: record.sent.len() - questions,
+        requests: [Fate::Answered, Fate::Failed, Fate::CutOff].map(of),
+        deeds,
+        repeated: copies.values().filter(|most| **most > 1).count(),
+        most: copies.values().copied().max().unwrap_or_default(),
+        longest: Duration::ZERO,
+        findings: screens.collect(),
+    }
+}
+
+/// Receipts that say more than was true when they were recorded.
+pub(super) fn receipts_before_requests(record: &Record) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for sent in &record.sent {
+        let token = sent.token;
+        for step in record.histories.get(&token).into_iter().flatten() {
+            let via = step.via.clone().unwrap_or_default();
+            let latest = step.at + CLOCKS;
+            let was_answered = |request: &Request| answered(request).is_some_and(|at| at <= latest);
+            match step.stage.as_str() {
+                "seen" if !of_session(record, token).any(was_answered) => {
+                    findings.push(Finding::Unseen { token, via });
+                }
+                "in_session" if !record.requests.iter().any(|request| holds(request, token)) => {
+                    findings.push(Finding::NeverThere { token, via });
+                }
+                _ => {}
+            }
+        }
+    }
+    findings
+}
+
+/// Messages that no answered request held.
+pub(super) fn losses(record: &Record) -> Vec<Finding> {
+    let is_lost = |sent: &&Sent| !of_session(record, sent.token).any(|request| answered(request).is_some());
+    record.sent.iter().filter(is_lost).map(|sent| Finding::Lost { token: sent.token }).collect()
+}
+
+/// Copies in one request that do not say that they are copies, and first ones that say so.
+pub(super) fn repeats(record: &Record) -> Vec<Finding> {
+    let (mut findings, mut known, mut twice) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    for request in record.requests.iter().filter(|request| request.asker != Asker::Side) {
+        for (token, standing) in by_message(request) {
+            let unmarked = standing.iter().skip(1).any(|copy| !copy.marked);
+            if unmarked && twice.insert(token) {
+                findings.push(Finding::Twice { token, copies: standing.len(), asker: request.asker });
+            }
+            if known.insert(token) && standing[0].marked && !may_have_been_shown(record, token, request.at) {
+                findings.push(Finding::FalselyMarked { token });
+            }
+        }
+    }
+    findings
+}
+
+/// What the last context of each session holds, against what is said of it.
+pub(super) fn last_contexts(record: &Record) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (seat, last) in &record.last {
+        let mut requests = record.requests.iter().filter(|request| is_of(request, *seat));
+        let Some(request) = requests.rfind(|request| answered(request).is_some()) else { continue };
+        let present: BTreeSet<Token> = request.standing.iter().map(|standing| standing.token).collect();
+        let context = shown_in(record, *last);
+        for sent in record.sent.iter().filter(|sent| sent.token.seat == *seat && !present.contains(&sent.token)) {
+            let token = sent.token;
+            let steps = record.histories.get(&token).into_iter().flatten();
+            let mut claims = steps.filter(|step| context.is_some() && step.session.as_deref() == context);
+            if let Some(step) = claims.rfind(|step| matches!(step.stage.as_str(), "seen" | "in_session")) {
+                findings.push(Finding::Missing { token, stage: step.stage.clone() });
+            }
+            if record.left.contains(&token) {
+                findings.push(Finding::Forgotten { token });
+            }
+        }
+    }
+    findings
+}
+
+/// How long a message waited beside an idle session, and how long it may.
+pub(super) struct Wait {
+    token: Token,
+    pub(super) length: Duration,
+    allowed: Duration,
+}
+
+impl Wait {
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let seconds = self.length.as_secs();
+        (self.length > self.allowed).then_some(Finding::LeftIdle { token: self.token, seconds })
+    }
+}
+
+/// Returns every wait of a message that starts a turn beside an idle session that was not shown it, or not since it has
+/// nothing of what it was shown.
+pub(super) fn waits(record: &Record) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    for sent in record.sent.iter().filter(|sent| sent.presses) {
+        let settled = record.settled.get(&sent.token).copied().unwrap_or(record.over);
+        let renewed = record.deeds.iter().filter(|deed| deed.seat == sent.token.seat && deed.effect == Effect::Renews);
+        // What wants no answer is settled when it was seen, and does not come again.
+        let renewed = renewed.filter(|deed| sent.wants_answer && deed.from > sent.at).map(|deed| (deed.from, deed.to));
+        for (from, begins) in std::iter::once((sent.at, sent.at)).chain(renewed) {
+            let is_shown = |request: &&Request| request.at >= from && fate(request) != Some(Fate::CutOff);
+            let shown = of_session(record, sent.token).find(is_shown).map_or(settled, |request| request.at);
+            let ends = shown.min(settled);
+            let idle = record.idle.iter().filter(|idle| idle.seat == sent.token.seat);
+            let lengths = idle.map(|idle| (idle, idle.to.min(ends).since(idle.from.max(begins))));
+            waits.extend(lengths.filter(|(_, length)| !length.is_zero()).map(|(idle, length)| Wait {
+                token: sent.token,
+                length,
+                allowed: IDLE_MAX + LOOK + if follows_failure(record, idle) { FAILURE } else { Duration::ZERO },
+            }));
+        }
+    }
+    waits
+}
+
+/// Returns whether the last thing before that idle time was a failure of the model's service.
+fn follows_failure(record: &Record, idle: &Idle) -> bool {
+    let mut before = record.requests.iter().filter(|request| is_of(request, idle.seat));
+    before.rfind(|request| request.at <= idle.from).is_some_and(|request| fate(request) == Some(Fate::Failed))
+}
+
+/// Returns whether anything happened between the sending of a message and `shown` by which it may have been shown before.
+fn may_have_been_shown(record: &Record, token: Token, shown: Timestamp) -> bool {
+    let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else { return true };
+    let lies_between = |from: Timestamp, to: Timestamp| from <= shown && to >= sent.at;
+    let disturbs = |deed: &Deed| deed.effect != Effect::None && lies_between(deed.from, deed.to);
+    let broke_off = |request: &Request| {
+        let ended = request.ended.is_some_and(|(fate, at)| fate != Fate::Answered && lies_between(request.at, at));
+        request.asker != Asker::Side && request.seat == token.seat && ended
+    };
+    record.deeds.iter().any(|deed| deed.seat == token.seat && disturbs(deed)) || record.requests.iter().any(broke_off)
+}
+
+/// Returns the name of the context in which a message was shown last.
+fn shown_in(record: &Record, token: Token) -> Option<&str> {
+    let mut steps = record.histories.get(&token)?.iter();
+    steps.rfind(|step| step.stage == "in_session")?.session.as_deref()
+}
+
+/// Returns the requests of the recipient's session, not of its subagents, that hold the message.
+fn of_session(record: &Record, token: Token) -> impl Iterator<Item = &Request> {
+    record.requests.iter().filter(move |request| is_of(request, token.seat) && holds(request, token))
+}
+
+fn is_of(request: &Request, seat: Seat) -> bool {
+    request.seat == seat && request.asker == Asker::Session
+}
+
+fn holds(request: &Request, token: Token) -> bool {
+    request.standing.iter().any(|standing| standing.token == token)
+}
+
+fn fate(request: &Request) -> Option<Fate> {
+    request.ended.map(|(fate, _)| fate)
+}
+
+/// Returns when the request was answered.
+fn answered(request: &Request) -> Option<Timestamp> {
+    request.ended.and_then(|(fate, at)| (fate == Fate::Answered).then_some(at))
+}
+
+fn by_message(request: &Request) -> BTreeMap<Token, Vec<Standing>> {
+    let mut by_message: BTreeMap<Token, Vec<Standing>> = BTreeMap::new();
+    for standing in &request.standing {
+        by_message.entry(standing.token).or_default().push(*standing);
+    }
+    by_message
+}

@@ -1,0 +1,35 @@
+//! A short hostile day with two real sessions; `make hostile` is the long one.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use harness::claude::ClaudeCode;
+use harness::hostile::{Action, Day, run};
+use harness::skip::skipped;
+
+/// What chance follows from where nothing else is said.
+const SEED: u64 = 1_977;
+/// What is left to `make hostile` until it holds: a rewind that no hook reports, a service that fails at the first request of
+/// a turn, and a process that is killed between a push and its proof.
+const NOT_YET: [Action; 4] = [Action::Rewind, Action::Failures, Action::KillProxy, Action::KillClaude];
+/// How long persons act.
+const TIME: Duration = Duration::from_secs(90);
+
+/// Every message stands in the conversation of its recipient, once or marked, and no receipt says more than is true.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_persons_do_no_message_is_lost_and_no_receipt_lies() -> Result<()> {
+    let claude = match ClaudeCode::find() {
+        Ok(claude) => claude,
+        Err(reason) => return skipped("a hostile day", &format!("{reason:#}")),
+    };
+    let seed = match std::env::var("C3PO_HOSTILE_SEED") {
+        Ok(seed) => seed.parse().context("C3PO_HOSTILE_SEED")?,
+        Err(_) => SEED,
+    };
+    let actions = Action::all().into_iter().filter(|action| !NOT_YET.contains(action)).collect();
+    let aftermath = run(&claude, Day { time: TIME, sessions: 2, seed, actions, keeps: false }).await?;
+    let again = format!("again with C3PO_HOSTILE_SEED={seed}; stories, logs and transcripts: {:?}", aftermath.kept);
+    assert!(aftermath.report.findings.is_empty(), "{again}\n{}", aftermath.report);
+    eprintln!("seed {seed}, {:?}: {}", aftermath.took, aftermath.report);
+    Ok(())
+}
