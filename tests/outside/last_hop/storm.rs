@@ -9,9 +9,9 @@ use harness::skip::skipped;
 
 /// What chance follows from where nothing else is said.
 const SEED: u64 = 1_977;
-/// What is left to `make hostile` until it holds: a rewind that no hook reports, a service that fails at the first request of
-/// a turn, and a process that is killed between a push and its proof.
-const NOT_YET: [Action; 4] = [Action::Rewind, Action::Failures, Action::KillProxy, Action::KillClaude];
+/// What is left to `make hostile` until it holds: on a busy machine the hook of a prompt that is queued in a turn may be
+/// served before that turn's own, and news that came with it is then `seen` a second early.
+const NOT_YET: [Action; 1] = [Action::Slow];
 /// How long persons act.
 const TIME: Duration = Duration::from_secs(90);
 
