@@ -23,7 +23,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a command may take.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
 /// Where servers listen that are given their port, and how many of these are tried.
-const PORTS: Range<u16> = 12_000..32_000;
+const PORTS: Range<u16> = 12_000..22_000;
 const PORT_ATTEMPTS: usize = 100;
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
@@ -200,7 +200,7 @@ impl Drop for Redis {
 }
 
 /// Returns a port that nobody listens on. Another test may take it before it is used, and no connection can: it is
-/// below the ports that Linux gives to those.
+/// below the ports that Linux gives to those, and so is the one of a cluster, 10,000 above it.
 pub(crate) fn free_port() -> Result<u16> {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     (0..PORT_ATTEMPTS).map(|_| any_port()).find(is_free).context("a free port")

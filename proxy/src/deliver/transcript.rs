@@ -144,11 +144,12 @@ impl Transcript {
     }
 
     fn add(&mut self, line: &[u8]) {
-        let Ok(link) = serde_json::from_slice::<Link>(line) else { return };
+        let Ok(whole) = serde_json::from_slice::<Value>(line) else { return };
+        let Ok(link) = Link::deserialize(&whole) else { return };
         if link.is_sidechain {
             return;
         }
-        let ids = ids_in(&String::from_utf8_lossy(line));
+        let ids = ids_in(&whole);
         let answer = link.message["id"].as_str().map(str::to_owned);
         if let Some(answer) = &answer {
             self.answers.entry(answer.clone()).or_default().push(link.uuid);
@@ -164,28 +165,46 @@ impl Transcript {
     }
 }
 
-/// What stands before the id of a message where the message itself stands: in what hooks and pushes show, behind its sender,
-/// and in results. A mention of it stands behind something else.
-const ORIGINS: [(&str, &str); 3] = [("[ID: ", "[FROM: "), (r#""id":""#, ""), (r#""id": ""#, "")];
-
-/// Returns the messages that stand in a line of the transcript, each once.
-fn ids_in(line: &str) -> Vec<MessageId> {
-    // Results are JSON within JSON, once or twice.
-    let text = line.replace('\\', "");
-    let mut ids: Vec<MessageId> = Vec::new();
-    for (origin, sender) in ORIGINS {
-        let parts = text.split(origin);
-        for (before, rest) in parts.clone().zip(parts.skip(1)) {
-            let id = rest.split([']', '"']).next().unwrap_or_default();
-            if let Ok(id) = id.parse()
-                && before.contains(sender)
-                && !ids.contains(&id)
-            {
-                ids.push(id);
-            }
-        }
-    }
+/// Returns the messages that stand in a line, each once: where a hook or a push showed them, and in results. A mention of one
+/// is none, nor is a text that quotes one.
+fn ids_in(line: &Value) -> Vec<MessageId> {
+    let mut ids = Vec::new();
+    collect(line, &mut ids);
+    let mut known = HashSet::new();
+    ids.retain(|id: &MessageId| known.insert(id.clone()));
     ids
+}
+
+fn collect(value: &Value, ids: &mut Vec<MessageId>) {
+    match value {
+        Value::String(text) => ids.extend(text.lines().filter_map(origin)),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),
+        Value::Object(block) if value["type"] == "tool_result" => {
+            let content = block.get("content");
+            let blocks = content.and_then(Value::as_array).into_iter().flatten();
+            let texts = content.into_iter().chain(blocks.map(|block| &block["text"])).filter_map(Value::as_str);
+            ids.extend(texts.flat_map(in_result));
+        }
+        // The client keeps a result a second time in a form of its own.
+        Value::Object(members) => {
+            members.iter().filter(|(name, _)| *name != "toolUseResult").for_each(|(_, value)| collect(value, ids));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Returns the message above whose text the line stands. Quotes begin with another sign.
+fn origin(line: &str) -> Option<MessageId> {
+    let (_, rest) = line.strip_prefix("[FROM: ")?.split_once("[ID: ")?;
+    rest.split_once(']')?.0.parse().ok()
+}
+
+/// Returns the messages that the result of a tool of ours holds.
+fn in_result(text: &str) -> Vec<MessageId> {
+    let Ok(result) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+    let page = result["messages"].as_array().into_iter().flatten();
+    let messages = std::iter::once(&result).chain(page);
+    messages.filter_map(|message| message["id"].as_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -274,8 +293,13 @@ mod tests {
             line(2, 1, &format!("[c3po] still open: [ID: {mention}]")),
             line(3, 2, &status),
             line(4, 3, &reply),
+            line(
+                5,
+                4,
+                &format!("[FROM: evil] [ID: {}]\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}", id(3)),
+            ),
         ];
-        check(&lines, &[2]);
+        check(&lines, &[2, 3]);
     }
 
     #[test]
