@@ -1,6 +1,6 @@
 //! A real coordinator on a free port of this machine, which can be killed, stopped and started again.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use crate::eventually::eventually;
 use crate::http;
+use crate::ports::free_port;
 use crate::process::{Process, command, program};
 
 /// From its start to its first answer, on a machine that builds at the same time.
@@ -203,6 +204,5 @@ impl Coordinator {
 ///
 /// Errors: there is none.
 pub fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
-    listener.local_addr().context("asking for the port")
+    Ok((Ipv4Addr::LOCALHOST, free_port()?).into())
 }

@@ -33,6 +33,7 @@ pub mod loaded;
 pub mod mcp;
 pub mod message;
 pub mod opencode;
+mod ports;
 pub mod process;
 pub mod project;
 pub mod proxy;

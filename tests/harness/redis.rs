@@ -1,10 +1,8 @@
 //! A real redis-server of a test's own: its own folder, a free port, ended with the test.
 
 use std::fs;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -15,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::certificates::Certificates;
+use crate::ports::free_port;
 
 /// How long a server may take until it answers, on a machine that builds meanwhile.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -22,9 +21,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a command may take.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
-/// Where servers listen that are given their port, and how many of these are tried.
-const PORTS: Range<u16> = 12_000..22_000;
-const PORT_ATTEMPTS: usize = 100;
 /// How often a start is tried again because somebody else took the port that was free.
 const ATTEMPTS: usize = 5;
 
@@ -197,19 +193,6 @@ impl Drop for Redis {
         // It may have been killed by the test; there is nobody to tell otherwise.
         let _ = self.kill();
     }
-}
-
-/// Returns a port that nobody listens on. Another test may take it before it is used, and no connection can: it is
-/// below the ports that Linux gives to those, and so is the one of a cluster, 10,000 above it.
-pub(crate) fn free_port() -> Result<u16> {
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    (0..PORT_ATTEMPTS).map(|_| any_port()).find(is_free).context("a free port")
-}
-
-fn any_port() -> u16 {
-    let chance = RandomState::new().build_hasher().finish();
-    let nth = chance % u64::from(PORTS.end - PORTS.start);
-    PORTS.start + u16::try_from(nth).unwrap_or_default()
 }
 
 fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Result<Child> {

@@ -7,7 +7,8 @@ use futures_util::future::try_join_all;
 
 use crate::certificates::Certificates;
 use crate::eventually::eventually;
-use crate::redis::{Redis, free_port};
+use crate::ports::free_port;
+use crate::redis::Redis;
 
 /// The name under which the sentinels know the master.
 pub const MASTER: &str = "mymaster";

@@ -157,7 +157,7 @@ impl LastHop {
         let looks = matches!(input, Input::Look);
         let mut inside = self.arrivals.inside();
         let mut effects = inside.hop.on(input, Instant::now());
-        // Which of them a dead session was shown, they say by their marks: the store delivered them with those.
+        // Messages that a dead session was shown have their mark since they came.
         self.link.about_to_show(&effects.launched);
         for progress in std::mem::take(&mut effects.receipts) {
             self.link.receipt(progress);

@@ -67,8 +67,6 @@ struct Link {
     turn_position: Value,
     #[serde(default)]
     prompt_id: Value,
-    #[serde(default)]
-    message: Value,
 }
 
 impl Link {
@@ -149,14 +147,14 @@ impl Transcript {
         if link.is_sidechain {
             return;
         }
-        let ids = ids_in(&whole);
-        let answer = link.message["id"].as_str().map(str::to_owned);
+        let (ids, message) = (ids_in(&whole), &whole["message"]);
+        let answer = message["id"].as_str().map(str::to_owned);
         if let Some(answer) = &answer {
             self.answers.entry(answer.clone()).or_default().push(link.uuid);
         }
         let is_result = |block: &Value| block["type"] == "tool_result";
         if let Some(parent) = link.parent_uuid
-            && link.message["content"].as_array().is_some_and(|blocks| blocks.iter().any(is_result))
+            && message["content"].as_array().is_some_and(|blocks| blocks.iter().any(is_result))
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }

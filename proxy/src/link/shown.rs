@@ -47,8 +47,13 @@ impl Shown {
         self.dead.contains(id)
     }
 
-    /// Notes that messages are about to be shown.
+    /// Notes that messages are about to be shown. One that is noted already is not noted again: a push and its receipt
+    /// name the same.
     pub(super) fn note(&mut self, ids: &[MessageId]) -> io::Result<()> {
+        let ids: Vec<_> = ids.iter().filter(|id| !self.latest.contains(id)).cloned().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
         self.latest.extend(ids.iter().cloned());
         self.latest.drain(..self.latest.len().saturating_sub(KEPT));
         self.lines += ids.len();
@@ -86,6 +91,8 @@ mod tests {
         let path = folder.path().join("web@nas2.shown");
         let mut first = Shown::open(&path).unwrap();
         first.note(&[id(1), id(2)]).unwrap();
+        first.note(&[id(2)]).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "each once");
         assert!(!first.had(&id(1)), "its own are its coordinator's to remember");
         // As a kill in the middle of a note leaves it.
         std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "human::al").unwrap();

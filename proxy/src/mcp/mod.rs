@@ -216,20 +216,16 @@ impl Server {
             let left = u64::try_from(left).unwrap_or(u64::MAX).max(1);
             let call = Call::WaitForMessage(WaitForMessage { timeout: Some(left), ..wait.clone() });
             let reply = self.link.call(call).await?;
-            let next = if wait.message_id.is_none() { reply.shown(Tool::WaitForMessage) } else { vec![] };
-            if passed_over && next.is_empty() && wait.message_id.is_none() {
-                return Ok(Received::of(&TimedOut::any(seconds, 1)));
-            }
-            let taken = match next.first() {
-                Some(id) => self.hop.takes(id).await,
-                None => true,
-            };
-            if taken {
+            if wait.message_id.is_some() {
                 return Ok(reply);
             }
-            passed_over = true;
-            if Instant::now() >= until {
-                return Ok(Received::of(&TimedOut::any(seconds, next.len())));
+            let next = reply.shown(Tool::WaitForMessage);
+            match next.first() {
+                Some(id) if self.hop.takes(id).await => return Ok(reply),
+                None if !passed_over => return Ok(reply),
+                Some(_) if Instant::now() < until => passed_over = true,
+                // The last of several waits knows neither how long all of them took nor what was passed over.
+                _ => return Ok(Received::of(&TimedOut::any(seconds, 1))),
             }
         }
     }

@@ -28,8 +28,8 @@ impl Hop {
             return;
         }
         // The client writes a turn a little later than its hooks report it.
-        let is_new = ids.iter().any(|id| self.in_flight.flight(id).is_some());
-        self.evidence.want(if is_new { now + WRITTEN } else { now });
+        let is_of_a_turn = ids.iter().any(|id| self.in_flight.flight(id).is_some());
+        self.evidence.want(if is_of_a_turn { now + WRITTEN } else { now });
         for id in ids {
             let flight = self.in_flight.flight(&id);
             let (via, turn) = flight.map_or((Via::Transcript, None), |flight| (flight.via, flight.turn.clone()));
