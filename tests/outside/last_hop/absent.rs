@@ -1,6 +1,7 @@
 //! Where anything of c3po is missing or broken, a session goes on as if its hooks were not there: what its model is
 //! asked is the same, byte for byte.
 
+use std::collections::HashMap;
 use std::fs::{self, Permissions};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -26,7 +27,7 @@ const PROMPT: &str = "call it, then say that you did";
 const PROJECT: &str = "meshtastic";
 
 /// What is in the plugin of a session, beside the program and the manifest.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Plugin {
     /// Everything.
     Whole,
@@ -41,7 +42,7 @@ enum Plugin {
 }
 
 /// Whether a session is in a terminal.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Manner {
     Printing,
     Terminal,
@@ -276,13 +277,15 @@ fn check_hooks(what: &str, seen: &Seen) {
 struct Bench {
     claude: ClaudeCode,
     folder: tempfile::TempDir,
+    /// Sessions with which others are compared, each run once.
+    references: HashMap<(Plugin, Manner), Seen>,
 }
 
 impl Bench {
     /// Returns nothing where there is no Claude Code; that is said then.
     fn set(test: &str) -> Result<Option<Self>> {
         match ClaudeCode::find() {
-            Ok(claude) => Ok(Some(Self { claude, folder: tempfile::tempdir()? })),
+            Ok(claude) => Ok(Some(Self { claude, folder: tempfile::tempdir()?, references: HashMap::new() })),
             Err(reason) => skipped(test, &format!("{reason:#}")).map(|()| None),
         }
     }
@@ -293,8 +296,9 @@ impl Bench {
         seen.with_context(|| format!("{kind:?} {manner:?}"))
     }
 
-    /// Compares sessions with hooks and without, printing ones and ones in a terminal.
-    async fn compare(&self, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
+    /// Compares sessions with hooks and without, printing ones and ones in a terminal. All troubles of a test share the
+    /// sessions without hooks: what these ask does not depend on the trouble.
+    async fn compare(&mut self, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
         for manner in [Manner::Printing, Manner::Terminal] {
             self.compare_by(manner, what, trouble, pair).await?;
         }
@@ -302,15 +306,25 @@ impl Bench {
     }
 
     /// Compares a session with hooks and one without.
-    async fn compare_by(&self, manner: Manner, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
+    async fn compare_by(
+        &mut self,
+        manner: Manner,
+        what: &str,
+        trouble: &Trouble,
+        pair: (Plugin, Plugin),
+    ) -> Result<()> {
         let (with, without) = pair;
         let one = self.run(trouble, with, manner).await.context(what.to_owned())?;
-        let other = self.run(trouble, without, manner).await.context(what.to_owned())?;
+        if !self.references.contains_key(&(without, manner)) {
+            let reference = self.run(trouble, without, manner).await.context(what.to_owned())?;
+            self.references.insert((without, manner), reference);
+        }
+        let other = &self.references[&(without, manner)];
         check_hooks(what, &one);
         assert_eq!((other.hooks.len(), one.asked.len()), (0, 2), "{what}, {manner:?}");
         assert_eq!(one.proxies, other.proxies, "{what}, {manner:?}");
         assert_eq!(one.proxies > 0, trouble.has_proxy(with), "{what}, {manner:?}");
-        let difference = difference(&one, &other);
+        let difference = difference(&one, other);
         assert!(difference.is_none(), "{what}, {manner:?}: {}", difference.unwrap_or_default());
         Ok(())
     }
@@ -322,26 +336,24 @@ const HOOKS: (Plugin, Plugin) = (Plugin::Whole, Plugin::WithoutHooks);
 async fn a_hook_that_does_say_something_is_noticed() -> Result<()> {
     let Some(bench) = Bench::set("a hook that is noticed")? else { return Ok(()) };
     let trouble = Trouble::nobody()?;
-    for manner in [Manner::Printing, Manner::Terminal] {
-        let talks = bench.run(&trouble, Plugin::Talkative, manner).await?;
-        let silent = bench.run(&trouble, Plugin::WithoutHooks, manner).await?;
-        assert!(difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook")), "{manner:?}");
-    }
+    let talks = bench.run(&trouble, Plugin::Talkative, Manner::Printing).await?;
+    let silent = bench.run(&trouble, Plugin::WithoutHooks, Manner::Printing).await?;
+    assert!(difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook")));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(bench) = Bench::set("a session without a coordinator")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session without a coordinator")? else { return Ok(()) };
     bench.compare("nobody listens", &Trouble::nobody()?, HOOKS).await?;
 
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let trouble = Trouble::coordinator(format!("http://{}", silent.local_addr()?));
-    bench.compare("one that accepts and never answers", &trouble, HOOKS).await?;
+    bench.compare_by(Manner::Printing, "one that accepts and never answers", &trouble, HOOKS).await?;
 
     let (full, _waiting) = full_listener()?;
     let trouble = Trouble::coordinator(format!("http://{}", full.local_addr()?));
-    bench.compare("one that does not even accept", &trouble, HOOKS).await
+    bench.compare_by(Manner::Printing, "one that does not even accept", &trouble, HOOKS).await
 }
 
 /// Returns a listener to which nobody gets through, and the connections that are in the way.
@@ -359,16 +371,16 @@ fn full_listener() -> Result<(tokio::net::TcpListener, Vec<TcpStream>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
-    let Some(bench) = Bench::set("a session without a proxy")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session without a proxy")? else { return Ok(()) };
     let alone = (Plugin::HooksAlone, Plugin::None);
     bench.compare("a plugin without a server", &Trouble::nobody()?, alone).await?;
     let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::nobody()? };
-    bench.compare("servers turned off", &trouble, HOOKS).await
+    bench.compare_by(Manner::Printing, "servers turned off", &trouble, HOOKS).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
     // Not a killed one: when its client notices that, and offers other tools, depends on who is faster.
     let command = "kill -STOP $(cat ../proxies)".to_owned();
     bench.compare("a stopped proxy", &Trouble { command, ..Trouble::nobody()? }, HOOKS).await
@@ -376,7 +388,7 @@ async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Resu
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(bench) = Bench::set("a session with a bad socket folder")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session with a bad socket folder")? else { return Ok(()) };
     let made = |change: fn(&Path) -> Result<()>| {
         let prepare = move |options: &Options| {
             let folder = options.runtime_folder().join("c3po");
@@ -418,7 +430,7 @@ fn is_root() -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_full_disk_a_session_is_as_without_hooks() -> Result<()> {
-    let Some(bench) = Bench::set("a session with a full disk")? else { return Ok(()) };
+    let Some(mut bench) = Bench::set("a session with a full disk")? else { return Ok(()) };
     let probe = bench.folder.path().join("probe");
     if Mount::full(&probe)?.is_none() {
         return skipped("a session with a full disk", "no disk may be mounted here");
