@@ -146,6 +146,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         channel: false,
         is_plugin: false,
         one_shot: false,
+        headless: false,
         problems: Vec::new(),
         warnings: Vec::new(),
     };

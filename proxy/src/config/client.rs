@@ -1,14 +1,24 @@
 //! The client that started this process: how it was started.
 
+/// Returns whether a program reads the answers of a client with that entry point and command line.
+pub(super) fn is_headless(entry: Option<&str>, client: &[String]) -> bool {
+    entry.is_some_and(|entry| entry.starts_with("sdk-")) || prints(client)
+}
+
+/// Returns whether a client answers one prompt and ends, whoever started it.
+pub(super) fn answers_once(entry: Option<&str>, client: &[String]) -> bool {
+    (entry == Some("sdk-cli") || prints(client)) && !reads_a_stream(client)
+}
+
 /// Returns whether a client without a terminal reads one prompt after the other, as an SDK has it do.
-pub(super) fn reads_a_stream(client: &[String]) -> bool {
+fn reads_a_stream(client: &[String]) -> bool {
     let pairs = client.iter().zip(client.iter().skip(1));
     client.iter().any(|word| word == "--input-format=stream-json")
         || pairs.into_iter().any(|(option, value)| option == "--input-format" && value == "stream-json")
 }
 
-/// Returns whether a client answers a prompt of its command line and ends, whoever started it.
-pub(super) fn prints(client: &[String]) -> bool {
+/// Returns whether a client prints its answers.
+fn prints(client: &[String]) -> bool {
     client.iter().skip(1).any(|word| word == "-p" || word == "--print")
 }
 

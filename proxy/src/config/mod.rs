@@ -76,6 +76,8 @@ pub struct Config {
     /// Whether the session answers one prompt and ends: a client without a terminal that reads no stream of prompts, and
     /// that nobody gave a name. Its agent has the project's name and `-run`.
     pub one_shot: bool,
+    /// Whether a program reads the session's answers, and takes each for the answer to its own prompt.
+    pub headless: bool,
     /// What is wrong. Commands refuse to run; a proxy runs, says so, and connects where it still can.
     pub problems: Vec<String>,
     /// What is wrong, but has a way around it.
@@ -222,8 +224,8 @@ impl Config {
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
         let entry = variable("CLAUDE_CODE_ENTRYPOINT");
-        let prints = entry.as_deref() == Some("sdk-cli") || client::prints(&sources.client);
-        let one_shot = wished.is_none() && prints && !client::reads_a_stream(&sources.client);
+        let headless = client::is_headless(entry.as_deref(), &sources.client);
+        let one_shot = wished.is_none() && client::answers_once(entry.as_deref(), &sources.client);
         let agent = if one_shot { agent.with_suffix("run") } else { agent };
         let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
         let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
@@ -249,6 +251,7 @@ impl Config {
             channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
+            headless,
             problems,
             warnings,
         }

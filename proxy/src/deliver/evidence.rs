@@ -25,7 +25,7 @@ pub(super) struct Evidence {
     wanted_at: Option<Instant>,
     asked: Option<Instant>,
     missing: u32,
-    /// The turn of the latest step; `None` while no step followed on the latest prompt, or that turn failed.
+    /// The turn of the latest step.
     turn: Option<String>,
 }
 
@@ -55,16 +55,6 @@ impl Evidence {
         if !nothing_is_shown && (is_first || event.name == Name::Stop) {
             self.want(now + WRITTEN);
         }
-    }
-
-    /// A prompt came, or a turn failed: what the model did before proves nothing of it.
-    pub(super) fn no_step_yet(&mut self) {
-        self.turn = None;
-    }
-
-    /// Returns whether a step of another turn than that one followed on the latest prompt.
-    pub(super) fn went_on_after(&self, turn: &str) -> bool {
-        self.turn.as_deref().is_some_and(|latest| latest != turn)
     }
 
     /// Returns what is to be read now.

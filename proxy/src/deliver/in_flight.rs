@@ -9,6 +9,7 @@ use std::time::Duration;
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::receipt::Via;
+use c3po_shared::vocabulary::Priority;
 use tokio::time::Instant;
 
 use super::note::Note;
@@ -121,11 +122,19 @@ impl InFlight {
     }
 
     /// Returns what is free to be put into the session: what is wanted, and what its senders sent before it. Urgent first,
-    /// else in the order in which it came.
+    /// else in the order in which it came. All but urgent ones wait for what their sender sent before and is being pushed.
     pub(super) fn free(&self, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
-        let free = self.held.iter().filter(|held| held.flight.is_none()).filter_map(|held| held.note.as_ref());
+        let (mut free, mut pushed) = (Vec::new(), HashSet::new());
+        for held in &self.held {
+            let Some(note) = &held.note else { continue };
+            match &held.flight {
+                None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
+                Some(flight) if flight.channel == Channel::Push => drop(pushed.insert(&note.from)),
+                _ => {}
+            }
+        }
         let (mut notes, mut senders) = (Vec::new(), HashSet::new());
-        for note in free.rev() {
+        for note in free.into_iter().rev() {
             if wanted(note) || senders.contains(&note.from) {
                 senders.insert(&note.from);
                 notes.push(note);

@@ -89,6 +89,7 @@ impl Arrivals {
         });
         let hop = Hop::new(config.agent.clone(), inbox, config.channel, config.is_plugin);
         let hop = if config.one_shot { hop.of_one_shot() } else { hop };
+        let hop = if config.headless { hop.headless() } else { hop };
         let ran_before = process_age(parent_id()).is_some_and(|age| age > BEGINS);
         let hop = if ran_before { hop.joined() } else { hop };
         // One push is under way at a time.

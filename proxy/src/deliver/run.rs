@@ -1,12 +1,10 @@
 //! Does what nobody asks for: wakes an idle session when something has come that it should not sleep over.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use c3po_shared::ids::MessageId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -14,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use super::push::{InboxSocket, Todo};
+use super::transcript::Standing;
 use super::ways::Way;
 use super::{Input, LastHop};
 use crate::local::protocol::Answer;
@@ -68,8 +67,8 @@ async fn ask_client(hop: &LastHop) -> Client {
     off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default()
 }
 
-/// Returns which messages the conversation of that transcript names; nothing where it is no evidence.
-async fn read(hop: &LastHop, path: PathBuf) -> Option<HashSet<MessageId>> {
+/// Returns which messages stand in the conversation of that transcript; nothing where it is no evidence.
+async fn read(hop: &LastHop, path: PathBuf) -> Option<Standing> {
     let transcript = Arc::clone(&hop.arrivals.inside().transcript);
     let read = move || transcript.lock().unwrap_or_else(PoisonError::into_inner).conversation(&path);
     let read = off_this_thread(read).await?;

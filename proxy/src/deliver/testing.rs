@@ -8,6 +8,7 @@ use c3po_shared::vocabulary::{Kind, Priority};
 use tokio::time::Instant;
 
 use super::note::Note;
+use super::transcript::Standing;
 
 pub(super) fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
@@ -36,4 +37,10 @@ pub(super) fn note(number: u32, body: &str) -> Note {
         repeated: false,
         expires_at: Instant::now() + Duration::from_secs(86_400),
     }
+}
+
+/// Returns a conversation in which these messages stand, the latter of them above an answer of the model.
+pub(super) fn standing(named: &[u32], answered: &[u32]) -> Standing {
+    let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
+    Standing { named: ids(named), answered: ids(answered) }
 }

@@ -18,8 +18,19 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+/// Where the model's name stands, in answers that the client wrote itself.
+const NO_MODEL: &str = "<synthetic>";
 /// How much of a file is read at most: the end of a longer one, of which nothing was read before.
 const READ_MAX: u64 = 64 << 20;
+
+/// The messages of ours in a conversation.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// Those whose text stands in it.
+    pub(crate) named: HashSet<MessageId>,
+    /// Those of them that stand above an answer of the model: it was given them.
+    pub(crate) answered: HashSet<MessageId>,
+}
 
 /// What was read of one file.
 #[derive(Debug, Default)]
@@ -44,6 +55,8 @@ struct Line {
     turn: Option<Turn>,
     /// Of a line of the model: the answer that it is a part of.
     answer: Option<String>,
+    /// Whether the model wrote it: the client writes answers of its own, such as the failures of the model's service.
+    is_of_model: bool,
 }
 
 /// A turn of the conversation.
@@ -80,34 +93,39 @@ impl Transcript {
     /// Reads on in that file, and returns which messages the conversation names. Blocks.
     ///
     /// Errors: it cannot be read, or holds nothing that is understood.
-    pub(super) fn conversation(&mut self, path: &Path) -> io::Result<HashSet<MessageId>> {
+    pub(super) fn conversation(&mut self, path: &Path) -> io::Result<Standing> {
         if self.path != path {
             *self = Self { path: path.to_owned(), ..Self::default() };
         }
         self.read_on()?;
-        let mut ids = HashSet::new();
+        let mut standing = Standing::default();
         // What the lines of one turn name, which the chain shows from their end to its prompt.
-        let mut of_turn = Vec::new();
+        let mut of_turn = Standing::default();
         let mut first: Option<&Turn> = None;
+        let mut answers = Answers::default();
         let mut next = self.last;
         // A line is taken out of what is left, so that a file that refers to itself ends as well.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         while let Some(uuid) = next.take_if(|uuid| left.remove(uuid)) {
             let Some(line) = self.lines.get(&uuid) else { break };
-            of_turn.extend(line.ids.iter().cloned());
-            of_turn.extend(self.beside(line).flat_map(|line| line.ids.iter().cloned()));
+            let is_answered = answers.follow(line);
+            for id in line.ids.iter().chain(self.beside(line).flat_map(|line| &line.ids)) {
+                of_turn.add(id, is_answered);
+            }
             if let Some(turn) = &line.turn {
                 if first.is_none_or(|first| turn.number < first.number || turn == first) {
-                    ids.extend(of_turn.drain(..));
+                    standing.join(std::mem::take(&mut of_turn));
                     first = Some(turn);
+                } else {
+                    // No longer a part of it, as is what the model answered there.
+                    of_turn = Standing::default();
                 }
-                of_turn.clear();
             }
             next = line.parent;
         }
         // Before the first prompt.
-        ids.extend(of_turn);
-        if self.last.is_some() { Ok(ids) } else { Err(io::ErrorKind::InvalidData.into()) }
+        standing.join(of_turn);
+        if self.last.is_some() { Ok(standing) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
@@ -158,8 +176,43 @@ impl Transcript {
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }
-        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn(), answer });
+        let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
+        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model });
         self.last = Some(link.uuid);
+    }
+}
+
+impl Standing {
+    fn add(&mut self, id: &MessageId, is_answered: bool) {
+        self.named.insert(id.clone());
+        if is_answered {
+            self.answered.insert(id.clone());
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.named.extend(other.named);
+        self.answered.extend(other.answered);
+    }
+}
+
+/// The answers of the model below a line of the chain, which is followed upward.
+#[derive(Debug, Default)]
+struct Answers<'a> {
+    /// The upper one of those that were met.
+    latest: Option<&'a str>,
+    /// Whether there is another one below that.
+    is_followed: bool,
+}
+
+impl<'a> Answers<'a> {
+    /// Goes up to a line. Returns whether an answer stands below it, which its own is not.
+    fn follow(&mut self, line: &'a Line) -> bool {
+        let Some(answer) = line.answer.as_deref() else { return self.latest.is_some() };
+        if line.is_of_model && self.latest != Some(answer) {
+            self.is_followed = self.latest.replace(answer).is_some();
+        }
+        self.is_followed
     }
 }
 
@@ -235,12 +288,25 @@ mod tests {
         format!("[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi", id(number))
     }
 
-    fn check(lines: &[Value], expected: &[u32]) {
+    fn standing(lines: &[Value]) -> Standing {
         let folder = tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
         fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-        let ids = Transcript::default().conversation(&path).unwrap();
-        assert_eq!(ids, expected.iter().map(|number| id(*number)).collect());
+        Transcript::default().conversation(&path).unwrap()
+    }
+
+    fn ids(numbers: &[u32]) -> HashSet<MessageId> {
+        numbers.iter().map(|number| id(*number)).collect()
+    }
+
+    fn check(lines: &[Value], expected: &[u32]) {
+        assert_eq!(standing(lines).named, ids(expected));
+    }
+
+    fn answer(number: u128, parent: u128, of: &str, model: &str) -> Value {
+        let mut line = line(number, parent, "");
+        line["message"] = json!({"id": of, "model": model, "content": [{"type": "text", "text": "done"}]});
+        line
     }
 
     #[test]
@@ -298,6 +364,31 @@ mod tests {
             ),
         ];
         check(&lines, &[2, 3]);
+    }
+
+    #[test]
+    fn a_message_is_answered_where_the_model_answered_below_it() {
+        let call = |number: u128, parent: u128| {
+            let mut line = answer(number, parent, "msg_1", "claude");
+            line["message"]["content"] = json!([{"type": "tool_use"}]);
+            line
+        };
+        let result = |number: u128, parent: u128, of: u32| {
+            let text = json!({"id": id(of), "message": "hi"}).to_string();
+            let mut line = line(number, parent, "");
+            line["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
+            line
+        };
+        let check = |after: &[Value], answered: &[u32], all: &[u32]| {
+            let before = [line(1, 0, &named(1)), call(2, 1), call(3, 2), result(4, 2, 2), result(5, 3, 3)];
+            let expected = Standing { named: ids(all), answered: ids(answered) };
+            assert_eq!(standing(&[&before[..], after].concat()), expected);
+        };
+        check(&[], &[1], &[1, 2, 3]);
+        let queued = line(6, 5, &named(4));
+        check(&[queued.clone()], &[1], &[1, 2, 3, 4]);
+        check(&[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)], &[1], &[1, 2, 3, 4]);
+        check(&[queued, answer(7, 6, "msg_2", "claude")], &[1, 2, 3, 4], &[1, 2, 3, 4]);
     }
 
     #[test]

@@ -39,11 +39,26 @@ pub(super) struct Turn {
     compacts_until: Option<Instant>,
     /// How often hooks kept the present turn from ending, ours and others.
     stops: u32,
+    /// How long an idle session is left alone.
+    pause: Duration,
 }
 
 impl Turn {
     pub(super) fn new() -> Self {
-        Self { activity: Activity::Unknown, state: None, said: None, heard: None, compacts_until: None, stops: 0 }
+        Self {
+            activity: Activity::Unknown,
+            state: None,
+            said: None,
+            heard: None,
+            compacts_until: None,
+            stops: 0,
+            pause: Duration::ZERO,
+        }
+    }
+
+    /// Leaves the idle session alone for so long.
+    pub(super) fn pauses_for(&mut self, pause: Duration) {
+        self.pause = pause;
     }
 
     /// Takes note of an event. A stop ends the turn only with [`Self::ends`].
@@ -118,7 +133,7 @@ impl Turn {
     /// been broken off, or nothing was heard yet. Never during a compaction.
     pub(super) fn quiet_at(&mut self, now: Instant) -> Instant {
         let quiet = match self.activity {
-            Activity::Idle => now,
+            Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause),
             Activity::Busy => self.heard.map_or(now, |heard| heard + SILENCE),
             Activity::Unknown => *self.heard.get_or_insert(now) + UNHEARD,
         };

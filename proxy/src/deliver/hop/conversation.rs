@@ -11,6 +11,7 @@ use super::Hop;
 use crate::deliver::client::Client;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
+use crate::deliver::transcript::Standing;
 
 /// How old a prompt is at least that an idle client has dealt with.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -58,10 +59,10 @@ impl Hop {
         }
     }
 
-    /// The transcript names these messages in the conversation; `None` where it could not be read.
-    pub(super) fn conversation(&mut self, named: Option<&HashSet<MessageId>>, now: Instant) {
+    /// These messages stand in the conversation; `None` where the transcript could not be read.
+    pub(super) fn conversation(&mut self, standing: Option<&Standing>, now: Instant) {
         let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
-        let is_named = |id: &MessageId| named.is_some_and(|named| named.contains(id));
+        let is_named = |id: &MessageId| standing.is_some_and(|standing| standing.named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         // The client writes its transcript a little later than it runs its hooks.
         let gone = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
@@ -74,13 +75,9 @@ impl Hop {
         let (gone, never): (Vec<_>, Vec<_>) = gone.partition(was_there);
         self.in_flight.repeat(&gone);
         self.in_flight.free_again(&never);
-        // The model made a step in a later turn of this conversation.
-        let is_read = |id: &MessageId| {
-            let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_ref());
-            turn.is_some_and(|turn| self.evidence.went_on_after(turn))
-        };
+        let is_read = |id: &MessageId| standing.is_some_and(|standing| standing.answered.contains(id));
         let (read, unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
-        self.have_entered(read, Via::Hook);
+        self.have_entered(read, Via::Transcript);
         for (via, ids) in self.by_way(unread) {
             let notes = self.in_flight.remove(&ids);
             if self.turn.has_failed() {
@@ -90,7 +87,7 @@ impl Hop {
             self.shown.by_hook(&ids);
             self.say(ids, Stage::InSession, via);
         }
-        let Some(named) = named else { return };
+        let Some(Standing { named, .. }) = standing else { return };
         self.shown.stand_in(named);
         let taken_out = self.shown.taken_out(named);
         if !taken_out.is_empty() {

@@ -105,7 +105,6 @@ impl Hop {
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
-        self.evidence.no_step_yet();
         if let Some(push) = event.prompt.as_deref().and_then(|prompt| self.pushes.take(prompt)) {
             self.ways.worked(push.way);
             self.stalled.retain(|id| !push.ids.contains(id));
@@ -117,7 +116,6 @@ impl Hop {
 
     /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
     fn on_failure(&mut self, now: Instant) {
-        self.evidence.no_step_yet();
         let prompted = self.prompted(|_| true);
         let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
         self.doubt(prompted, now);
@@ -129,7 +127,7 @@ impl Hop {
 
     fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {
         let away = self.turn.is_away();
-        if self.turn.can_be_kept() {
+        if self.turn.can_be_kept() && !self.is_headless {
             // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
             let kept = self.give(event, |note| presses(note, away), now);
             if kept.offer.is_some() {

@@ -1,7 +1,5 @@
 //! Everything that can happen to the last hop of a session, and what follows from it.
 
-use std::collections::HashSet;
-
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Via};
 use c3po_shared::vocabulary::State;
@@ -9,6 +7,7 @@ use c3po_shared::wire::Arriving;
 
 use crate::deliver::client::Client;
 use crate::deliver::push::Todo;
+use crate::deliver::transcript::Standing;
 use crate::deliver::ways::Way;
 use crate::local::protocol::{Answer, Event};
 
@@ -43,8 +42,8 @@ pub(crate) enum Input {
     Status(State),
     /// The client's session file was read.
     Client(Client),
-    /// The client's transcript was read: the conversation names these messages. `None` if it could not be read.
-    Conversation(Option<HashSet<MessageId>>),
+    /// The client's transcript was read: these messages stand in the conversation. `None` if it could not be read.
+    Conversation(Option<Standing>),
     /// A push by that way could not be made.
     NotPushed(Way),
     /// Something happened, or time has passed.

@@ -11,6 +11,7 @@ mod pushing;
 mod results;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -30,6 +31,8 @@ pub(crate) use input::{Effects, Input, Presented};
 
 /// How many conversations that the session left are remembered: their hooks are late by seconds at the most.
 const LEFT_MAX: usize = 8;
+/// How long after a turn of a headless session nothing is pushed: a program that had one question ends it meanwhile.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// What is known of one session, and what follows from it.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub(super) struct Hop {
     knows_name: bool,
     /// Whether the session answers one prompt and ends: nothing is put into it but what it asks for.
     is_one_shot: bool,
+    /// Whether a program reads the session's answers: no turn is kept from ending for what another one asks.
+    is_headless: bool,
     /// The latest uses of our tools by subagents.
     of_subagents: VecDeque<String>,
     /// Whether the session ran before this proxy, which does not know what its conversation holds.
@@ -73,6 +78,7 @@ impl Hop {
     pub(super) fn new(wished: AgentId, inbox: Option<InboxSocket>, channel: bool, expects_hooks: bool) -> Self {
         Self {
             is_one_shot: false,
+            is_headless: false,
             of_subagents: VecDeque::new(),
             joined: false,
             agent: wished.clone(),
@@ -103,6 +109,13 @@ impl Hop {
         Self { is_one_shot: true, ..self }
     }
 
+    /// Returns the last hop of a session whose answers a program reads.
+    pub(super) fn headless(mut self) -> Self {
+        self.is_headless = true;
+        self.turn.pauses_for(PAUSE);
+        self
+    }
+
     /// Returns the last hop of a session that ran before it.
     pub(super) fn joined(self) -> Self {
         Self { joined: true, ..self }
@@ -128,7 +141,7 @@ impl Hop {
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),
             Input::Client(client) => self.client_is(client, now),
-            Input::Conversation(named) => self.conversation(named.as_ref(), now),
+            Input::Conversation(standing) => self.conversation(standing.as_ref(), now),
             Input::NotPushed(way) => self.not_pushed(way, now),
             Input::Look => effects.todo = self.next(now),
         }

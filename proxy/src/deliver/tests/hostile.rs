@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{Scene, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
 use crate::deliver::client::Client;
-use crate::deliver::hop::Input;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
-use crate::deliver::testing::id;
+use crate::deliver::testing::{agent, id};
 use crate::local::protocol::{Event, Name};
 
 /// A session whose client keeps a transcript, and whose first turn has ended well.
@@ -17,13 +17,6 @@ fn after_a_turn() -> Scene {
     scene.hear(&of_turn("p0", event(Name::UserPromptSubmit)));
     scene.hear(&of_turn("p0", event(Name::Stop)));
     scene
-}
-
-/// Lets time pass until the transcript is read, which then names these messages.
-fn read(scene: &mut Scene, numbers: &[u32]) {
-    scene.passes(1);
-    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
-    scene.on(Input::Conversation(Some(numbers.iter().map(|number| id(*number)).collect())));
 }
 
 /// Has the push under way come as the prompt of that turn.
@@ -38,7 +31,7 @@ fn a_failed_turn_after_a_good_one_shows_nothing_to_be_seen() {
     scene.arrive(vec![message(1, json!({}))]);
     push_comes(&mut scene, "p1");
     scene.hear(&of_turn("p1", event(Name::StopFailure)));
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)], "the model had no answer for it");
     scene.passes(30);
     assert!(scene.posted().contains(id(1).as_str()), "a reminder");
@@ -50,7 +43,7 @@ fn reminders_come_ever_more_rarely_until_a_turn_ends_well() {
     scene.arrive(vec![message(1, json!({}))]);
     push_comes(&mut scene, "p1");
     scene.hear(&of_turn("p1", event(Name::StopFailure)));
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     let mut made = 0;
     for second in 0..600 {
         scene.passes(1);
@@ -71,7 +64,7 @@ fn a_turn_that_was_broken_off_is_looked_up_when_its_client_rests() {
     push_comes(&mut scene, "p1");
     scene.passes(15);
     scene.on(Input::Client(Client { is_busy: Some(false), transcript: None }));
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
     scene.passes(1_000);
     assert!(!matches!(scene.next(), Todo::Post(..)), "it stands in the conversation");
@@ -100,6 +93,46 @@ fn a_running_wait_takes_what_a_push_has_not_brought() {
     scene.present(1, Via::WaitForMessage, None);
     let late = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
     assert!(late.stdout.contains("\"block\""), "the session has it: {late:?}");
+}
+
+#[test]
+fn what_comes_with_a_prompt_that_is_queued_behind_a_slow_turn_is_not_seen_by_the_end_of_that_turn() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    // On a busy machine the hook of the queued prompt may be served first.
+    assert!(holds(&scene.print(&of_turn("queued", event(Name::UserPromptSubmit))), 1));
+    scene.hear(&of_turn("p1", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    scene.hear(&of_turn("queued", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn a_later_message_of_a_sender_does_not_overtake_the_one_that_is_being_pushed() {
+    let mut scene = after_a_turn();
+    scene.hear(&of_turn("p1", event(Name::UserPromptSubmit)));
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.passes(20);
+    let text = scene.posted();
+    scene.arrive(vec![message(2, json!({})), message(3, json!({"from_agent": "other"}))]);
+    let given = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
+    assert!(holds(&given, 3) && !holds(&given, 2), "{given:?}");
+    scene.hear(&of_turn("p1", Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+}
+
+#[test]
+fn a_turn_of_a_program_is_not_kept_for_the_question_of_another() {
+    let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).headless();
+    let mut scene = Scene::of(hop);
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert_eq!(scene.print(&event(Name::Stop)), None);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "the program may end the session now");
+    scene.passes(2);
+    assert!(scene.posted().contains(id(1).as_str()));
 }
 
 #[test]

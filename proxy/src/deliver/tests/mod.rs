@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::hop::{Effects, Hop, Input, Presented};
 use super::push::{InboxSocket, Todo};
-use super::testing::{agent, id};
+use super::testing::{agent, id, standing};
 use crate::local::protocol::{Answer, Event, Name};
 
 /// A hop, its clock, and the receipts that nobody looked at yet.
@@ -122,6 +122,13 @@ impl Scene {
 
     fn prompt(&mut self, text: &str) -> Option<String> {
         self.print(&Event { prompt: Some(text.to_owned()), ..event(Name::UserPromptSubmit) })
+    }
+
+    /// Lets time pass until the transcript is read, which then holds these messages, and the latter above an answer.
+    fn reads(&mut self, named: &[u32], answered: &[u32]) {
+        self.passes(1);
+        assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
+        self.on(Input::Conversation(Some(standing(named, answered))));
     }
 
     fn passes(&mut self, seconds: u64) {

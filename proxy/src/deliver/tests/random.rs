@@ -11,7 +11,7 @@ use super::{Scene, event, message, news, of_turn, socket, starts};
 use crate::deliver::client::Client;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
-use crate::deliver::testing::id;
+use crate::deliver::testing::{id, standing};
 use crate::local::protocol::{Answer, Event, Name};
 
 /// How many sessions are played, and how many events each has.
@@ -163,10 +163,10 @@ impl Play {
             Todo::Notify(text) => self.pushed.push(text),
             Todo::AskClient => drop(self.scene.on(Input::Client(self.client.clone()))),
             Todo::Read(_) => {
-                let named = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).map(id).collect();
+                let named: Vec<_> = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).collect();
                 // It may be behind what the hooks reported.
-                let named = (self.dice.below(3) > 0).then_some(named);
-                self.scene.on(Input::Conversation(named));
+                let standing = (self.dice.below(3) > 0).then(|| standing(&named, &[]));
+                self.scene.on(Input::Conversation(standing));
             }
             Todo::Look(at) => assert!(at.is_none_or(|at| at > self.scene.now), "it looks without end"),
         }

@@ -233,14 +233,6 @@ fn with_a_transcript() -> Scene {
     scene
 }
 
-/// Reads the transcript, which has to be what is to be done a second later, and finds these messages in it.
-fn read(scene: &mut Scene, numbers: &[u32]) {
-    scene.passes(1);
-    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
-    let named = numbers.iter().map(|number| id(*number)).collect();
-    scene.on(Input::Conversation(Some(named)));
-}
-
 #[test]
 fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_anew() {
     let mut scene = with_a_transcript();
@@ -248,7 +240,7 @@ fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_an
     let text = scene.posted();
     assert_eq!(scene.prompt(&text), None);
     scene.hear(&event(Name::StopFailure));
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
     assert!(matches!(scene.next(), Todo::Look(Some(_))), "the way rests after a failure");
     scene.passes(30);
@@ -269,7 +261,7 @@ fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() 
         let text = scene.posted();
         scene.passes(5);
         assert!(matches!(scene.next(), Todo::Look(Some(_))), "the client may be writing");
-        read(&mut scene, if there { &[1] } else { &[] });
+        scene.reads(if there { &[1] } else { &[] }, &[]);
         let expected = if there { vec![progress(1, Stage::InSession, Via::InboxSocket)] } else { vec![] };
         assert_eq!(scene.receipts(), expected);
         if there {
@@ -278,7 +270,7 @@ fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() 
             continue;
         }
         scene.passes(2);
-        read(&mut scene, &[]);
+        scene.reads(&[], &[]);
         let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
         assert!(holds(&again, 1) && !is_marked(&again), "nothing has shown it: {again:?}");
     }
@@ -286,7 +278,7 @@ fn a_push_whose_hook_was_late_is_found_in_the_conversation_and_not_made_again() 
 
 #[test]
 fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it_along() {
-    for (there, expected) in [(true, vec![entered(1, Via::InboxSocket, Via::Hook)]), (false, vec![])] {
+    for (there, expected) in [(true, vec![entered(1, Via::InboxSocket, Via::Transcript)]), (false, vec![])] {
         let mut scene = with_a_transcript();
         scene.arrive(vec![message(1, json!({}))]);
         let text = scene.posted();
@@ -294,11 +286,12 @@ fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it
         scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
         scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
         if !there {
-            read(&mut scene, &[]);
+            scene.reads(&[], &[]);
             assert!(matches!(scene.next(), Todo::Look(Some(_))), "it may be written a little later");
             scene.passes(2);
         }
-        read(&mut scene, if there { &[1] } else { &[] });
+        let there_alone: &[u32] = if there { &[1] } else { &[] };
+        scene.reads(there_alone, there_alone);
         assert_eq!(scene.receipts(), expected);
         let again = scene.print(&of_turn("p2", event(Name::Stop)));
         assert_eq!(holds(&again, 1) && is_marked(&again), !there, "{again:?}");
@@ -312,12 +305,12 @@ fn what_a_rewind_took_out_of_the_conversation_comes_again_in_a_new_context() {
     assert!(holds(&scene.prompt("typed"), 1));
     scene.hear(&event(Name::Stop));
     scene.passes(1);
-    read(&mut scene, &[1, 2]);
+    scene.reads(&[1, 2], &[]);
     scene.receipts();
     scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
     scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
     scene.passes(1);
-    read(&mut scene, &[2]);
+    scene.reads(&[2], &[]);
     let receipts = scene.receipts();
     assert_eq!(receipts, [Progress { context: 1, ..progress(2, Stage::InSession, Via::Transcript) }], "the rest");
     assert_eq!(scene.hop.facts().context, Some(1));
@@ -330,10 +323,10 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
     let mut scene = with_a_transcript();
     scene.hop = std::mem::replace(&mut scene.hop, Hop::new(agent("x"), None, false, true)).joined();
     scene.arrive(vec![message(1, json!({"repeated": true})), message(2, json!({"repeated": true}))]);
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::Transcript)]);
     scene.passes(2);
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     let text = scene.posted();
     assert!(text.contains(id(2).as_str()) && !text.contains(id(1).as_str()), "{text}");
 }
@@ -345,12 +338,12 @@ fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
     assert!(holds(&scene.prompt("typed"), 1));
     scene.hear(&event(Name::Stop));
     scene.passes(1);
-    read(&mut scene, &[1]);
+    scene.reads(&[1], &[]);
     scene.on(Input::Settled(vec![id(1)]));
     scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
     scene.hear(&of_turn("p2", event(Name::Stop)));
     scene.passes(1);
-    read(&mut scene, &[]);
+    scene.reads(&[], &[]);
     assert_eq!((scene.hop.unread(), scene.next()), (0, Todo::Look(None)));
 }
 
