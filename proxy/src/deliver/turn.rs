@@ -15,6 +15,8 @@ const UNHEARD: Duration = Duration::from_secs(1);
 /// How long a compaction may take. Until it is over nothing is pushed: the context that follows would not hold it.
 const COMPACTION_MAX: Duration = Duration::from_secs(600);
 
+/// How late the hook of a prompt may be: its client ends it after that.
+const HOOK_LATE: Duration = Duration::from_secs(10);
 /// How often a turn may be kept from ending. Claude Code ends a turn at the eighth time, whichever hook it was.
 const STOPS_MAX: u32 = 7;
 
@@ -39,6 +41,11 @@ pub(super) struct Turn {
     compacts_until: Option<Instant>,
     /// How often hooks kept the present turn from ending, ours and others.
     stops: u32,
+    /// The client's name for the turn under way, where it is known, and since when it is.
+    id: Option<String>,
+    began: Option<Instant>,
+    /// Whether a person typed a prompt that waits in the client for the end of a step.
+    is_queued: bool,
     /// How long an idle session is left alone.
     pause: Duration,
 }
@@ -52,8 +59,22 @@ impl Turn {
             heard: None,
             compacts_until: None,
             stops: 0,
+            id: None,
+            began: None,
+            is_queued: false,
             pause: Duration::ZERO,
         }
+    }
+
+    /// Returns whether a prompt begins a turn. One that is typed in the middle of a turn waits in the client, where a person
+    /// may take it back: its hook has the name of the turn that is under way.
+    pub(super) fn begins_with(&self, event: &Event) -> bool {
+        !self.is_busy() || (event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id)
+    }
+
+    /// Returns whether the turn began so lately that its hook and that of another prompt may have changed places.
+    pub(super) fn began_just_now(&self, now: Instant) -> bool {
+        self.began.is_some_and(|began| now < began + HOOK_LATE)
     }
 
     /// Leaves the idle session alone for so long.
@@ -76,6 +97,11 @@ impl Turn {
         match event.name {
             Name::SessionStart => self.starts(event.source.as_deref()),
             Name::UserPromptSubmit => {
+                if self.begins_with(event) {
+                    (self.began, self.is_queued) = (Some(now), false);
+                } else {
+                    self.is_queued |= event.typed;
+                }
                 self.is(Activity::Busy, State::Busy);
                 self.stops = 0;
                 self.said = self.said.filter(|said| *said == State::Away);
@@ -83,7 +109,12 @@ impl Turn {
             Name::PreToolUse if event.tool_name.as_deref() == Some("AskUserQuestion") => {
                 self.is(Activity::Busy, State::WaitingHuman);
             }
-            Name::PreToolUse | Name::PostToolBatch => self.is(Activity::Busy, State::Busy),
+            Name::PreToolUse => self.is(Activity::Busy, State::Busy),
+            Name::PostToolBatch => {
+                // Here the client takes the prompts that wait into the turn.
+                self.is_queued = false;
+                self.is(Activity::Busy, State::Busy);
+            }
             Name::PermissionRequest => self.is(Activity::Busy, State::WaitingHuman),
             Name::Notification => self.notified(event.notification_type.as_deref()),
             Name::Stop => {
@@ -93,12 +124,20 @@ impl Turn {
             Name::Wait if self.activity == Activity::Unknown => self.is(Activity::Idle, State::Ready),
             Name::SessionEnd | Name::SubagentStop | Name::PreCompact | Name::Wait | Name::Status => {}
         }
+        if event.name != Name::SessionStart && event.prompt_id.is_some() {
+            self.id.clone_from(&event.prompt_id);
+        }
         self.heard = Some(now);
     }
 
-    /// The turn has ended, and nothing keeps it.
+    /// The turn has ended, and nothing keeps it. A prompt that waits begins the next one at once, which no hook reports.
     pub(super) fn ends(&mut self) {
-        self.is(Activity::Idle, State::Ready);
+        if std::mem::take(&mut self.is_queued) {
+            self.is(Activity::Busy, State::Busy);
+            self.id = None;
+        } else {
+            self.is(Activity::Idle, State::Ready);
+        }
         self.stops = 0;
     }
 
@@ -146,6 +185,7 @@ impl Turn {
         if !is_busy {
             // A compaction that failed or was broken off is reported by nothing else.
             self.compacts_until = None;
+            self.is_queued = false;
             self.is(Activity::Idle, State::Ready);
         } else if self.activity == Activity::Unknown {
             self.is(Activity::Busy, State::Busy);

@@ -25,14 +25,18 @@ impl Hop {
         }
         self.pushes.learn(event);
         self.evidence.learn(event);
-        // One that comes in the middle of a turn may wait in the client, and be taken back there.
-        let begins = event.name == Name::UserPromptSubmit && !self.turn.is_busy();
+        let begins = self.turn.begins_with(event);
         if let Some(veto) = self.veto(event) {
             return veto;
         }
+        if event.name == Name::UserPromptSubmit && event.typed && !begins && self.turn.began_just_now(now) {
+            self.mixed.clone_from(&event.prompt_id);
+        }
         self.turn.on(event, now);
-        let seen = self.shown.proven_by(event);
-        self.say(seen, Stage::Seen, Via::Hook);
+        if event.name != Name::UserPromptSubmit || begins {
+            let seen = self.shown.proven_by(event);
+            self.say(seen, Stage::Seen, Via::Hook);
+        }
         if event.name != Name::UserPromptSubmit {
             self.in_flight.goes_on(now);
         }

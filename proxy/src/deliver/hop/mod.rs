@@ -20,7 +20,7 @@ use c3po_shared::wire::{Arriving, SessionChange};
 use tokio::time::Instant;
 
 use super::evidence::Evidence;
-use super::in_flight::{Channel, InFlight};
+use super::in_flight::{Channel, Flight, InFlight};
 use super::note::Note;
 use super::proof::Shown;
 use super::push::{InboxSocket, Pushes, Reminders};
@@ -61,6 +61,9 @@ pub(super) struct Hop {
     in_flight: InFlight,
     shown: Shown,
     turn: Turn,
+    /// The turn by whose name two prompts were reported at nearly the same time. One of them may wait in the client, and
+    /// it is not known which: the hook that was served first need not be that of the turn's own prompt.
+    mixed: Option<String>,
     ways: Ways,
     pushes: Pushes,
     /// How many hooks were given something to print.
@@ -93,6 +96,7 @@ impl Hop {
             in_flight: InFlight::default(),
             shown: Shown::default(),
             turn: Turn::new(),
+            mixed: None,
             ways: Ways::default(),
             pushes: Pushes::new(inbox, channel),
             prints: 0,
@@ -259,7 +263,10 @@ impl Hop {
 
     /// The model did something in that turn: what came with its prompt is in the session, and seen.
     fn enter(&mut self, turn: Option<&str>, now: Instant) {
-        let entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
+        let is_mixed = turn.is_some() && turn == self.mixed.as_deref() && self.evidence.is_there();
+        let is_sure = |flight: &Flight| flight.way.is_some() || !is_mixed;
+        let mut entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
+        entered.retain(|id| self.in_flight.flight(id).is_some_and(is_sure));
         self.have_entered(entered, Via::Hook);
         let led_nowhere = self.prompted(|_| true);
         self.doubt(led_nowhere, now);

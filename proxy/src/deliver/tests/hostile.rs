@@ -1,6 +1,7 @@
 //! What hostile days found: turns that fail or are broken off, waits beside pushes, the order of one sender's messages.
 
 use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::vocabulary::State;
 use serde_json::json;
 
 use super::{Scene, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
@@ -95,18 +96,46 @@ fn a_running_wait_takes_what_a_push_has_not_brought() {
     assert!(late.stdout.contains("\"block\""), "the session has it: {late:?}");
 }
 
+fn typed(turn: &str) -> Event {
+    of_turn(turn, Event { prompt: Some("go".into()), typed: true, ..event(Name::UserPromptSubmit) })
+}
+
 #[test]
-fn what_comes_with_a_prompt_that_is_queued_behind_a_slow_turn_is_not_seen_by_the_end_of_that_turn() {
+fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was_given_the_mail() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, news())]);
-    // On a busy machine the hook of the queued prompt may be served first.
-    assert!(holds(&scene.print(&of_turn("queued", event(Name::UserPromptSubmit))), 1));
-    scene.hear(&of_turn("p1", event(Name::UserPromptSubmit)));
+    // The second one waits in the client: both have the name of the turn under way.
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&typed("p1"));
     scene.hear(&of_turn("p1", event(Name::Stop)));
     scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
-    scene.hear(&of_turn("queued", event(Name::Stop)));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn a_prompt_that_waits_in_the_client_is_given_nothing_and_begins_the_next_turn_unreported() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.passes(20);
+    scene.arrive(vec![message(1, news())]);
+    assert_eq!(scene.print(&typed("p1")), None);
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.arrive(vec![message(2, json!({}))]);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "the session works on the next one");
+    assert_eq!(scene.print(&typed("p2")), None, "nor one behind that");
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    assert_eq!(scene.hop.facts().state, Some(State::Ready));
+}
+
+#[test]
+fn a_prompt_after_a_turn_that_was_broken_off_is_given_the_mail() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p2")), 1));
 }
 
 #[test]
