@@ -69,6 +69,9 @@ fn evidence(step: &Step) -> String {
         (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
         (Stage::Seen, Some(Via::ToolCall)) => format!("the model's next tool call came after it{place}"),
         (Stage::Seen, Some(Via::Hook)) => format!("the model went on after it, as a later hook shows{place}"),
+        (Stage::Seen, Some(Via::Transcript)) => {
+            format!("the model answered after it, as the client's own transcript shows{place}")
+        }
         (Stage::Seen, _) => format!("the model went on after it{place}"),
         (Stage::Answered, _) => match &step.reply_id {
             Some(reply) => format!("by the reply {reply}"),
@@ -173,6 +176,7 @@ mod tests {
             {"stage": "on_host", "via": "wait_for_message"},
             {"stage": "in_session"},
             {"stage": "seen", "via": "tool_call", "session": "2.7"},
+            {"stage": "seen", "via": "transcript", "session": "2.8"},
             {"stage": "in_session", "via": "terminal"},
             {"stage": "answered"},
             {"stage": "seen", "session": "\u{1b}[2J"},
@@ -181,6 +185,7 @@ mod tests {
             "on the recipient's host, as the next step proves",
             "in the session's context",
             "the model's next tool call came after it (session 2, context 7)",
+            "the model answered after it, as the client's own transcript shows (session 2, context 8)",
             "again printed on a person's terminal",
             "by a reply",
             "the model went on after it (session ␛[2J)",

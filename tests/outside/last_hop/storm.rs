@@ -9,9 +9,6 @@ use harness::skip::skipped;
 
 /// What chance follows from where nothing else is said.
 const SEED: u64 = 1_977;
-/// What is left to `make hostile` until it holds: on a busy machine the hook of a prompt that is queued in a turn may be
-/// served before that turn's own, and news that came with it is then `seen` a second early.
-const NOT_YET: [Action; 1] = [Action::Slow];
 /// How long persons act.
 const TIME: Duration = Duration::from_secs(90);
 
@@ -26,7 +23,7 @@ async fn whatever_persons_do_no_message_is_lost_and_no_receipt_lies() -> Result<
         Ok(seed) => seed.parse().context("C3PO_HOSTILE_SEED")?,
         Err(_) => SEED,
     };
-    let actions = Action::all().into_iter().filter(|action| !NOT_YET.contains(action)).collect();
+    let actions = Action::all();
     let aftermath = run(&claude, Day { time: TIME, sessions: 2, seed, actions, keeps: false }).await?;
     let again = format!("again with C3PO_HOSTILE_SEED={seed}; stories, logs and transcripts: {:?}", aftermath.kept);
     assert!(aftermath.report.findings.is_empty(), "{again}\n{}", aftermath.report);
