@@ -1,13 +1,25 @@
 //! The client that started this process: how it was started.
 
-/// Returns whether a program reads the answers of a client with that entry point and command line.
-pub(super) fn is_headless(entry: Option<&str>, client: &[String]) -> bool {
-    entry.is_some_and(|entry| entry.starts_with("sdk-")) || prints(client)
+/// The reader of a client's answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reader {
+    Person,
+    /// A program that sends prompt after prompt.
+    OfManyAnswers,
+    /// Whoever started the client with one prompt, whose answer it prints before it ends.
+    OfOneAnswer,
 }
 
-/// Returns whether a client answers one prompt and ends, whoever started it.
-pub(super) fn answers_once(entry: Option<&str>, client: &[String]) -> bool {
-    (entry == Some("sdk-cli") || prints(client)) && !reads_a_stream(client)
+/// Returns the reader of the answers of a client with that entry point and command line.
+pub(super) fn reader(entry: Option<&str>, client: &[String]) -> Reader {
+    let prints = entry == Some("sdk-cli") || prints(client);
+    if prints && !reads_a_stream(client) {
+        Reader::OfOneAnswer
+    } else if prints || entry.is_some_and(|entry| entry.starts_with("sdk-")) {
+        Reader::OfManyAnswers
+    } else {
+        Reader::Person
+    }
 }
 
 /// Returns whether a client without a terminal reads one prompt after the other, as an SDK has it do.
@@ -26,4 +38,24 @@ fn prints(client: &[String]) -> bool {
 pub(super) fn command() -> Vec<String> {
     let line = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
     line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_answers_a_person_or_a_program() {
+        let check = |entry: Option<&str>, client: &str, expected: Reader| {
+            let client: Vec<_> = client.split(' ').map(str::to_owned).collect();
+            assert_eq!(reader(entry, &client), expected, "{entry:?} {client:?}");
+        };
+        check(None, "claude", Reader::Person);
+        check(Some("cli"), "claude --resume", Reader::Person);
+        check(Some("claude-vscode"), "claude", Reader::Person);
+        check(Some("cli"), "claude -p go", Reader::OfOneAnswer);
+        check(Some("sdk-cli"), "claude", Reader::OfOneAnswer);
+        check(Some("sdk-cli"), "claude -p --input-format stream-json", Reader::OfManyAnswers);
+        check(Some("sdk-ts"), "claude --input-format stream-json", Reader::OfManyAnswers);
+    }
 }

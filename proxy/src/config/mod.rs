@@ -9,6 +9,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::join::Fingerprint;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
 use c3po_shared::wire;
+use client::Reader;
 use serde::Deserialize;
 use tokio_tungstenite::tungstenite::http::Uri;
 
@@ -223,9 +224,8 @@ impl Config {
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
-        let entry = variable("CLAUDE_CODE_ENTRYPOINT");
-        let headless = client::is_headless(entry.as_deref(), &sources.client);
-        let one_shot = wished.is_none() && client::answers_once(entry.as_deref(), &sources.client);
+        let reader = client::reader(variable("CLAUDE_CODE_ENTRYPOINT").as_deref(), &sources.client);
+        let one_shot = wished.is_none() && reader == Reader::OfOneAnswer;
         let agent = if one_shot { agent.with_suffix("run") } else { agent };
         let timeout = variable("C3PO_TIMEOUT").or(file.timeout.map(|seconds| seconds.to_string()));
         let timeout = timeout.map_or(Ok(WAIT_DEFAULT), |text| seconds(&text)).unwrap_or_else(|problem| {
@@ -251,7 +251,7 @@ impl Config {
             channel: variable("C3PO_CHANNEL").is_some_and(|value| matches!(value.trim(), "true" | "1")),
             is_plugin: variable("CLAUDE_PLUGIN_ROOT").is_some(),
             one_shot,
-            headless,
+            headless: reader != Reader::Person,
             problems,
             warnings,
         }

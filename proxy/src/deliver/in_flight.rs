@@ -122,14 +122,16 @@ impl InFlight {
     }
 
     /// Returns what is free to be put into the session: what is wanted, and what its senders sent before it. Urgent first,
-    /// else in the order in which it came. All but urgent ones wait for what their sender sent before and is being pushed.
+    /// else in the order in which it came. All but urgent ones wait for what their sender sent before and is being pushed, or may have come.
     pub(super) fn free(&self, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
         let (mut free, mut pushed) = (Vec::new(), HashSet::new());
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
                 None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
-                Some(flight) if flight.channel == Channel::Push => drop(pushed.insert(&note.from)),
+                Some(flight) if matches!(flight.channel, Channel::Push | Channel::Unsure) => {
+                    pushed.insert(&note.from);
+                }
                 _ => {}
             }
         }

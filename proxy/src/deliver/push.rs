@@ -116,12 +116,14 @@ pub(super) struct Pushes {
     /// Whether a hook waits beside the session.
     pub(super) waiter: bool,
     under_way: Option<Push>,
+    /// Whether the client came to the end of a step since then, where it looks at what was pushed.
+    was_due: bool,
     given_up: VecDeque<Push>,
 }
 
 impl Pushes {
     pub(super) fn new(inbox: Option<InboxSocket>, channel: bool) -> Self {
-        Self { inbox, channel, waiter: false, under_way: None, given_up: VecDeque::new() }
+        Self { inbox, channel, waiter: false, under_way: None, was_due: false, given_up: VecDeque::new() }
     }
 
     /// Notes what a hook knows of the session's inbox socket.
@@ -157,7 +159,21 @@ impl Pushes {
             (Way::Channel | Way::Inbox, _) => Todo::Notify(text),
         };
         self.under_way = Some(push);
+        self.was_due = false;
         todo
+    }
+
+    /// Returns by when the push under way has to show after that event, where the event tells: a session that works looks at
+    /// it between two steps, and at once when the turn ends. After the first such moment it waits for no other.
+    pub(super) fn deadline_after(&mut self, event: Name, now: Instant) -> Option<Instant> {
+        match event {
+            Name::UserPromptSubmit if !self.was_due => Some(now + CONFIRM_BUSY),
+            Name::PostToolBatch | Name::Stop | Name::StopFailure => {
+                let was_due = std::mem::replace(&mut self.was_due, true);
+                (!was_due).then(|| now + CONFIRM)
+            }
+            _ => None,
+        }
     }
 
     /// Returns the push that made the prompt: the one under way, or one that was given up and comes after all.
@@ -193,16 +209,6 @@ impl Pushes {
             self.given_up.pop_front();
         }
         Some(way)
-    }
-}
-
-/// Returns by when a push has to show after that event, where the event tells: a session that works looks at it between
-/// two steps, and at once when the turn ends.
-pub(super) fn deadline_after(event: Name, now: Instant) -> Option<Instant> {
-    match event {
-        Name::UserPromptSubmit => Some(now + CONFIRM_BUSY),
-        Name::PostToolBatch | Name::Stop | Name::StopFailure => Some(now + CONFIRM),
-        _ => None,
     }
 }
 

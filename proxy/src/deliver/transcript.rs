@@ -386,7 +386,7 @@ mod tests {
         };
         check(&[], &[1], &[1, 2, 3]);
         let queued = line(6, 5, &named(4));
-        check(&[queued.clone()], &[1], &[1, 2, 3, 4]);
+        check(std::slice::from_ref(&queued), &[1], &[1, 2, 3, 4]);
         check(&[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)], &[1], &[1, 2, 3, 4]);
         check(&[queued, answer(7, 6, "msg_2", "claude")], &[1, 2, 3, 4], &[1, 2, 3, 4]);
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use harness::fake_api::{Asked, Block, Script};
@@ -268,11 +269,15 @@ async fn a_text_that_looks_like_another_message_is_no_proof_of_it() -> Result<()
     let news = scene.inform(&copy).await?;
     scene.reaches(&news, "on_host").await?;
     let quoted = format!("> [FROM: homeassistant @here] [ID: {asked}]");
+    // The news waits until the push before it is given up, and a prompt that is typed meanwhile goes without it.
     let mut shown = scene.type_and_see(&session, "anything new?").await?;
-    if !shown.holds(&quoted) {
-        // The hook that waits woke the session at the same moment: news comes with a prompt that begins a turn.
+    for number in 0..10 {
+        if shown.holds(&quoted) {
+            break;
+        }
         scene.is(RECIPIENT, "ready").await?;
-        shown = scene.type_and_see(&session, "and now?").await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        shown = scene.type_and_see(&session, &format!("and now, {number}?")).await?;
     }
     assert!(shown.holds(&quoted), "{}", shown.all_text());
     scene.reaches(&news, "seen").await?;

@@ -8,7 +8,7 @@ use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
 use crate::deliver::proof::is_step;
 use crate::deliver::ways::Way;
-use crate::deliver::{answer, push, render};
+use crate::deliver::{answer, render};
 use crate::local::MARK;
 use crate::local::protocol::{Answer, Event, Name};
 
@@ -53,7 +53,7 @@ impl Hop {
         if is_step(event) {
             self.evidence.step(event, self.shown.is_empty(), now);
         }
-        if let Some(until) = push::deadline_after(event.name, now) {
+        if let Some(until) = self.pushes.deadline_after(event.name, now) {
             self.in_flight.push_until(until);
         }
         match event.name {

@@ -13,7 +13,6 @@ use crate::local::protocol::{Answer, Event};
 
 /// Something that happens. [`Hop::on`](super::Hop::on) has the one match over it.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "an input is taken at once, and none is kept")]
 pub(crate) enum Input {
     /// The link is up as that session of that agent. With generation 0 the session took that name, and the link is not
     /// up under it yet.

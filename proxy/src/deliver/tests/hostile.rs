@@ -8,7 +8,7 @@ use super::{Scene, event, holds, is_marked, message, news, of_turn, progress, so
 use crate::deliver::client::Client;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
-use crate::deliver::testing::{agent, id};
+use crate::deliver::testing::{agent, id, standing};
 use crate::local::protocol::{Event, Name};
 
 /// A session whose client keeps a transcript, and whose first turn has ended well.
@@ -150,6 +150,27 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_that_is_being_pushed() 
     assert!(holds(&given, 3) && !holds(&given, 2), "{given:?}");
     scene.hear(&of_turn("p1", Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
     assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+}
+
+#[test]
+fn a_push_that_the_client_dropped_holds_nothing_up_for_as_long_as_a_person_types() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.arrive(vec![message(2, news())]);
+    for number in 0..7 {
+        let turn = format!("t{number}");
+        let given = scene.print(&typed(&turn));
+        scene.hear(&of_turn(&turn, event(Name::Stop)));
+        scene.passes(2);
+        scene.next();
+        scene.on(Input::Conversation(Some(standing(&[], &[]))));
+        assert_eq!(holds(&given, 1), holds(&given, 2));
+        if holds(&given, 1) {
+            return;
+        }
+    }
+    panic!("nothing came");
 }
 
 #[test]
