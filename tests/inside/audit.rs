@@ -280,13 +280,14 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
         c3po.args(arguments).env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
         Ok(c3po)
     };
-    let read = c3po(&["audit", "--since", "10m", "--agent", "c"])?.output().await?;
+    let read = c3po(&["audit", "--utc", "--since", "10m", "--agent", "c"])?.output().await?;
     let text = String::from_utf8(read.stdout)?;
     assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
     let ends: Vec<_> = text.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, rest)| rest).collect();
     assert_eq!(ends, ["renamed  b  -> c", "session_ended  c  goodbye"], "{text}");
 
     let checked = c3po(&["policy", "check", "a", "vault", "message"])?.output().await?;
+    assert_eq!(checked.status.code(), Some(1), "it is denied");
     let text = String::from_utf8(checked.stdout)?;
     assert_eq!(
         text,

@@ -2,9 +2,12 @@
 
 use c3po_shared::catalogue::{AckMessages, Acked, Call};
 use c3po_shared::ids::MessageId;
+use c3po_shared::limits::IDS_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::failure::Failure;
+use super::inbox::every_message;
+use super::message_id::Typed;
 use super::print::Printer;
 use super::session::Session;
 use crate::config::Config;
@@ -12,18 +15,37 @@ use crate::config::Config;
 /// Which messages.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The messages' ids
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<MessageId>,
+    /// The messages' ids, or the ends of them
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    ids: Vec<Typed>,
+    /// Every message that waits and wants no answer
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let call = Call::AckMessages(AckMessages { message_ids: arguments.ids });
-    let (acked, raw) = Session::with(config, false, async |session| session.call::<Acked>(call).await).await?;
+    let (acked, questions) = Session::with(config, false, async |session| {
+        if !arguments.all {
+            return Ok((acknowledge(session, Typed::find_all(arguments.ids, session).await?).await?, 0));
+        }
+        let (questions, news): (Vec<_>, Vec<_>) =
+            every_message(session).await?.into_iter().partition(|message| message.requires_response);
+        Ok((acknowledge(session, news.into_iter().map(|message| message.id).collect()).await?, questions.len()))
+    })
+    .await?;
     if printer.json {
-        printer.document(&raw)?;
+        printer.document(&acked)?;
     } else {
         acked.acked.iter().try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
+        if arguments.all && acked.acked.is_empty() && questions == 0 {
+            printer.line("Nothing waits.")?;
+        }
+    }
+    if questions > 0 {
+        eprintln!(
+            "c3po: {questions} more {}; `c3po reply` answers",
+            if questions == 1 { "wants an answer" } else { "want answers" }
+        );
     }
     if acked.unknown.is_empty() {
         return Ok(());
@@ -33,4 +55,16 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     Err(Refusal::new(ErrorCode::MessageNotFound, error)
         .suggest("`c3po inbox` shows what is in it, with the ids.")
         .into())
+}
+
+/// Acknowledges messages, as many at a time as the tool takes.
+async fn acknowledge(session: &Session, ids: Vec<MessageId>) -> Result<Acked, Failure> {
+    let mut all = Acked { acked: Vec::new(), unknown: Vec::new() };
+    for some in ids.chunks(IDS_MAX) {
+        let call = Call::AckMessages(AckMessages { message_ids: some.to_vec() });
+        let (acked, _) = session.call::<Acked>(call).await?;
+        all.acked.extend(acked.acked);
+        all.unknown.extend(acked.unknown);
+    }
+    Ok(all)
 }

@@ -5,7 +5,7 @@ use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::print::{Printer, aligned, harmless, moment};
+use super::print::{Printer, aligned, harmless};
 use super::rest;
 use crate::config::Config;
 
@@ -30,14 +30,14 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     if agents.is_empty() {
         return printer.line("No agents yet: start a session with c3po in it.");
     }
-    let rows: Vec<_> = agents.iter().map(row).collect();
+    let rows: Vec<_> = agents.iter().map(|agent| row(printer, agent)).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
 }
 
-fn row(agent: &AgentRecord) -> Vec<String> {
+fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {
     let state = match agent.status {
         Status::Online => agent.state.to_string(),
-        Status::Offline => format!("last seen {}", moment(agent.last_seen)),
+        Status::Offline => format!("last seen {}", printer.moment(agent.last_seen)),
     };
     let host = agent.host.as_ref().map(|host| format!("@{}", harmless(host, false))).unwrap_or_default();
     let role = agent.role.as_ref().map(|role| format!("@{} ", harmless(role, false))).unwrap_or_default();

@@ -8,7 +8,7 @@ use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::time::{Span, Timestamp};
 
 use super::failure::Failure;
-use super::print::{Printer, harmless, moment};
+use super::print::{Printer, harmless};
 use super::rest;
 use crate::config::Config;
 
@@ -83,7 +83,7 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
         };
         is_away = false;
         for entry in &page.entries {
-            if printer.json { printer.document(entry) } else { printer.line(&line(entry)) }?;
+            if printer.json { printer.document(entry) } else { printer.line(&line(printer, entry)) }?;
         }
         query.after = Some(page.next);
         match (page.complete, follow) {
@@ -95,8 +95,8 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
 }
 
 /// Returns an entry as a line: when, what, who to whom, then whatever else there is.
-fn line(entry: &Entry) -> String {
-    let mut words = vec![moment(entry.at), entry.event.to_string()];
+fn line(printer: &Printer, entry: &Entry) -> String {
+    let mut words = vec![printer.moment(entry.at), entry.event.to_string()];
     words.extend(entry.agent.as_ref().map(AgentId::to_string));
     words.extend(entry.to.as_ref().map(|to| format!("-> {to}")));
     words.extend(entry.verb.as_ref().map(|verb| harmless(verb, false)));
@@ -132,7 +132,7 @@ mod tests {
             at: Timestamp::from_millis(0),
             ..Entry::new(Event::Denied).by(&id("a")).to(&id("b")).verb("message").because("no\u{1b}[2J")
         };
-        let text = line(&entry);
+        let text = line(&Printer::of_status_line(false, false), &entry);
         assert!(text.contains("denied  a  -> b  message  (no"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
     }

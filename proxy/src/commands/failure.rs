@@ -23,6 +23,8 @@ pub(super) enum Failure {
     Usage(String),
     /// No coordinator could be reached.
     NoCoordinator(Refusal),
+    /// The answer is no, and was printed.
+    No,
     /// Nothing came in time; what there is to say was printed.
     TimedOut,
     /// Standard output is closed: nobody reads any more.
@@ -58,6 +60,7 @@ impl Failure {
                 tell_refusal(&refusal, json);
                 ExitCode::from(3)
             }
+            Self::No => ExitCode::from(1),
             Self::TimedOut => ExitCode::from(4),
             Self::NobodyReads => ExitCode::SUCCESS,
         }

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::failure::Failure;
-use super::print::{Printer, aligned, moment};
+use super::print::{Printer, aligned};
 use super::rest::{self, Answer};
 use crate::config::Config;
 
@@ -60,7 +60,7 @@ async fn perform(config: Config, printer: &Printer, action: Action) -> Result<()
             if printer.json {
                 return printer.document(&raw);
             }
-            table(&list).iter().try_for_each(|line| printer.line(line))
+            table(printer, &list).iter().try_for_each(|line| printer.line(line))
         }
         Action::Allow { one, other } => rule(&config, printer, "/api/guard/allow", [one, other]).await,
         Action::Stop { one, other } => rule(&config, printer, "/api/guard/stop", [one, other]).await,
@@ -80,14 +80,14 @@ async fn rule(config: &Config, printer: &Printer, path: &str, agents: [AgentId; 
 }
 
 /// Returns the list as people read it.
-fn table(list: &GuardList) -> Vec<String> {
+fn table(printer: &Printer, list: &GuardList) -> Vec<String> {
     if list.pairs.is_empty() {
         return vec!["No pair of agents is stopped or near the limit.".to_owned()];
     }
     let limit = list.limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     let row = |pair: &GuardedPair| {
         let [one, other] = pair.agents.each_ref().map(AgentId::to_string);
-        let since = pair.stopped_at.map(|at| format!("since {}", moment(at))).unwrap_or_default();
+        let since = pair.stopped_at.map(|at| format!("since {}", printer.moment(at))).unwrap_or_default();
         vec![one, other, format!("{} of {limit}", pair.count), pair.standing.to_string(), since]
     };
     aligned(&list.pairs.iter().map(row).collect::<Vec<_>>())
@@ -104,7 +104,10 @@ mod tests {
         let agents = |one: &str, other: &str| [one.parse().unwrap(), other.parse().unwrap()];
         let pair = |agents, standing, count| GuardedPair { agents, standing, count, stopped_at: None };
         let mut list = GuardList { limit: Some(60), pairs: Vec::new() };
-        assert_eq!(table(&list), ["No pair of agents is stopped or near the limit."]);
+        assert_eq!(
+            table(&Printer::of_status_line(false, false), &list),
+            ["No pair of agents is stopped or near the limit."]
+        );
         let stopped = pair(agents("a", "web"), Standing::Stopped, 0);
         list.pairs = vec![
             pair(agents("api", "web"), Standing::Suspected, 60),
@@ -112,7 +115,7 @@ mod tests {
             GuardedPair { stopped_at: Some(Timestamp::from_millis(0)), ..stopped },
         ];
         assert_eq!(
-            table(&list),
+            table(&Printer::of_status_line(false, false), &list),
             [
                 "api  web  60 of 60  suspected",
                 "api  db   31 of 60  open",

@@ -26,7 +26,8 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     .await
 }
 
-async fn every_message(session: &Session) -> Result<Vec<Message>, Failure> {
+/// Returns every message that waits.
+pub(super) async fn every_message(session: &Session) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
         let page = GetMessages { limit: Some(PAGE_MAX), cursor, ..GetMessages::default() };

@@ -3,6 +3,7 @@
 mod ack;
 mod agents;
 mod audit;
+mod broadcast;
 mod claude_code;
 mod completions;
 mod doctor;
@@ -11,6 +12,7 @@ mod guard;
 mod inbox;
 mod install;
 mod join;
+mod message_id;
 mod policy;
 mod print;
 mod receipt;
@@ -76,6 +78,9 @@ struct Manner {
     /// Print JSON: one document, or one per line where a command follows
     #[arg(long, global = true)]
     json: bool,
+    /// Print times in UTC, not in this host's zone; JSON always has UTC
+    #[arg(long, global = true)]
+    utc: bool,
     /// Speak as this agent, which no session may hold at the time
     #[arg(long = "as", value_name = "NAME", global = true, default_value = "human")]
     name: AgentId,
@@ -83,16 +88,6 @@ struct Manner {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve MCP on standard input and output (what a client starts beside a session)
-    Proxy,
-    /// Say what happens in a session (what a client runs at its hooks; not for people)
-    #[command(after_help = HOOK)]
-    Hook {
-        /// What happened, such as session-start or stop
-        event: Option<String>,
-        /// Of wait: session-start, where it begins together with the session
-        beginning: Option<String>,
-    },
     /// Show whether this host reaches a coordinator, and who is there
     #[command(after_help = EXIT_CODES)]
     Status,
@@ -105,15 +100,22 @@ enum Command {
     /// Send a message
     #[command(after_help = EXIT_CODES)]
     Send(send::Arguments),
+    /// Send a message that wants no answer to every agent, or to those of a role or a host
+    #[command(after_help = EXIT_CODES)]
+    Broadcast(broadcast::Arguments),
     /// Show the messages that wait for you
     #[command(after_help = EXIT_CODES)]
-    Inbox,
-    /// Take messages that need no answer out of your inbox
-    #[command(after_help = EXIT_CODES)]
-    Ack(ack::Arguments),
+    Inbox {
+        /// Go on with new ones as they come, as `c3po tail` does; Ctrl-C ends it
+        #[arg(long, short)]
+        follow: bool,
+    },
     /// Answer a message
     #[command(after_help = EXIT_CODES)]
     Reply(reply::Arguments),
+    /// Take messages that need no answer out of your inbox
+    #[command(after_help = EXIT_CODES)]
+    Ack(ack::Arguments),
     /// Show the conversation that a message belongs to
     #[command(after_help = EXIT_CODES)]
     Thread(thread::Arguments),
@@ -145,6 +147,16 @@ enum Command {
     Statusline,
     /// Print a completion script for a shell
     Completions(completions::Arguments),
+    /// Serve MCP on standard input and output; a client starts it beside a session
+    Proxy,
+    /// Report an event of a session to its proxy; a client runs it at its hooks
+    #[command(after_help = HOOK)]
+    Hook {
+        /// The event, such as session-start or stop
+        event: Option<String>,
+        /// Of wait: session-start, where it begins together with the session
+        beginning: Option<String>,
+    },
 }
 
 /// Runs a command and returns how it ended.
@@ -159,7 +171,7 @@ pub fn run(cli: Cli, mut config: Config) -> ExitCode {
         command => {
             logs::start(&config);
             config.agent = cli.manner.name;
-            let printer = Printer::of_terminal(cli.manner.json, config.colour);
+            let printer = Printer::of_terminal(cli.manner.json, config.colour, cli.manner.utc);
             in_runtime(async {
                 match Box::pin(for_a_person(command, config, &printer)).await {
                     Ok(()) => ExitCode::SUCCESS,
@@ -230,12 +242,13 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Status => status::run(config, printer).await,
         Command::Agents(arguments) => agents::run(config, printer, arguments).await,
         Command::Send(arguments) => send::run(config, printer, arguments).await,
-        Command::Inbox => inbox::run(config, printer).await,
+        Command::Broadcast(arguments) => broadcast::run(config, printer, arguments).await,
+        Command::Inbox { follow: false } => inbox::run(config, printer).await,
         Command::Ack(arguments) => ack::run(config, printer, arguments).await,
         Command::Reply(arguments) => reply::run(config, printer, arguments).await,
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,
         Command::Receipt(arguments) => receipt::run(config, printer, arguments).await,
-        Command::Tail => tail::run(config, printer).await,
+        Command::Tail | Command::Inbox { follow: true } => tail::run(config, printer).await,
         Command::Audit(arguments) => audit::run(config, printer, arguments).await,
         Command::Policy(action) => policy::run(config, printer, action).await,
         Command::Guard(action) => guard::run(config, printer, action).await,

@@ -12,7 +12,7 @@ use crate::config::Config;
 /// What can be asked of the policy.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
-    /// Say whether FROM may do VERB to TO, and which rule says so
+    /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
     Check {
         /// Who would do it
         from: AgentId,
@@ -27,9 +27,16 @@ pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Re
     let Action::Check { from, to, verb } = action;
     let question = PolicyQuestion { from, to, verb };
     let Answer { read: answer, raw, .. } = rest::get::<PolicyAnswer>(&config, "/api/policy/check", &question).await?;
+    let is_allowed = answer.effect == Effect::Allow;
     if printer.json {
-        return printer.document(&raw);
+        printer.document(&raw)?;
+    } else {
+        explain(printer, &answer)?;
     }
+    if is_allowed { Ok(()) } else { Err(Failure::No) }
+}
+
+fn explain(printer: &Printer, answer: &PolicyAnswer) -> Result<(), Failure> {
     let tone = if answer.effect == Effect::Allow { Tone::Good } else { Tone::Alarm };
     let effect = printer.tinted(tone, answer.effect.as_str());
     let (from, to) = (party(&answer.from), party(&answer.to));

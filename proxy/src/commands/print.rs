@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, ReplyStatus};
+use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -14,6 +15,7 @@ use super::failure::Failure;
 pub(super) struct Printer {
     pub(super) json: bool,
     colour: bool,
+    zone: TimeZone,
 }
 
 /// What a piece of text is, for its colour.
@@ -30,14 +32,16 @@ pub(super) enum Tone {
 }
 
 impl Printer {
-    /// Returns the printer for this process: in colour only on a terminal that wants it.
-    pub(super) fn of_terminal(json: bool, colour: bool) -> Self {
-        Self { json, colour: colour && !json && io::stdout().is_terminal() }
+    /// Returns the printer for this process: in colour only on a terminal that wants it, with times of this host's zone
+    /// or of UTC.
+    pub(super) fn of_terminal(json: bool, colour: bool, utc: bool) -> Self {
+        let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
+        Self { json, colour: colour && !json && io::stdout().is_terminal(), zone }
     }
 
     /// Returns the printer of a client's status line, which shows colours without being a terminal.
     pub(super) fn of_status_line(json: bool, colour: bool) -> Self {
-        Self { json, colour: colour && !json }
+        Self { json, colour: colour && !json, zone: TimeZone::UTC }
     }
 
     /// Prints a line.
@@ -63,7 +67,7 @@ impl Printer {
             self.tinted(Tone::Quiet, message.id.as_str()),
             self.tinted(Tone::Strong, message.from_agent.as_str()),
             message.to_agent,
-            self.tinted(Tone::Quiet, &moment(message.timestamp)),
+            self.tinted(Tone::Quiet, &self.moment(message.timestamp)),
         );
         if message.priority != Priority::Normal {
             head += &format!("  {}", self.tinted(Tone::Alarm, message.priority.as_str()));
@@ -84,6 +88,16 @@ impl Printer {
             lines.extend(["context:".to_owned(), quoted(context)]);
         }
         lines.join("\n")
+    }
+
+    /// Returns a time as people read it, to the millisecond, in which a receipt may go through all its stages, and with how
+    /// far the zone is from UTC.
+    pub(super) fn moment(&self, at: Timestamp) -> String {
+        let millis = i64::try_from(at.millis()).unwrap_or(i64::MAX);
+        let Ok(instant) = jiff::Timestamp::from_millisecond(millis) else { return at.to_string().replace('T', " ") };
+        let there = instant.to_zoned(self.zone.clone());
+        let offset = if there.offset().is_zero() { "Z".to_owned() } else { there.strftime("%:z").to_string() };
+        format!("{}{offset}", there.strftime("%Y-%m-%d %H:%M:%S%.3f"))
     }
 
     /// Returns the text in the colour of its tone.
@@ -135,11 +149,6 @@ pub(super) fn harmless(text: &str, lines: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Returns a time as people read it: in UTC, to the millisecond, in which a receipt may go through all its stages.
-pub(super) fn moment(at: Timestamp) -> String {
-    at.to_string().replace('T', " ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,6 +160,16 @@ mod tests {
         assert_eq!(quoted("a\rb\u{9b}c\u{202e}d\u{7f}"), "> a␍b\u{fffd}c\u{fffd}d␡");
         assert_eq!(harmless("one\ntwo", false), "one␊two");
         assert_eq!(quoted(""), ">");
+    }
+
+    #[test]
+    fn times_are_those_of_the_host() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let printer = |zone: TimeZone| Printer { json: false, colour: false, zone };
+        let at = |text: &str, zone: &TimeZone| printer(zone.clone()).moment(text.parse().unwrap());
+        assert_eq!(at("2026-01-15T10:30:00.007Z", &zone), "2026-01-15 11:30:00.007+01:00");
+        assert_eq!(at("2026-07-15T22:30:00.000Z", &zone), "2026-07-16 00:30:00.000+02:00");
+        assert_eq!(at("2026-07-15T22:30:00.000Z", &TimeZone::UTC), "2026-07-15 22:30:00.000Z");
     }
 
     #[test]
@@ -171,13 +190,13 @@ mod tests {
             "timestamp": "2026-01-15T10:30:00.000Z", "expires_at": "2026-01-16T10:30:00.000Z",
         }))
         .unwrap();
-        let printer = Printer { json: false, colour: false };
+        let printer = Printer { json: false, colour: false, zone: TimeZone::UTC };
         assert_eq!(
             printer.message_text(&message),
             "a::b::00000001  from a @nas␛2 to b  2026-01-15 10:30:00.000Z  urgent  wants an answer\n\
              Topics\n> Which?\n> All?\ncontext:\n> why"
         );
-        let coloured = Printer { json: false, colour: true };
+        let coloured = Printer { colour: true, ..printer };
         assert!(coloured.message_text(&message).contains("\u{1b}[31murgent"));
     }
 }

@@ -6,15 +6,16 @@ use c3po_shared::receipt::{Stage, Step, Via};
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::print::{Printer, Tone, aligned, harmless, moment};
+use super::message_id::Typed;
+use super::print::{Printer, Tone, aligned, harmless};
 use super::session::Session;
 use crate::config::Config;
 
 /// Which message.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The message's id
-    id: MessageId,
+    /// The message's id, or the end of the id of one that waits
+    id: Typed,
 }
 
 /// What is printed as JSON: the receipt as the coordinator told it, with words for each step.
@@ -33,8 +34,11 @@ struct Explained<'a> {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let call = Call::MessageStatus(MessageStatus { message_id: arguments.id });
-    let (tracked, _) = Session::with(config, false, async |session| session.call::<Tracked>(call).await).await?;
+    let (tracked, _) = Session::with(config, false, async |session| {
+        let message_id = arguments.id.find(session).await?;
+        session.call::<Tracked>(Call::MessageStatus(MessageStatus { message_id })).await
+    })
+    .await?;
     let Tracked { message_id, stage, history } = &tracked;
     let explained = history.iter().zip(explain(history));
     if printer.json {
@@ -43,7 +47,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
     printer.line(&format!("{message_id}  {}", printer.tinted(Tone::Strong, stage.as_str())))?;
     let rows: Vec<_> =
-        explained.map(|(step, evidence)| vec![step.stage.to_string(), moment(step.at), evidence]).collect();
+        explained.map(|(step, evidence)| vec![step.stage.to_string(), printer.moment(step.at), evidence]).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(&format!("  {line}")))
 }
 

@@ -1,10 +1,10 @@
 //! `c3po reply`: answers a message.
 
 use c3po_shared::catalogue::{Call, ReplyTo, Sent};
-use c3po_shared::ids::MessageId;
 use c3po_shared::vocabulary::ReplyStatus;
 
 use super::failure::Failure;
+use super::message_id::Typed;
 use super::print::Printer;
 use super::session::Session;
 use crate::config::Config;
@@ -12,8 +12,8 @@ use crate::config::Config;
 /// What is answered, and how.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The message's id
-    id: MessageId,
+    /// The message's id, or the end of it
+    id: Typed,
     /// The answer; - reads it from standard input
     text: String,
     /// Say that the request was not met
@@ -22,14 +22,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let reply = Call::Reply(ReplyTo {
-        message_id: arguments.id,
-        response: super::text(arguments.text)?,
-        status: arguments.error.then_some(ReplyStatus::Error),
-        requires_response: None,
-        queue_if_down: None,
-    });
-    let (sent, raw) = Session::with(config, false, async |session| session.call::<Sent>(reply).await).await?;
+    let Arguments { id, text, error } = arguments;
+    let response = super::text(text)?;
+    let (sent, raw) = Session::with(config, false, async |session| {
+        let message_id = id.find(session).await?;
+        let status = error.then_some(ReplyStatus::Error);
+        let reply = ReplyTo { message_id, response, status, requires_response: None, queue_if_down: None };
+        session.call::<Sent>(Call::Reply(reply)).await
+    })
+    .await?;
     if printer.json {
         return printer.document(&raw);
     }

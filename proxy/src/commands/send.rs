@@ -1,10 +1,13 @@
 //! `c3po send`: sends a message, and waits for the answer where that is asked for.
 
-use c3po_shared::catalogue::{AckMessages, Call, Copies, Received, SendMessage, Sent, TimedOut, WaitForMessage};
+use c3po_shared::agent::AgentRecord;
+use c3po_shared::catalogue::{
+    AckMessages, Call, Copies, GetAgentStatus, Received, SendMessage, Sent, TimedOut, WaitForMessage,
+};
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::WAIT_MAX;
 use c3po_shared::message::Message;
-use c3po_shared::vocabulary::Priority;
+use c3po_shared::vocabulary::{Priority, Status};
 use serde_json::json;
 
 use super::failure::Failure;
@@ -60,14 +63,34 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         match sent {
             Some(sent) if wait => answer(session, printer, &sent, &raw, timeout).await,
             _ if printer.json => printer.document(&raw),
-            Some(sent) => printer.line(&format!("{}  {}", sent.message.id, sent.receipt.stage)),
+            Some(sent) => {
+                printer.line(&format!("{}  {}", sent.message.id, sent.receipt.stage))?;
+                note_absence(session, printer, &sent).await;
+                Ok(())
+            }
             None => copies(&raw, printer),
         }
     })
     .await
 }
 
-fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
+/// Reports on standard error that the recipient is not there now. The message is sent: it matters little where nobody
+/// knows.
+async fn note_absence(session: &Session, printer: &Printer, sent: &Sent) {
+    let recipient = &sent.message.to_agent;
+    let question = Call::GetAgentStatus(GetAgentStatus { agent_id: recipient.clone() });
+    let Ok((agent, _)) = session.call::<AgentRecord>(question).await else { return };
+    if agent.status == Status::Offline {
+        let seen = printer.moment(agent.last_seen);
+        eprintln!(
+            "c3po: {recipient} is offline since {seen}; the message waits there until {}",
+            printer.moment(sent.message.expires_at)
+        );
+    }
+}
+
+/// Prints a line for each copy.
+pub(super) fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
     let copies: Copies = raw.read()?;
     for copy in &copies.receipts {
         let id = copy.message_id.as_ref().map_or("-", MessageId::as_str);

@@ -6,6 +6,7 @@ use c3po_shared::message::Message;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::message_id::Typed;
 use super::print::Printer;
 use super::session::Session;
 use crate::config::Config;
@@ -13,13 +14,13 @@ use crate::config::Config;
 /// Which conversation.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Any message of it
-    id: MessageId,
+    /// Any message of it: its id, or the end of the id of one that waits
+    id: Typed,
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     Session::with(config, false, async |session| {
-        let messages = every_message(session, &arguments.id).await?;
+        let messages = every_message(session, &arguments.id.find(session).await?).await?;
         if printer.json {
             printer.document(&json!({"messages": messages}))?;
         } else {

@@ -14,7 +14,7 @@ pub(super) fn suggestion(refusal: &Refusal) -> String {
             return format!("Did you mean {}? `c3po agents` lists all of them.", names.join(" or "));
         }
         Advice::NameRecipient => "Use an agent id, id@host, or @role; `c3po agents` lists them.",
-        Advice::Broadcast => "Send it to one agent, or to all of a role: @role.",
+        Advice::Broadcast => "`c3po broadcast` sends to all; @role is everybody with a role.",
         Advice::AskAnother => "Ask another agent (`c3po agents`), try later, or send it with --priority urgent.",
         Advice::UseWholeId => "Use the full id as `c3po send` or `c3po inbox` printed it.",
         Advice::ReadThread => {

@@ -175,6 +175,62 @@ async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    host.says("inbox").await?;
+    let question = sender.call("send_message", json!({"target": "human", "message": "May I?"})).await?;
+    let id = question["id"].as_str().context("an id")?;
+    let end = &id[id.len() - 8..];
+    ensure!(host.says(&format!("thread {end}")).await?.contains("> May I?"));
+    ensure!(host.says(&format!("receipt {end}")).await?.starts_with(id));
+    let said = host.fails("reply 00000000 yes", 1).await?;
+    ensure!(said.contains("no message that waits ends in 00000000") && said.contains("`c3po inbox`"), "{said}");
+    ensure!(host.says(&format!("reply {end} yes")).await?.contains("::sender::"));
+    sender.hear(|frame| frame["method"] == "deliver").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    sender.hello(&Who::new("sender")).await?.expect("it is covered");
+    host.says("inbox").await?;
+    for wants_answer in [false, true, false] {
+        let message = json!({"target": "human", "message": "hello", "requires_response": wants_answer});
+        sender.call("send_message", message).await?;
+    }
+    let output = host.run("ack --all").await?;
+    let (said, noted) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2), "{said}{noted}");
+    ensure!(noted.contains("1 more wants an answer"), "{noted}");
+    ensure!(host.says("inbox").await?.lines().count() == 2, "the question stays");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    ensure!(host.says("broadcast hello").await?.contains("web  stored"));
+    let output = host.run("send web hello").await?;
+    ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    web.notify("goodbye", json!({})).await?;
+    let _ = web.hear_close().await;
+    let output = host.run("send web again").await?;
+    let noted = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success() && noted.contains("web is offline since 20"), "{noted}");
+    ensure!(host.fails("send all hello", 1).await?.contains("`c3po broadcast`"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*").await?;
