@@ -116,6 +116,8 @@ pub(super) struct Pushes {
     /// Whether a hook waits beside the session.
     pub(super) waiter: bool,
     under_way: Option<Push>,
+    /// The text of the latest one.
+    latest: String,
     /// Whether the client came to the end of a step since then, where it looks at what was pushed.
     was_due: bool,
     given_up: VecDeque<Push>,
@@ -123,7 +125,15 @@ pub(super) struct Pushes {
 
 impl Pushes {
     pub(super) fn new(inbox: Option<InboxSocket>, channel: bool) -> Self {
-        Self { inbox, channel, waiter: false, under_way: None, was_due: false, given_up: VecDeque::new() }
+        Self {
+            inbox,
+            channel,
+            waiter: false,
+            under_way: None,
+            latest: String::new(),
+            was_due: false,
+            given_up: VecDeque::new(),
+        }
     }
 
     /// Notes what a hook knows of the session's inbox socket.
@@ -142,9 +152,10 @@ impl Pushes {
         }
     }
 
-    /// Returns the text so that it differs from all that were given up: clients drop one that they were just told.
+    /// Returns the text so that it differs from the latest one and from all that were given up: a client drops a post with
+    /// the text of the one before, also in another conversation.
     pub(super) fn told_apart(&self, mut text: String) -> String {
-        while self.given_up.iter().any(|push| push.text == text) {
+        while self.latest == text || self.given_up.iter().any(|push| push.text == text) {
             text.push_str(" (Said again.)");
         }
         text
@@ -158,6 +169,7 @@ impl Pushes {
             (Way::Rewake, _) => Todo::Wake(text),
             (Way::Channel | Way::Inbox, _) => Todo::Notify(text),
         };
+        self.latest.clone_from(&push.text);
         self.under_way = Some(push);
         self.was_due = false;
         todo

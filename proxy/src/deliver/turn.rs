@@ -67,9 +67,18 @@ impl Turn {
     }
 
     /// Returns whether a prompt begins a turn. One that is typed in the middle of a turn waits in the client, where a person
-    /// may take it back: its hook has the name of the turn that is under way.
+    /// may take it back: its hook has the name of the turn that is under way. Where a prompt waits already, that may be the
+    /// turn which it began after the one before was broken off, unreported.
     pub(super) fn begins_with(&self, event: &Event) -> bool {
-        !self.is_busy() || (event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id)
+        let is_another = event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id;
+        !self.is_busy() || (is_another && !self.is_queued)
+    }
+
+    /// A prompt was refused. A turn that is under way has its name from then on, if both came out of the client's queue.
+    pub(super) fn refused(&mut self, event: &Event) {
+        if self.is_busy() && event.prompt_id.is_some() {
+            self.id.clone_from(&event.prompt_id);
+        }
     }
 
     /// Returns whether the turn began so lately that its hook and that of another prompt may have changed places.

@@ -27,6 +27,7 @@ impl Hop {
         self.evidence.learn(event);
         let begins = self.turn.begins_with(event);
         if let Some(veto) = self.veto(event) {
+            self.turn.refused(event);
             return veto;
         }
         if event.name == Name::UserPromptSubmit && event.typed && !begins && self.turn.began_just_now(now) {

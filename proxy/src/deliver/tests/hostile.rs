@@ -131,6 +131,44 @@ fn a_prompt_that_waits_in_the_client_is_given_nothing_and_begins_the_next_turn_u
 }
 
 #[test]
+fn a_prompt_behind_one_that_waited_for_a_turn_which_was_broken_off_is_given_nothing() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.passes(20);
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, news())]);
+    // Esc: the second prompt began a turn, which no hook reported.
+    assert_eq!(scene.print(&typed("p2")), None);
+}
+
+#[test]
+fn a_turn_has_the_name_of_a_prompt_that_was_refused_at_its_beginning() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    assert!(scene.takes(1), "a wait that runs takes it");
+    scene.present(1, Via::WaitForMessage, None);
+    scene.hear(&typed("p1"));
+    let refused = scene.hear(&of_turn("p2", Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+    assert!(refused.stdout.contains("\"block\""), "{refused:?}");
+    scene.passes(20);
+    scene.arrive(vec![message(2, news())]);
+    assert_eq!(scene.print(&typed("p2")), None, "it waits for the end of that turn");
+}
+
+#[test]
+fn the_same_mail_after_a_clear_is_pushed_in_other_words() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({"repeated": true}))]);
+    let text = scene.posted();
+    scene.hear(&of_turn("p1", Event { prompt: Some(text.clone()), ..event(Name::UserPromptSubmit) }));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.hear(&starts("clear", "s2"));
+    scene.arrive(vec![message(1, json!({"repeated": true}))]);
+    assert_ne!(scene.posted(), text, "a client drops a post that is like the one before");
+}
+
+#[test]
 fn a_prompt_after_a_turn_that_was_broken_off_is_given_the_mail() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
