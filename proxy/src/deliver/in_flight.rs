@@ -204,6 +204,12 @@ impl InFlight {
         }
     }
 
+    /// Returns which of these the session, or a subagent of it, may have been shown before.
+    pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
+        let repeated = |held: &&Held| held.note.as_ref().is_some_and(|note| note.repeated) && ids.contains(&held.id);
+        self.held.iter().filter(repeated).map(|held| held.id.clone()).collect()
+    }
+
     /// Takes messages that are in the session out of the table. Returns their texts, where they had come.
     pub(super) fn remove(&mut self, ids: &[MessageId]) -> Vec<Note> {
         self.held.extract_if(.., |held| ids.contains(&held.id)).filter_map(|held| held.note).collect()

@@ -148,6 +148,11 @@ impl LastHop {
         self.on(Input::Taken(id.clone())).granted
     }
 
+    /// Returns which of these the session, or a subagent of it, may have been shown before.
+    pub(crate) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
+        self.arrivals.inside().hop.repeated(ids)
+    }
+
     /// Returns the texts for the session's channel. Whoever calls it first gets them.
     pub fn notifications(&self) -> Option<mpsc::Receiver<String>> {
         self.arrivals.inside().notified.take()

@@ -176,13 +176,15 @@ impl Server {
         }
     }
 
-    /// Notes which messages a result is about to show to their end, and marks in it those that a dead session of this host
-    /// was shown already.
+    /// Notes which messages a result is about to show to their end, and marks in it those that a dead session of this host,
+    /// this session or a subagent of it was shown already.
     fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
         let ids = reply.presented(tool);
         // A thread shows again what its reader asks for.
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            reply.mark_repeated(&self.link.about_to_show(&ids));
+            let mut before = self.hop.repeated(&ids);
+            before.extend(self.link.about_to_show(&ids));
+            reply.mark_repeated(&before);
         }
         let mut parts = reply.shown(tool);
         parts.retain(|id| !ids.contains(id));

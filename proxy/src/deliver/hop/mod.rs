@@ -205,6 +205,11 @@ impl Hop {
         }
     }
 
+    /// Returns which of these the session, or a subagent of it, may have been shown before.
+    pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
+        self.in_flight.repeated(ids)
+    }
+
     /// Returns how many messages wait on this host.
     pub(super) fn unread(&self) -> usize {
         self.in_flight.len()

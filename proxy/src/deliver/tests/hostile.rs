@@ -224,6 +224,19 @@ fn a_turn_of_a_program_is_not_kept_for_the_question_of_another() {
 }
 
 #[test]
+fn what_a_subagent_was_given_is_marked_when_it_is_fetched_again() {
+    let mut scene = Scene::begun(None);
+    scene.arrive(vec![message(1, json!({}))]);
+    let uses = |tool_use: &str| Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) };
+    scene.hear(&Event { agent_id: Some("sub".into()), ..uses("t1") });
+    assert!(scene.takes(1));
+    assert_eq!(scene.hop.repeated(&[id(1)]), []);
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    assert!(scene.takes(1));
+    assert_eq!(scene.hop.repeated(&[id(1)]), [id(1)]);
+}
+
+#[test]
 fn a_message_that_was_read_in_part_comes_again_marked() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
