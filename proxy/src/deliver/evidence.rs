@@ -37,6 +37,11 @@ impl Evidence {
         }
     }
 
+    /// Returns whether it is known where the transcript is.
+    pub(super) fn has_transcript(&self) -> bool {
+        self.transcript.is_some()
+    }
+
     /// Returns whether there is a transcript, or may be one: not where the client's session file was looked for in vain.
     pub(super) fn is_there(&self) -> bool {
         self.transcript.is_some() || self.missing == 0
@@ -55,6 +60,11 @@ impl Evidence {
         if !nothing_is_shown && (is_first || event.name == Name::Stop) {
             self.want(now + WRITTEN);
         }
+    }
+
+    /// Returns whether the latest step was one of that turn.
+    pub(super) fn stepped_in(&self, turn: &str) -> bool {
+        self.turn.as_deref() == Some(turn)
     }
 
     /// Returns what is to be read now.

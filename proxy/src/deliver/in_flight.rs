@@ -80,6 +80,11 @@ impl Flight {
         Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
     }
 
+    /// Returns whether a push was made that no prompt has shown.
+    fn is_push(&self) -> bool {
+        self.channel == Channel::Push || (self.channel == Channel::Unsure && self.turn.is_none())
+    }
+
     /// Results hold the message part by part, and its end has not been in one.
     pub(super) fn in_parts(now: Instant) -> Self {
         Self { channel: Channel::Parts, until: now + PARTS_MAX, ..Self::by_result(now) }
@@ -129,7 +134,7 @@ impl InFlight {
             let Some(note) = &held.note else { continue };
             match &held.flight {
                 None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
-                Some(flight) if matches!(flight.channel, Channel::Push | Channel::Unsure) => {
+                Some(flight) if flight.is_push() => {
                     pushed.insert(&note.from);
                 }
                 _ => {}

@@ -186,7 +186,7 @@ impl Shown {
     }
 
     /// Returns which of these are proven to have been seen because the model knows their ids.
-    pub(super) fn proven_by_knowing(&mut self, known: &[MessageId]) -> Vec<MessageId> {
+    pub(super) fn proven_by_knowing(&mut self, known: &HashSet<MessageId>) -> Vec<MessageId> {
         let mut seen = Vec::new();
         for unproven in &mut self.unproven {
             seen.extend(unproven.ids.extract_if(.., |id| known.contains(id)));

@@ -15,8 +15,6 @@ const UNHEARD: Duration = Duration::from_secs(1);
 /// How long a compaction may take. Until it is over nothing is pushed: the context that follows would not hold it.
 const COMPACTION_MAX: Duration = Duration::from_secs(600);
 
-/// How late the hook of a prompt may be: its client ends it after that.
-const HOOK_LATE: Duration = Duration::from_secs(10);
 /// How often a turn may be kept from ending. Claude Code ends a turn at the eighth time, whichever hook it was.
 const STOPS_MAX: u32 = 7;
 
@@ -41,9 +39,8 @@ pub(super) struct Turn {
     compacts_until: Option<Instant>,
     /// How often hooks kept the present turn from ending, ours and others.
     stops: u32,
-    /// The client's name for the turn under way, where it is known, and since when it is.
+    /// The client's name for the turn under way, or for the one before.
     id: Option<String>,
-    began: Option<Instant>,
     /// Whether a person typed a prompt that waits in the client for the end of a step.
     is_queued: bool,
     /// How long an idle session is left alone.
@@ -60,15 +57,14 @@ impl Turn {
             compacts_until: None,
             stops: 0,
             id: None,
-            began: None,
             is_queued: false,
             pause: Duration::ZERO,
         }
     }
 
     /// Returns whether a prompt begins a turn. One that is typed in the middle of a turn waits in the client, where a person
-    /// may take it back: its hook has the name of the turn that is under way. Where a prompt waits already, that may be the
-    /// turn which it began after the one before was broken off, unreported.
+    /// may take it back: its hook has the name of the turn that is under way. Where a prompt waits already, another name may be
+    /// that of the turn which it began, unreported, after the one before was broken off.
     pub(super) fn begins_with(&self, event: &Event) -> bool {
         let is_another = event.prompt_id.is_some() && self.id.is_some() && event.prompt_id != self.id;
         !self.is_busy() || (is_another && !self.is_queued)
@@ -79,11 +75,6 @@ impl Turn {
         if self.is_busy() && event.prompt_id.is_some() {
             self.id.clone_from(&event.prompt_id);
         }
-    }
-
-    /// Returns whether the turn began so lately that its hook and that of another prompt may have changed places.
-    pub(super) fn began_just_now(&self, now: Instant) -> bool {
-        self.began.is_some_and(|began| now < began + HOOK_LATE)
     }
 
     /// Leaves the idle session alone for so long.
@@ -107,7 +98,7 @@ impl Turn {
             Name::SessionStart => self.starts(event.source.as_deref()),
             Name::UserPromptSubmit => {
                 if self.begins_with(event) {
-                    (self.began, self.is_queued) = (Some(now), false);
+                    self.is_queued = false;
                 } else {
                     self.is_queued |= event.typed;
                 }

@@ -75,7 +75,7 @@ async fn news_starts_no_turn_and_comes_with_the_next_prompt() -> Result<()> {
     let asked = scene.type_and_see(&session, "anything new?").await?;
     assert_eq!(asked.count_of(news), 1, "{}", asked.new_text());
     let history = scene.reaches(&id, "seen").await?;
-    assert_eq!(history, ["stored", "on_host deliver", "in_session user_prompt_submit", "seen hook"]);
+    assert_eq!(history, ["stored", "on_host deliver", "in_session user_prompt_submit", "seen transcript"]);
     session.wait_for_screen("the end of the turn", SOON, |screen| !screen.contains("esc to interrupt")).await?;
     assert_eq!(scene.type_and_see(&session, "and now?").await?.count_of(news), 1, "it is shown once");
     Ok(())

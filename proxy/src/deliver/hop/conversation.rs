@@ -15,6 +15,10 @@ use crate::deliver::transcript::Standing;
 
 /// How old a prompt is at least that an idle client has dealt with.
 const SETTLED: Duration = Duration::from_secs(10);
+/// How soon the client may have written a turn that its hooks report: mostly. It is looked for again.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+/// How long after the time for it the answer of a turn may be written, on a busy machine.
+const ANSWERED_LATE: Duration = Duration::from_secs(5);
 /// A message that the transcript has not named so long after the doubt is not in the conversation.
 const MISSING_FOR: Duration = WRITTEN.saturating_mul(2);
 
@@ -28,9 +32,8 @@ impl Hop {
             self.in_flight.repeat(&ids);
             return;
         }
-        // The client writes a turn a little later than its hooks report it.
         let is_of_a_turn = ids.iter().any(|id| self.in_flight.flight(id).is_some());
-        self.evidence.want(if is_of_a_turn { now + WRITTEN } else { now });
+        self.evidence.want(if is_of_a_turn { now + FIRST_LOOK } else { now });
         for id in ids {
             let flight = self.in_flight.flight(&id);
             let (via, turn) = flight.map_or((Via::Transcript, None), |flight| (flight.via, flight.turn.clone()));
@@ -66,18 +69,32 @@ impl Hop {
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         // The client writes its transcript a little later than it runs its hooks.
         let gone = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
-        if missing.iter().any(|id| !gone.contains(id)) {
+        let aged: HashSet<_> = gone.iter().cloned().collect();
+        let is_old = |id: &MessageId| aged.contains(id);
+        if missing.iter().any(|id| !is_old(id)) {
             self.evidence.want(now + WRITTEN / 2);
+        }
+        let mut gone: Vec<_> = gone.into_iter().filter(|id| missing.contains(id)).collect();
+        if standing.is_none() {
+            // The hooks are all the evidence that there is.
+            let by_hooks = gone.extract_if(.., |id| self.has_stepped(id)).collect();
+            self.have_entered(by_hooks, Via::Hook);
         }
         // A push that no hook of any turn has shown either was never there.
         let was_there = |id: &MessageId| self.in_flight.flight(id).is_some_and(|flight| flight.turn.is_some());
-        let gone = gone.into_iter().filter(|id| missing.contains(id));
-        let (gone, never): (Vec<_>, Vec<_>) = gone.partition(was_there);
+        let (gone, never): (Vec<_>, Vec<_>) = gone.into_iter().partition(was_there);
         self.in_flight.repeat(&gone);
         self.in_flight.free_again(&never);
         let is_read = |id: &MessageId| standing.is_some_and(|standing| standing.answered.contains(id));
-        let (read, unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
+        let (read, mut unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
         self.have_entered(read, Via::Transcript);
+        // The answer of their turn is there, by its hooks, and not written yet; or their prompt waits for the turn after.
+        let unwritten = unread.extract_if(.., |id| self.has_stepped(id) && !is_old(id)).count();
+        if unwritten > 0 {
+            self.evidence.want(now + WRITTEN / 2);
+        } else if unread.iter().any(|id| self.has_stepped(id)) {
+            self.evidence.want(now + ANSWERED_LATE);
+        }
         for (via, ids) in self.by_way(unread) {
             let notes = self.in_flight.remove(&ids);
             if self.turn.has_failed() {
@@ -87,12 +104,20 @@ impl Hop {
             self.shown.by_hook(&ids);
             self.say(ids, Stage::InSession, via);
         }
-        let Some(Standing { named, .. }) = standing else { return };
+        let Some(Standing { named, answered }) = standing else { return };
+        let seen = self.shown.proven_by_knowing(answered);
+        self.say(seen, Stage::Seen, Via::Transcript);
         self.shown.stand_in(named);
         let taken_out = self.shown.taken_out(named);
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);
         }
+    }
+
+    /// Returns whether the latest step was one of the turn that the message came in.
+    fn has_stepped(&self, id: &MessageId) -> bool {
+        let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_deref());
+        turn.is_some_and(|turn| self.evidence.stepped_in(turn))
     }
 
     /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is

@@ -30,9 +30,6 @@ impl Hop {
             self.turn.refused(event);
             return veto;
         }
-        if event.name == Name::UserPromptSubmit && event.typed && !begins && self.turn.began_just_now(now) {
-            self.mixed.clone_from(&event.prompt_id);
-        }
         self.turn.on(event, now);
         if event.name != Name::UserPromptSubmit || begins {
             let seen = self.shown.proven_by(event);

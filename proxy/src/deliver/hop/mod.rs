@@ -61,9 +61,6 @@ pub(super) struct Hop {
     in_flight: InFlight,
     shown: Shown,
     turn: Turn,
-    /// The turn by whose name two prompts were reported at nearly the same time. One of them may wait in the client, and
-    /// it is not known which: the hook that was served first need not be that of the turn's own prompt.
-    mixed: Option<String>,
     ways: Ways,
     pushes: Pushes,
     /// How many hooks were given something to print.
@@ -96,7 +93,6 @@ impl Hop {
             in_flight: InFlight::default(),
             shown: Shown::default(),
             turn: Turn::new(),
-            mixed: None,
             ways: Ways::default(),
             pushes: Pushes::new(inbox, channel),
             prints: 0,
@@ -266,10 +262,12 @@ impl Hop {
         self.in_flight.under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
     }
 
-    /// The model did something in that turn: what came with its prompt is in the session, and seen.
+    /// The model did something in that turn: the push that is its prompt is in the session, and seen. Mail that came with a
+    /// prompt need not be: its prompt may wait in the client for the next turn, with the name of this one, and be taken back
+    /// there. The transcript decides, where there is one.
     fn enter(&mut self, turn: Option<&str>, now: Instant) {
-        let is_mixed = turn.is_some() && turn == self.mixed.as_deref() && self.evidence.is_there();
-        let is_sure = |flight: &Flight| flight.way.is_some() || !is_mixed;
+        let has_transcript = self.evidence.has_transcript();
+        let is_sure = |flight: &Flight| flight.way.is_some() || !has_transcript;
         let mut entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
         entered.retain(|id| self.in_flight.flight(id).is_some_and(is_sure));
         self.have_entered(entered, Via::Hook);

@@ -25,7 +25,7 @@ impl Hop {
         }
         let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| named.contains(id)).collect();
         self.have_entered(known, Via::ToolCall);
-        let seen = self.shown.proven_by_knowing(named);
+        let seen = self.shown.proven_by_knowing(&named.iter().cloned().collect());
         self.say(seen, Stage::Seen, Via::ToolCall);
     }
 

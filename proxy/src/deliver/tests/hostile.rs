@@ -109,9 +109,44 @@ fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was
     scene.hear(&typed("p1"));
     scene.hear(&of_turn("p1", event(Name::Stop)));
     scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [], "the answer may be written yet");
+    scene.passes(1);
+    scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
     scene.hear(&of_turn("p2", event(Name::Stop)));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn an_answer_that_is_written_late_proves_what_stands_above_it() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    for _ in 0..2 {
+        scene.reads(&[1], &[]);
+        scene.passes(1);
+    }
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    scene.passes(4);
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
+fn what_waits_in_the_client_with_a_prompt_and_is_taken_back_comes_again() {
+    let mut scene = after_a_turn();
+    // A turn that no hook reported is under way: the prompt waits for its end.
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::PostToolBatch)));
+    for _ in 0..2 {
+        scene.reads(&[], &[]);
+        scene.passes(1);
+    }
+    assert_eq!(scene.receipts(), []);
+    let again = scene.print(&of_turn("p1", event(Name::PostToolBatch)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
 }
 
 #[test]

@@ -305,7 +305,7 @@ fn what_a_rewind_took_out_of_the_conversation_comes_again_in_a_new_context() {
     assert!(holds(&scene.prompt("typed"), 1));
     scene.hear(&event(Name::Stop));
     scene.passes(1);
-    scene.reads(&[1, 2], &[]);
+    scene.reads(&[1, 2], &[1, 2]);
     scene.receipts();
     scene.hear(&of_turn("p2", event(Name::UserPromptSubmit)));
     scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
