@@ -151,7 +151,7 @@ impl Media for Script {
 
 /// `GET /join.sh`
 pub(super) async fn script(State(server): State<Server>) -> Result<Plain<Script>, Refused> {
-    let script = server.downloads.script(server.joins.url(), &server.joins.curl()).await;
+    let script = server.downloads.script(&server.joins.url(), &server.joins.curl()).await;
     Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
 
