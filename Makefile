@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere fuzz claude-e2e peers python inspector conformance schemathesis
 
 # Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -33,6 +33,12 @@ install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	install -d '$(PREFIX)/bin'
 	install -m 755 $(SHIPPED)/c3po '$(PREFIX)/bin/c3po'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
+
+install-server: ## build, and install a coordinator that serves the network with TLS and starts with this machine (systemd)
+	@tests/setup/rust
+	@tests/setup/say 'building (a first build takes some minutes)'
+	@tests/setup/programs quick $(SHIPPED)
+	@dist/install-server $(SHIPPED)
 
 quick: ## the inner loop: formatter, linter, and the tests that take little time
 	@tests/setup/rust
