@@ -60,7 +60,7 @@ nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a s
 	$(MAKE) docker-e2e
 	$(MAKE) elsewhere
 
-check: ## formatter, linter, documentation, licences and advisories; needs cargo-deny
+check: ## formatter, linter, documentation, workflows, licences and advisories; needs cargo-deny
 	@tests/setup/rust
 	@tests/setup/say 'formatter'
 	cargo fmt --all --check
@@ -68,6 +68,8 @@ check: ## formatter, linter, documentation, licences and advisories; needs cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/setup/say 'documentation'
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+	@tests/setup/say 'workflows'
+	@tests/setup/check-workflows
 	@tests/setup/check-dependencies
 
 demo: ## two agents, through two real proxies, talk

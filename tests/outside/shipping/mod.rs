@@ -1,5 +1,6 @@
-//! How c3po gets onto machines: a coordinator as a service.
+//! How c3po gets onto machines: archives of a release, and a coordinator as a service.
 
+mod release;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +9,11 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use harness::process::program;
 use harness::project::root;
+
+/// Returns the kind of this machine, as archives are called.
+fn machine() -> String {
+    format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
+}
 
 /// Returns the folder of the built programs.
 fn programs() -> Result<PathBuf> {
