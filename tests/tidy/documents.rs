@@ -94,7 +94,7 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
 fn every_file_that_a_document_names_exists() -> Result<()> {
     let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/", "dist/"];
     for document in
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md", "docs/RELEASING.md"]
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md", "docs/OPERATIONS.md", "docs/RELEASING.md"]
     {
         let text = file(document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.

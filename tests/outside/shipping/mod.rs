@@ -1,5 +1,6 @@
-//! How c3po gets onto machines: archives of a release, and a coordinator as a service.
+//! How c3po gets onto machines: archives of a release, a coordinator as a service, and the page about running one.
 
+mod operations;
 mod release;
 mod server;
 
