@@ -7,15 +7,18 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 WORKDIR /build
 COPY . .
 # Dependencies are compiled once: they stay in the cache of the folder `target`. The sources are newer than what lies
-# there, also if they are from an older archive.
+# there, also if they are from an older archive. The C library becomes a part of both programs: hosts that fetch `c3po`
+# from here may have an older one, or none. With an explicit --target that is not done to what runs during the build.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,id=c3po-target,target=/build/target \
     touch */src/*.rs \
-    && cargo auditable build --locked --release --package c3po-coordinator --package c3po \
-    && cp target/release/c3po-coordinator target/release/c3po / \
+    && system=$(rustc -vV | sed -n 's/^host: //p') \
+    && RUSTFLAGS='-Ctarget-feature=+crt-static' cargo auditable build --locked --release --target "$system" \
+        --package c3po-coordinator --package c3po \
+    && cp "target/$system/release/c3po-coordinator" "target/$system/release/c3po" / \
     && mkdir /data
 
-FROM gcr.io/distroless/cc-debian12:nonroot
+FROM gcr.io/distroless/static-debian12:nonroot
 # Beside the coordinator, what it ships to hosts (/join.sh).
 COPY --from=build /c3po-coordinator /c3po /usr/local/bin/
 # For the embedded store, where no Redis is named. A volume that is mounted here takes over the owner.

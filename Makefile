@@ -2,14 +2,14 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install quick test check nightly demo bench load soak chaos hostile siege docker-e2e fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere fuzz claude-e2e peers python inspector conformance schemathesis
 
 # Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
 # What builds the lab and the programs that it starts, in the profile that follows.
 LAB := cargo build --locked -p c3po-lab -p c3po -p c3po-coordinator --profile
-# What builds the two programs, and nothing else.
-PROGRAMS := cargo build --locked -p c3po -p c3po-coordinator --profile
+# The two programs as they are given away: they run on other Linux systems too.
+SHIPPED := target/shipped
 WITH_CLAUDE := cargo nextest run --locked --workspace -E 'package(c3po-outside) & test(/^(claude|last_hop)::/)'
 LISTEN ?= $(or $(C3PO_LISTEN),127.0.0.1:8420)
 PREFIX ?= $(HOME)/.local
@@ -22,17 +22,23 @@ help: ## list the targets
 up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LISTEN=ADDRESS:PORT for another place
 	@tests/setup/rust
 	@tests/setup/say 'building (a first build takes some minutes)'
-	$(PROGRAMS) quick
-	@tests/setup/how-to-connect "$(CURDIR)/$(QUICK)/c3po" '$(LISTEN)'
-	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(QUICK)/c3po-coordinator --listen '$(LISTEN)'
+	@tests/setup/programs quick $(SHIPPED)
+	@tests/setup/how-to-connect "$(CURDIR)/$(SHIPPED)/c3po" '$(LISTEN)'
+	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(SHIPPED)/c3po-coordinator --listen '$(LISTEN)'
 
 install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	@tests/setup/rust
 	@tests/setup/say 'building (seconds after `make up`, else some minutes)'
-	$(PROGRAMS) quick
+	@tests/setup/programs quick $(SHIPPED)
 	install -d '$(PREFIX)/bin'
-	install -m 755 $(QUICK)/c3po '$(PREFIX)/bin/c3po'
+	install -m 755 $(SHIPPED)/c3po '$(PREFIX)/bin/c3po'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
+
+install-server: ## build, and install a coordinator that serves the network with TLS and starts with this machine (systemd)
+	@tests/setup/rust
+	@tests/setup/say 'building (a first build takes some minutes)'
+	@tests/setup/programs quick $(SHIPPED)
+	@dist/install-server $(SHIPPED)
 
 quick: ## the inner loop: formatter, linter, and the tests that take little time
 	@tests/setup/rust
@@ -44,7 +50,7 @@ quick: ## the inner loop: formatter, linter, and the tests that take little time
 test: ## everything that must pass to land: formatter, linter and every test; installs what they need
 	@tests/setup/run-tests
 
-nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a short soak, schemathesis, fuzzing, Docker
+nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a short soak, schemathesis, fuzzing, Docker, other systems
 	$(MAKE) chaos
 	$(MAKE) hostile
 	$(MAKE) siege
@@ -52,8 +58,9 @@ nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a s
 	$(MAKE) schemathesis
 	$(MAKE) fuzz SECONDS_EACH=120
 	$(MAKE) docker-e2e
+	$(MAKE) elsewhere
 
-check: ## formatter, linter, documentation, licences and advisories; needs cargo-deny
+check: ## formatter, linter, documentation, workflows, licences and advisories; needs cargo-deny
 	@tests/setup/rust
 	@tests/setup/say 'formatter'
 	cargo fmt --all --check
@@ -61,6 +68,8 @@ check: ## formatter, linter, documentation, licences and advisories; needs cargo
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/setup/say 'documentation'
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+	@tests/setup/say 'workflows'
+	@tests/setup/check-workflows
 	@tests/setup/check-dependencies
 
 demo: ## two agents, through two real proxies, talk
@@ -107,6 +116,9 @@ siege: ## a minute of everything that should not be sent, to every entry; ARGS='
 docker-e2e: ## builds the image and runs docker-compose.yml with a real Docker Engine; on Debian as root it brings one
 	@tests/setup/docker-e2e
 
+elsewhere: ## the programs as they are shipped, on a Debian 11 and where there is no C library; on Debian as root
+	@tests/setup/elsewhere
+
 fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for some of them
 	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)
 
@@ -129,5 +141,5 @@ conformance: ## the official MCP conformance suite against /mcp
 schemathesis: ## ten minutes of requests made of REST's description, in every role; ARGS=20 for 20 s in each of six runs
 	@tests/setup/install redis
 	@tests/setup/say 'building'
-	$(PROGRAMS) quick
+	cargo build --locked -p c3po -p c3po-coordinator --profile quick
 	@exec tests/setup/schemathesis $(ARGS)

@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet, listen}`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet, listen} -> names`
 
 mod address;
 mod audit;
@@ -15,6 +15,7 @@ mod guard;
 mod limit;
 mod listen;
 mod metrics;
+mod names;
 pub mod policy;
 mod presence;
 mod request;

@@ -1,6 +1,8 @@
 //! Where the coordinator is told to listen: an address and a port, or a name of this machine and a port.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
+
+use crate::names;
 
 /// Reads a value of `--listen`. Asks the resolver for a name, and prefers its IPv4 address.
 ///
@@ -18,15 +20,17 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
             "it needs an address before the port: 127.0.0.1:{port} serves this machine alone, 0.0.0.0:{port} the network"
         )),
         (host, "") => Err(format!("it needs a port: {host}:8420")),
-        (host, port) if port.parse::<u16>().is_err() => Err(format!("{port:?} is no port: {host}:8420")),
-        (host, port) => resolve(text).map_err(|why| {
-            format!("{host} is no address of this machine ({why}): 0.0.0.0:{port} serves the whole network")
-        }),
+        (host, number) => match number.parse() {
+            Err(_) => Err(format!("{number:?} is no port: {host}:8420")),
+            Ok(port) => resolve(host, port).map_err(|why| {
+                format!("{host} is no address of this machine ({why}): 0.0.0.0:{port} serves the whole network")
+            }),
+        },
     }
 }
 
-fn resolve(text: &str) -> Result<SocketAddr, String> {
-    let found: Vec<_> = text.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let found = names::addresses(host, port).map_err(|error| error.to_string())?;
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
     first.copied().ok_or_else(|| "the name has no address".to_owned())
 }

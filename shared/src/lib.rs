@@ -8,6 +8,7 @@
 //! - [`join`]: how a host is let in
 //! - [`policy`], [`audit`]: who may do what to whom, and what was done
 //! - [`guard`]: how a pair of agents stands that write to each other without a person
+//! - [`names`]: how a program with a C library of its own looks up names of hosts
 //! - [`limits`]: every number that bounds something
 
 #![warn(missing_docs)]
@@ -20,6 +21,7 @@ pub mod ids;
 pub mod join;
 pub mod limits;
 pub mod message;
+pub mod names;
 pub mod policy;
 pub mod receipt;
 pub mod refusal;

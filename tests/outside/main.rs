@@ -12,5 +12,6 @@ mod links;
 mod opencode;
 mod outages;
 mod plugin;
+mod shipping;
 mod tls;
 mod topologies;

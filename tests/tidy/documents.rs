@@ -92,8 +92,10 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
 
 #[test]
 fn every_file_that_a_document_names_exists() -> Result<()> {
-    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/"];
-    for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md"] {
+    let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/", "dist/"];
+    for document in
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md", "docs/OPERATIONS.md", "docs/RELEASING.md"]
+    {
         let text = file(document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.
         let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
@@ -107,7 +109,7 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
 #[test]
 fn what_is_measured_is_started_as_users_start_it() -> Result<()> {
     let (name, value) = harness::coordinator::RETURNS_MEMORY;
-    for path in ["Dockerfile", "Makefile", "README.md"] {
+    for path in ["Dockerfile", "Makefile", "README.md", "dist/c3po-coordinator.service"] {
         assert!(file(path)?.contains(&format!("{name}={value}")), "{path} does not say {name}={value}");
     }
     Ok(())

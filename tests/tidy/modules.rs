@@ -37,6 +37,7 @@ const MAPS: &[Map] = &[
             &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder"],
             &["config"],
             &["address", "files", "fleet", "listen"],
+            &["names"],
         ],
     },
 ];

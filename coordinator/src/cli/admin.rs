@@ -203,11 +203,12 @@ impl Admin {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
             Self::Invite(_) => format!(
-                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
+                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n{}\
                  This is the invite {id}; to end it earlier:\n\n  c3po-coordinator invites revoke {id} {options}\n",
                 said("expires_at")?,
                 said("line")?,
                 said("install")?,
+                answer["warning"].as_str().map(|why| format!("Note: {why}.\n\n")).unwrap_or_default(),
                 id = said("id")?
             ),
             Self::Invites(Invites::Revoke { .. }) => {

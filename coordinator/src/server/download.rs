@@ -30,8 +30,10 @@ use super::endpoint::{InPath, Media, Plain, Refused};
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
 /// What is put into the script: where this coordinator is, how curl knows it, and what it ships.
 const SCRIPT: &str = include_str!("join.sh");
-/// The folder beside the coordinator's program that holds programs for other machines, as `OS-ARCH/c3po`.
-const FOLDER: &str = "hosts";
+/// Where the sources are.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+/// The folder in the data folder that holds programs for other machines, as `SYSTEM-PROCESSOR/c3po`.
+const FOLDER: &str = "downloads";
 /// The name of the program.
 const PROGRAM: &str = "c3po";
 /// How many may fetch a program at once.
@@ -41,10 +43,13 @@ const FETCH_MAX: Duration = Duration::from_secs(600);
 /// How much of a program is in memory at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The programs that this coordinator has for hosts, by system and processor, such as `linux-x86_64`.
+/// The programs that this coordinator has for hosts.
 #[derive(Debug)]
 pub(super) struct Downloads {
-    programs: BTreeMap<String, PathBuf>,
+    /// The one beside the coordinator's own program, where the build puts that of the same machine.
+    own: Option<PathBuf>,
+    /// Those that somebody put into the data folder.
+    folder: PathBuf,
     /// The checksums, each with what its file was then. Whoever finds them locked waits: each file is read once.
     sums: Mutex<BTreeMap<String, (Stamp, String)>>,
     places: Arc<Semaphore>,
@@ -54,21 +59,33 @@ pub(super) struct Downloads {
 type Stamp = (u64, SystemTime);
 
 impl Downloads {
-    /// Looks beside the coordinator's own program, where the build puts that of the same machine.
-    pub(super) fn look() -> Self {
-        let folder = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
-        let programs = folder.map(|folder| programs_in(&folder)).unwrap_or_default();
-        Self { programs, sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+    /// Those of a coordinator with that data folder.
+    pub(super) fn new(data_dir: &Path) -> Self {
+        let own = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
+        let folder = data_dir.join(FOLDER);
+        Self { own, folder, sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Returns the programs that are there now, by system and processor, such as `linux-x86_64`.
+    async fn programs(&self) -> io::Result<BTreeMap<String, PathBuf>> {
+        let (own, folder) = (self.own.clone(), self.folder.clone());
+        spawn_blocking(move || programs_in(own, &folder)).await.map_err(io::Error::other)
     }
 
     /// Returns the script for a coordinator that is there, which curl knows by these flags.
     async fn script(&self, url: &str, curl: &str) -> io::Result<String> {
         let mut sums = String::new();
-        for (machine, program) in &self.programs {
+        let programs = self.programs().await?;
+        for (machine, program) in &programs {
             let sum = self.sum(machine, program).await?;
             sums.push_str(&format!("    {machine}) sum={sum} ;;\n"));
         }
-        Ok(SCRIPT.replace("@URL@", &quoted(url)).replace("@CURL@", curl).replace("@SUMS@", sums.trim_end()))
+        let machines = match programs.into_keys().collect::<Vec<_>>() {
+            none if none.is_empty() => "none at all".to_owned(),
+            machines => format!("those for {}", machines.join(", ")),
+        };
+        let script = SCRIPT.replace("@REPOSITORY@", REPOSITORY).replace("@MACHINES@", &machines);
+        Ok(script.replace("@URL@", &quoted(url)).replace("@CURL@", curl).replace("@SUMS@", sums.trim_end()))
     }
 
     async fn sum(&self, machine: &str, program: &Path) -> io::Result<String> {
@@ -103,17 +120,19 @@ fn stamp(metadata: &fs::Metadata) -> io::Result<Stamp> {
     Ok((metadata.len(), metadata.modified()?))
 }
 
-fn programs_in(folder: &Path) -> BTreeMap<String, PathBuf> {
-    let own = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-    let mut programs: BTreeMap<_, _> = fs::read_dir(folder.join(FOLDER))
+/// Returns the programs in a folder, and our own for a machine that the folder has none for.
+fn programs_in(own: Option<PathBuf>, folder: &Path) -> BTreeMap<String, PathBuf> {
+    let mut programs: BTreeMap<_, _> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path().join(PROGRAM))))
         .filter(|(machine, _)| machine.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)))
         .collect();
-    programs.entry(own).or_insert_with(|| folder.join(PROGRAM));
     programs.retain(|_, program| program.is_file());
+    if let Some(own) = own.filter(|own| own.is_file()) {
+        programs.entry(format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)).or_insert(own);
+    }
     programs
 }
 
@@ -132,7 +151,7 @@ impl Media for Script {
 
 /// `GET /join.sh`
 pub(super) async fn script(State(server): State<Server>) -> Result<Plain<Script>, Refused> {
-    let script = server.downloads.script(server.joins.url(), &server.joins.curl()).await;
+    let script = server.downloads.script(&server.joins.url(), &server.joins.curl()).await;
     Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
 
@@ -156,9 +175,12 @@ pub(super) async fn program(
     State(server): State<Server>,
     InPath(For { machine }): InPath<For>,
 ) -> Result<Plain<Bytes>, Refused> {
-    let Some(program) = server.downloads.programs.get(&machine) else {
+    let programs = server.downloads.programs().await.map_err(|error| unreadable(&error))?;
+    let Some(program) = programs.get(&machine) else {
         let error = "this coordinator has no program for such a machine";
-        let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest("Build it there: `make install`.");
+        let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest(
+            "Put it into downloads/SYSTEM-PROCESSOR/c3po of the coordinator's data folder, or build it there.",
+        );
         return Err(Refused::with(StatusCode::NOT_FOUND, refusal));
     };
     let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
@@ -192,15 +214,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_beside_the_coordinators_and_in_its_folder() {
+    fn programs_are_found_beside_the_coordinators_and_in_its_data_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        let other = folder.path().join(FOLDER).join("macos-aarch64");
-        fs::create_dir_all(&other).expect("a folder");
-        fs::create_dir_all(folder.path().join(FOLDER).join("linux-riscv64")).expect("a folder");
-        fs::write(other.join(PROGRAM), "other").expect("a file");
-        assert_eq!(programs_in(folder.path()).into_keys().collect::<Vec<_>>(), ["macos-aarch64"]);
-        fs::write(folder.path().join(PROGRAM), "own").expect("a file");
-        assert_eq!(programs_in(folder.path()).len(), 2);
+        let (own, downloads) = (folder.path().join(PROGRAM), folder.path().join(FOLDER));
+        let put = |machine: &str| {
+            fs::create_dir_all(downloads.join(machine)).expect("a folder");
+            fs::write(downloads.join(machine).join(PROGRAM), machine).expect("a file");
+        };
+        let found = || programs_in(Some(own.clone()), &downloads);
+        assert!(found().is_empty());
+        put("macos-aarch64");
+        fs::create_dir_all(downloads.join("linux-riscv64")).expect("a folder without a program");
+        assert_eq!(found().into_keys().collect::<Vec<_>>(), ["macos-aarch64"]);
+        fs::write(&own, "own").expect("a file");
+        assert!(found().len() == 2 && found().values().any(|program| *program == own));
+        put(&format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH));
+        assert!(found().len() == 2 && found().values().all(|program| *program != own), "it takes precedence");
     }
 
     #[test]

@@ -30,8 +30,10 @@ const START: &str = "start";
 /// What is known of joining.
 #[derive(Debug)]
 pub(super) struct Joins {
-    /// Where hosts reach this coordinator.
-    url: String,
+    /// Where hosts reach this coordinator, where somebody said so.
+    public_url: Option<String>,
+    /// Where it listens.
+    address: SocketAddr,
     transport: Transport,
     /// By which words of a command line this coordinator is found on its machine.
     options: String,
@@ -50,13 +52,15 @@ pub(super) struct Invited {
     pub(super) install: String,
     /// Until when.
     pub(super) expires_at: Timestamp,
+    /// Why other machines may not get far with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) warning: Option<String>,
 }
 
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
-        let own = || format!("{}://{}", transport.scheme(), reachable(address));
         let options = control::options(&config.data_dir, address);
-        Self { url: config.public_url.clone().unwrap_or_else(own), transport, options, wrong: Mutex::default() }
+        Self { public_url: config.public_url.clone(), address, transport, options, wrong: Mutex::default() }
     }
 
     /// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one.
@@ -68,17 +72,26 @@ impl Joins {
         key: Option<(&str, u64)>,
     ) -> Result<Invited, Refusal> {
         let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
-        let (url, code) = (&self.url, code.reveal());
+        let (url, code) = (self.url(), code.reveal());
         let line = format!("c3po join {url} {code}");
         let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
         let flags = flags.unwrap_or_default();
         let install = format!("curl -fsS {flags}{url}{} | sh -s -- {code}", download::SCRIPT_PATH);
-        Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at })
+        Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at, warning: self.warning() })
     }
 
-    /// Returns where hosts reach this coordinator.
-    pub(super) fn url(&self) -> &str {
-        &self.url
+    /// Returns where hosts reach this coordinator: a network may have come up since it started.
+    pub(super) fn url(&self) -> String {
+        let own = || format!("{}://{}", self.transport.scheme(), reachable(self.address, outward));
+        self.public_url.clone().unwrap_or_else(own)
+    }
+
+    /// Returns why no other machine reaches this coordinator by that URL, where that is known.
+    fn warning(&self) -> Option<String> {
+        if self.public_url.is_some() {
+            return None;
+        }
+        loopback_warning(self.address, reachable(self.address, outward).ip())
     }
 
     /// Returns by which flags curl knows this coordinator.
@@ -124,6 +137,9 @@ pub(super) async fn announce(server: &Server) {
         Ok(invite) => {
             noted(server, "invited", Some(&invite.id), START);
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
+            if let Some(warning) = &invite.warning {
+                tracing::warn!("{warning}");
+            }
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
                  For more: c3po-coordinator invite {}\n",
@@ -135,11 +151,28 @@ pub(super) async fn announce(server: &Server) {
 }
 
 /// Returns the address by which others reach a listener: of one on all addresses, that of the way to the outside.
-fn reachable(listen: SocketAddr) -> SocketAddr {
+fn reachable(listen: SocketAddr, outward: impl Fn() -> Option<IpAddr>) -> SocketAddr {
     if !listen.ip().is_unspecified() {
         return listen;
     }
     SocketAddr::new(outward().unwrap_or(Ipv4Addr::LOCALHOST.into()), listen.port())
+}
+
+/// Returns why a line with that address leads other machines nowhere; `None` if it leads here.
+fn loopback_warning(listen: SocketAddr, reached_at: IpAddr) -> Option<String> {
+    if !reached_at.is_loopback() {
+        return None;
+    }
+    let port = listen.port();
+    Some(if listen.ip().is_loopback() {
+        format!(
+            "the coordinator listens on {listen}, where only this machine reaches it: --listen 0.0.0.0:{port} serves the network"
+        )
+    } else {
+        "this machine has no way to a network at the moment, so the line names an address that only this machine reaches; \
+         connect it and make another invite, or start the coordinator with --public-url https://NAME:PORT"
+            .to_owned()
+    })
 }
 
 /// Returns the address that this machine would speak to others from. Nothing is sent: connecting a UDP socket only looks
@@ -159,15 +192,37 @@ mod tests {
     #[test]
     fn a_listener_on_one_address_is_reached_there() {
         let address: SocketAddr = "192.168.1.7:8420".parse().expect("an address");
-        assert_eq!(reachable(address), address);
-        let all = reachable("0.0.0.0:8420".parse().expect("an address"));
-        assert!(!all.ip().is_unspecified() && all.port() == 8420, "{all}");
+        assert_eq!(reachable(address, || None), address);
+    }
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_by_the_one_of_the_present_network() {
+        let all = "0.0.0.0:8420".parse().expect("an address");
+        let check = |outward: Option<&str>, expected: &str| {
+            let found = reachable(all, || outward.map(|address| address.parse().expect("an address")));
+            assert_eq!(found.to_string(), expected);
+        };
+        check(None, "127.0.0.1:8420");
+        check(Some("192.168.1.7"), "192.168.1.7:8420");
+    }
+
+    #[test]
+    fn a_line_that_only_this_machine_can_use_says_so() {
+        let warning = |listen: &str, reached_at: &str| {
+            loopback_warning(listen.parse().expect("an address"), reached_at.parse().expect("an address"))
+        };
+        assert_eq!(warning("0.0.0.0:8420", "192.168.1.7"), None);
+        let alone = warning("127.0.0.1:8421", "127.0.0.1").expect("nobody else reaches it");
+        assert!(alone.contains("--listen 0.0.0.0:8421"), "{alone}");
+        let offline = warning("0.0.0.0:8420", "127.0.0.1").expect("nobody else reaches it");
+        assert!(offline.contains("no way to a network") && offline.contains("--public-url"), "{offline}");
     }
 
     #[test]
     fn whoever_guesses_codes_is_told_so_often_that_they_are_wrong() {
         let joins = Joins {
-            url: String::new(),
+            public_url: None,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
             transport: Transport::plain(),
             options: String::new(),
             wrong: Mutex::default(),

@@ -3,6 +3,20 @@
 #   curl … /join.sh | sh -s -- CODE
 set -eu
 
+# Ends before the code was used, for the reason $1.
+unspent() {
+    cat >&2 <<END
+join.sh: $1
+
+Nothing was installed, and the code is still good until its time is over. One of these lets this host in:
+  - Put the c3po of a release for $machine into the coordinator's data folder, as downloads/$machine/c3po,
+    and run the same line again.
+  - Build it here (Rust and a C compiler): git clone @REPOSITORY@ && cd c3po && make install
+    Then: c3po join $url $code
+END
+    exit 1
+}
+
 main() {
     url=@URL@
     code=${1:-}
@@ -17,26 +31,33 @@ main() {
     esac
     os=$(uname -s | tr '[:upper:]' '[:lower:]')
     [ "$os" = darwin ] && os=macos
+    machine=$os-$arch
     sum=
-    case $os-$arch in
+    case $machine in
 @SUMS@
     esac
     if [ -z "$sum" ]; then
-        echo "join.sh: this coordinator has no program for $os-$arch; build it there (make install), then: c3po join $url CODE" >&2
-        exit 1
+        unspent "this coordinator has no program for $machine; it has @MACHINES@"
     fi
     folder=${C3PO_BIN_DIR:-$HOME/.local/bin}
     mkdir -p "$folder"
     fetched=$(mktemp "$folder/.c3po.XXXXXX")
     trap 'rm -f "$fetched"' EXIT
-    echo "fetching c3po for $os-$arch from $url" >&2
-    curl -fsS @CURL@ "$url/download/$os-$arch/c3po" -o "$fetched"
+    echo "fetching c3po for $machine from $url" >&2
+    curl -fsS @CURL@ "$url/download/$machine/c3po" -o "$fetched"
     if command -v sha256sum >/dev/null 2>&1; then found=$(sha256sum "$fetched"); else found=$(shasum -a 256 "$fetched"); fi
     if [ "${found%% *}" != "$sum" ]; then
         echo 'join.sh: what was fetched is not what the coordinator said it is; nothing was installed' >&2
         exit 1
     fi
     chmod 755 "$fetched"
+    # Before the code is used: a program that cannot run here would have used it for nothing.
+    if ! why=$("$fetched" --version 2>&1 >/dev/null); then
+        case $why in
+        *denied*) why="$why (does $folder allow programs? C3PO_BIN_DIR names another folder)" ;;
+        esac
+        unspent "the c3po for $machine does not run on this host: $(echo "$why" | head -n 1)"
+    fi
     # Before it is put anywhere: a code that is worth nothing changes nothing on this host.
     if ! "$fetched" join "$url" "$code"; then
         echo 'join.sh: this host was not let in, and nothing was installed' >&2

@@ -91,7 +91,7 @@ pub(crate) async fn serve(
         office,
         auth,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
-        downloads: Arc::new(Downloads::look()),
+        downloads: Arc::new(Downloads::new(&config.data_dir)),
         http_sessions: Arc::new(HttpSessions::default()),
         tasks: tasks.clone(),
         stop: stop.clone(),

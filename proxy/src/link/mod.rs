@@ -11,6 +11,7 @@ mod notice;
 mod pending;
 mod prompts;
 mod queue;
+mod resolve;
 mod rules;
 mod run;
 mod seats;

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::http::Uri;
 
+use super::resolve::addresses;
 use super::trust::{Another, Trust};
 
 /// Why there is no connection.
@@ -37,7 +38,8 @@ pub(super) async fn connect(uri: &Uri, trust: &Trust) -> Result<Stream, DialErro
     let secure = matches!(uri.scheme_str(), Some("https" | "wss"));
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
+    let addresses = addresses(host, port).await.map_err(failed)?;
+    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     if !secure {
         return Ok(Stream::Plain(stream));

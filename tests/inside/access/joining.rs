@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const LOUD: &str = "debug,rmcp=error";
 
 /// One that demands keys, over TLS, and says all that it may say.
-async fn coordinator(work: &Path) -> Result<Coordinator> {
+pub(super) async fn coordinator(work: &Path) -> Result<Coordinator> {
     let store = format!("sqlite:{}", work.join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work, &store)?.over_tls("auto").with("C3PO_CLOSED", Path::new("true"));
     coordinator = coordinator.with("C3PO_LOG", Path::new(LOUD));
@@ -24,7 +24,7 @@ async fn coordinator(work: &Path) -> Result<Coordinator> {
 }
 
 /// Asks for a line that lets a host in; `mark` is what stands in it.
-async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> Result<String> {
+pub(super) async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> Result<String> {
     let mut invite = command(program("c3po-coordinator")?, work);
     let said = invite.args(["invite", "--listen", &coordinator.address().to_string()]).output().await?;
     let said = String::from_utf8(said.stdout)? + &String::from_utf8_lossy(&said.stderr);
@@ -32,7 +32,7 @@ async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> Result<Stri
     Ok(line.trim().to_owned())
 }
 
-async fn c3po(home: &Path, words: &str) -> Result<Output> {
+pub(super) async fn c3po(home: &Path, words: &str) -> Result<Output> {
     let mut c3po = command(program("c3po")?, home);
     Ok(c3po.args(words.split_whitespace().skip_while(|word| *word == "c3po")).output().await?)
 }

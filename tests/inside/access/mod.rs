@@ -1,5 +1,6 @@
 //! Who may do what: keys, scopes and globs, on every way to the coordinator.
 
+mod elsewhere;
 mod invites;
 mod joining;
 mod keys;

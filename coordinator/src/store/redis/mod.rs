@@ -13,6 +13,7 @@ mod guard;
 mod inbox;
 mod key_names;
 mod library;
+mod lookup;
 mod messages;
 mod node;
 mod open_error;

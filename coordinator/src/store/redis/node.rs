@@ -4,13 +4,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, FromRedisValue, ProtocolVersion, RedisError, RedisResult,
-    ServerErrorKind,
-};
+use redis::{Client, Cmd, ErrorKind, FromRedisValue, ProtocolVersion, RedisError, RedisResult, ServerErrorKind};
 use tokio::time::{Instant, timeout};
 
 use super::library;
+use super::lookup::connecting;
 use super::sentinels::{self, Sentinels};
 
 /// How long one attempt to connect may take.
@@ -125,7 +123,7 @@ impl Node {
         let info = client.get_connection_info().clone();
         // What is published is pushed in the third version of the protocol only.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let config = AsyncConnectionConfig::new()
+        let config = connecting()
             .set_connection_timeout(Some(CONNECT_DEADLINE))
             .set_response_timeout(Some(COMMAND_DEADLINE))
             .set_push_sender(pushes);
@@ -134,7 +132,7 @@ impl Node {
     }
 
     async fn dial(&self) -> RedisResult<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
+        let config = connecting()
             .set_connection_timeout(Some(CONNECT_DEADLINE))
             .set_response_timeout(Some(COMMAND_DEADLINE))
             .set_pipeline_buffer_size(QUEUE);

@@ -9,6 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use tokio::time::{Instant, timeout_at};
 
+use super::lookup::connecting;
 use super::reach::Reach;
 use crate::config::Server;
 
@@ -78,7 +79,7 @@ impl Sentinels {
     }
 
     async fn ask_as(&self, client: RedisResult<Client>) -> RedisResult<Word> {
-        let mut line = client?.get_multiplexed_async_connection().await?;
+        let mut line = client?.get_multiplexed_async_connection_with_config(&connecting()).await?;
         let facts: HashMap<String, String> =
             redis::cmd("SENTINEL").arg("MASTER").arg(&self.master).query_async(&mut line).await?;
         let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();

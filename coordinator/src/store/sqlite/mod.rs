@@ -20,6 +20,7 @@ mod open;
 mod progress;
 mod rows;
 mod threads;
+mod upgrade;
 mod worker;
 
 pub use open::OpenError;

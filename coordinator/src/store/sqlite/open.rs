@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::upgrade;
 use crate::config::Fleet;
 use crate::store::StoreError;
 
@@ -87,6 +88,16 @@ pub enum OpenError {
         /// Which one was to be served.
         wanted: Fleet,
     },
+    /// It has an older format, and there is no copy of it to go back to.
+    #[error(
+        "{path} has the format of an earlier c3po, and no copy of it could be made ({source}); make room beside it"
+    )]
+    NotCopied {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The machine gives no thread.
     #[error("starting the store's threads: {0}")]
     Threads(#[from] io::Error),
@@ -145,6 +156,8 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
         return Err(OpenError::NotWritable { path: path.into(), source });
     }
     check_content(path, &writer)?;
+    let copied = upgrade::keep_copy(path, &writer, VERSION);
+    copied.map_err(|source| OpenError::NotCopied { path: path.into(), source })?;
     climb(&writer).map_err(unreadable)?;
     let found = fleet_of(&writer, fleet).map_err(unreadable)?;
     if found != fleet.to_string() {
@@ -269,7 +282,9 @@ fn fleet_of(connection: &Connection, fleet: &Fleet) -> rusqlite::Result<String> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{Selection, Store};
@@ -292,6 +307,20 @@ mod tests {
                   "timestamp":"2026-01-15T10:30:00.000Z","expires_at":"2096-10-02T07:06:40.000Z"}',
                 '[{"stage":"stored","at":"2026-01-15T10:30:00.000Z"}' || steps || ']' FROM mail;
     "#;
+
+    /// The formats that this program brings up to date.
+    pub(in crate::store::sqlite) fn earlier_formats() -> Range<u32> {
+        1..VERSION
+    }
+
+    /// Makes a database of an earlier format, with what was released in it.
+    pub(in crate::store::sqlite) fn make(path: &Path, format: u32) {
+        let steps = LADDER[1..format as usize].concat();
+        let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {format};");
+        let old = Connection::open(path).expect("a database");
+        let script = format!("{}; {RELEASED} {steps} {marks} PRAGMA journal_mode = wal", LADDER[0]);
+        old.execute_batch(&script).expect("that format");
+    }
 
     #[tokio::test]
     async fn a_database_of_the_released_format_climbs_with_everything_in_it() {

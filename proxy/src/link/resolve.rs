@@ -1,0 +1,60 @@
+//! The addresses behind the name of a coordinator's host. A program with a C library of its own asks the system's `getent`
+//! where that library would need modules of the system.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Stdio;
+
+use c3po_shared::names;
+use tokio::net::lookup_host;
+use tokio::process::Command;
+
+/// Says which services look up names.
+const NSSWITCH: &str = "/etc/nsswitch.conf";
+/// Whether the C library is a part of this program.
+const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
+
+/// Returns the addresses of a host, which may be one itself. The caller has the deadline.
+pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    if OWN_LIBRARY && names::need_modules(&tokio::fs::read_to_string(NSSWITCH).await.unwrap_or_default()) {
+        return by_getent(host, port).await;
+    }
+    Ok(lookup_host((host, port)).await?.collect())
+}
+
+async fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
+    let mut getent = Command::new("getent");
+    getent.args(["ahosts", host]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let output = getent.output().await.map_err(|error| failed(format!("getent: {error}")))?;
+    let addresses = names::addresses(&String::from_utf8_lossy(&output.stdout));
+    if addresses.is_empty() {
+        return Err(failed(format!("this system knows no address of {host}")));
+    }
+    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_is_itself_and_a_name_is_looked_up() {
+        let itself: SocketAddr = "[fe80::1]:8420".parse().expect("an address");
+        assert_eq!(addresses("fe80::1", 8420).await.expect("an address"), [itself]);
+        let local = addresses("localhost", 8420).await.expect("addresses");
+        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_program_of_the_system_knows_the_same_names() {
+        let local = by_getent("localhost", 8420).await.expect("addresses");
+        assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
+        let nobody = by_getent("c3po.invalid", 8420).await.expect_err("no such name").to_string();
+        assert!(nobody.contains("knows no address of c3po.invalid"), "{nobody}");
+    }
+}

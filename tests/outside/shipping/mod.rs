@@ -1,0 +1,40 @@
+//! How c3po gets onto machines: archives of a release, a coordinator as a service, and the page about running one.
+
+mod operations;
+mod release;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use anyhow::{Context, Result, ensure};
+use harness::process::program;
+use harness::project::root;
+
+/// Returns the kind of this machine, as archives are called.
+fn machine() -> String {
+    format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
+/// Returns the folder of the built programs.
+fn programs() -> Result<PathBuf> {
+    program("c3po-coordinator")?;
+    Ok(program("c3po")?.parent().context("a folder")?.to_owned())
+}
+
+/// Returns a script or file that is shipped.
+fn dist(name: &str) -> PathBuf {
+    root().join("dist").join(name)
+}
+
+/// Returns a text file that is there.
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// Returns both outputs of a program that ended well.
+fn well(output: &Output) -> Result<String> {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok(said)
+}
