@@ -40,24 +40,35 @@ impl AgentId {
         RESERVED.iter().any(|name| self.0.eq_ignore_ascii_case(name))
     }
 
-    /// Makes an id of any text, such as a folder's name: characters that do not belong become `-`.
+    /// Makes an id of any text: letters of other scripts are written in Latin ones, characters that do not belong become `-`.
     ///
     /// Returns `None` where nothing usable is left.
     pub fn from_any(text: &str) -> Option<Self> {
-        let cleaned: String = text
-            .chars()
-            .map(|c| if is_agent_char(c) { c } else { '-' })
-            .skip_while(|c| !c.is_ascii_alphanumeric())
-            .take(AGENT_ID_MAX)
-            .collect();
-        cleaned.trim_end_matches('-').parse().ok()
+        let clean = |text: &str| -> String { text.chars().map(|c| if is_agent_char(c) { c } else { '-' }).collect() };
+        let cleaned = if text.is_ascii() { clean(text) } else { joined(&clean(&in_latin(text))) };
+        let begun = cleaned.chars().skip_while(|c| !c.is_ascii_alphanumeric()).take(AGENT_ID_MAX).collect::<String>();
+        begun.trim_end_matches('-').parse().ok()
     }
 
-    /// Returns the name that the `number`th session of the same name gets: `name-2`, `name-3`, ….
+    /// Makes the id of a folder's name: as [`Self::from_any`], and where nothing usable is left `agent-` and a hash of the name,
+    /// which is the same each time.
+    pub fn of_folder(name: &str) -> Self {
+        let hashed = || Self(format!("agent-{}", &blake3::hash(name.as_bytes()).to_hex()[..8]).into());
+        Self::from_any(name).unwrap_or_else(hashed)
+    }
+
+    /// Returns the name with that number behind it: `name-2`, `name-3`, ….
     ///
     /// The stem is shortened where the result would be longer than an id may be.
     pub fn suffixed(&self, number: u32) -> Self {
         self.with_suffix(&number.to_string())
+    }
+
+    /// Returns the name without a number that [`Self::suffixed`] may have put behind it; `None` where it has none.
+    pub fn unnumbered(&self) -> Option<&str> {
+        let (stem, number) = self.0.rsplit_once('-')?;
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        (is_number && !stem.is_empty()).then_some(stem)
     }
 
     /// Returns the name with `-` and that word behind it, which is of letters and digits.
@@ -83,6 +94,16 @@ impl AgentId {
     pub fn all() -> Self {
         Self("all".into())
     }
+}
+
+/// Returns the text in Latin letters. What stands for no letter is left out.
+fn in_latin(text: &str) -> String {
+    deunicode::deunicode_with_tofu(text, "")
+}
+
+/// Returns the text with one `-` for each run of them: a letter of another script may be written with a space behind it.
+fn joined(text: &str) -> String {
+    text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
 fn is_agent_char(c: char) -> bool {
@@ -254,10 +275,35 @@ mod tests {
         };
         check("Home Assistant", Some("Home-Assistant"));
         check(".config", Some("config"));
-        check("café ☕", Some("caf"));
+        check("a  b--c", Some("a--b--c"));
+        check("café ☕", Some("cafe-coffee"));
+        check("Küche & Bad", Some("Kuche-Bad"));
+        check("日本語", Some("Ri-Ben-Yu"));
+        check("Домашний сервер", Some("Domashnii-server"));
+        check("\u{10ffff}", None);
         check("///", None);
         check("", None);
         check(&"x".repeat(100), Some(&"x".repeat(64)));
+    }
+
+    #[test]
+    fn a_folder_of_which_nothing_is_left_has_the_same_name_each_time() {
+        assert_eq!(AgentId::of_folder("Küche").as_str(), "Kuche");
+        assert_eq!(AgentId::of_folder("___").as_str(), AgentId::of_folder("___").as_str());
+        assert!(AgentId::of_folder("___").as_str().starts_with("agent-"));
+        assert_ne!(AgentId::of_folder("___"), AgentId::of_folder("+++"));
+    }
+
+    #[test]
+    fn numbers_behind_a_name_are_known() {
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(name.parse::<AgentId>().expect("an id").unnumbered(), expected, "{name}");
+        };
+        check("web-2", Some("web"));
+        check("web-2-10", Some("web-2"));
+        check("web", None);
+        check("web-", None);
+        check("web-2a", None);
     }
 
     #[test]

@@ -289,7 +289,7 @@ fn base(variable: &dyn Fn(&str) -> Option<String>, name: &str, in_home: &str) ->
 
 /// Returns the wished name: what was set, else the project's folder, else the working directory's, else `agent`.
 fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warnings: &mut Vec<String>) -> AgentId {
-    let folder = |path: &Path| AgentId::from_any(&path.file_name()?.to_string_lossy());
+    let folder = |path: &Path| Some(AgentId::of_folder(&path.file_name()?.to_string_lossy()));
     let fallback = || {
         let named = project.and_then(folder).or_else(|| cwd.and_then(folder));
         named.or_else(|| AgentId::from_any("agent")).expect("agent is an agent id")
