@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 
 /// The path at which a coordinator lets hosts in.
 pub const PATH: &str = "/api/join";
+/// What the text of every key begins with, so that one is known where it should not be.
+pub const KEY_PREFIX: &str = "c3po_";
 /// What a fingerprint begins with.
 const SHA256: &str = "sha256:";
 /// The bytes of what a code proves itself by.
@@ -132,6 +134,22 @@ pub struct JoinRequest {
     /// Its name, by which its key is listed.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
+    /// That it has a key of this fleet already, by which it keeps the host of that: [`proof`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
+    pub proof: Option<String>,
+}
+
+/// Returns what proves to a coordinator that whoever presents a code has a key as well. It tells nobody the key, and is worth
+/// nothing with another code.
+pub fn proof(key: &str, code: &str) -> String {
+    blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), code.trim().as_bytes()).to_hex().to_string()
+}
+
+/// Returns the [`proof`] of a key of which only the hash is known, as 64 hexadecimal digits; `None` where it is not one.
+pub fn proof_of(hash: &str, code: &str) -> Option<String> {
+    let hash = blake3::Hash::from_hex(hash).ok()?;
+    Some(blake3::keyed_hash(hash.as_bytes(), code.trim().as_bytes()).to_hex().to_string())
 }
 
 impl fmt::Debug for JoinRequest {
@@ -178,6 +196,9 @@ pub struct JoinReply {
     /// When the key ends by itself, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// Which host it is from now on. Coordinators before this was decided do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl fmt::Debug for JoinReply {
@@ -212,7 +233,7 @@ mod tests {
     #[test]
     fn a_host_needs_a_name_before_its_code_is_spent() {
         let check = |host: &str, passes: bool| {
-            let request = JoinRequest { code: String::new(), host: host.to_owned() };
+            let request = JoinRequest { code: String::new(), host: host.to_owned(), proof: None };
             assert_eq!(request.check().is_ok(), passes, "{host:?}");
         };
         check("nas2", true);
@@ -220,6 +241,16 @@ mod tests {
         for wrong in ["", " ", "\u{3000}\u{a0}", "a\nb", "a\u{85}b", "\0", &"x".repeat(LABEL_MAX + 1)] {
             check(wrong, false);
         }
+    }
+
+    #[test]
+    fn a_proof_needs_the_key_and_is_good_for_one_code() {
+        let kept = blake3::hash(b"c3po_0a1b2c3d_x").to_hex().to_string();
+        let said = proof("c3po_0a1b2c3d_x", "code");
+        assert_eq!(proof_of(&kept, "code"), Some(said.clone()));
+        assert_ne!(proof_of(&kept, "another"), Some(said.clone()));
+        assert_ne!(proof("c3po_0a1b2c3d_y", "code"), said);
+        assert_eq!(proof_of("no hash", "code"), None);
     }
 
     #[test]

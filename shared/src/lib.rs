@@ -17,6 +17,7 @@ pub mod agent;
 pub mod audit;
 pub mod catalogue;
 pub mod guard;
+pub mod host;
 pub mod ids;
 pub mod join;
 pub mod limits;

@@ -28,6 +28,8 @@ pub const SENDS_PER_MINUTE: u32 = 200;
 pub const LOOP_MESSAGES: u32 = 60;
 /// How long a message between two agents counts towards that.
 pub const LOOP_WINDOW: Duration = Duration::from_secs(10 * 60);
+/// How long a host keeps the name of an agent that is not seen and leaves nothing behind.
+pub const NAME_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many processes `hello` may name that are known to be dead.
 pub const SUCCEEDS_MAX: usize = 8;
 /// The longest wait, in seconds.

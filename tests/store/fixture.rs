@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use c3po_coordinator::store::{AnswerOutcome, Claim, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake};
+use c3po_coordinator::store::{
+    AnswerOutcome, Claim, Owner, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
+};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{INBOX_MAX, PAGE_MAX};
 use c3po_shared::message::Message;
@@ -171,17 +173,22 @@ pub(crate) fn id(name: &str) -> AgentId {
     name.parse().expect("the tests name agents properly")
 }
 
+/// Returns that slot of a host for that base name.
+pub(crate) fn owner(base: &str, host: &str, slot: u32) -> Owner {
+    Owner { base: id(base), host: host.into(), slot }
+}
+
 /// Returns the wish of a new process for that name.
 pub(crate) fn claim(name: &str) -> Claim {
     Claim {
         name: id(name),
+        owner: owner(name, "nas2", 1),
         instance: Uuid::new_v4(),
-        host: Some("nas2".into()),
         session_id: Some("first".into()),
         reach: vec![Via::WaitForMessage],
         context: 0,
         state: None,
-        suffixed: false,
+        fleeting: false,
         one_shot: false,
         succeeds: Vec::new(),
         lease: LEASE,

@@ -79,12 +79,20 @@ macro_rules! every_promise {
                 an_outdated_tenure_renews_and_releases_nothing,
                 a_hold_lasts_as_long_as_it_is_renewed,
                 a_released_name_is_free_at_once,
-                a_suffixed_agent_is_forgotten_when_it_leaves_nothing,
-                a_suffixed_agent_with_mail_is_kept,
+                a_fleeting_agent_is_forgotten_when_it_leaves_nothing,
+                a_fleeting_agent_with_mail_is_kept,
                 an_earlier_link_of_a_process_does_not_end_its_hold,
                 a_process_that_is_known_to_be_dead_holds_nothing,
-                a_suffixed_agent_whose_link_broke_comes_back_as_itself,
-                a_suffixed_agent_stays_one_when_its_process_comes_back;
+                a_fleeting_agent_whose_link_broke_comes_back_as_itself,
+                a_fleeting_agent_stays_one_when_its_process_comes_back;
+            owners:
+                no_host_gets_the_name_or_the_mail_of_another,
+                an_owner_has_one_agent,
+                one_owner_that_races_for_many_names_gets_one,
+                namesakes_were_wished_by_one_name,
+                an_agent_without_a_session_goes_to_its_own_host,
+                a_removed_agent_leaves_nothing_but_receipts,
+                what_a_host_has_moves_to_another_name_of_it;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,
                 a_one_shot_session_leaves_nothing_however_much_it_has,
@@ -149,6 +157,7 @@ mod guarding;
 mod keys;
 mod lasting;
 mod one_shot;
+mod owners;
 mod reading;
 mod receipts;
 mod records;

@@ -11,7 +11,7 @@ use super::fixture::{SHORT, SOON, claim, id, message, news, send, woken};
 
 /// The wish of a one-shot session for a made name.
 fn run() -> Claim {
-    Claim { suffixed: true, one_shot: true, ..claim("a-run") }
+    Claim { fleeting: true, one_shot: true, ..claim("a-run") }
 }
 
 /// Has the one-shot session ask, or tell, another agent.

@@ -294,7 +294,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
     }
     let over: Vec<_> = counts.iter().filter(|(_, (_, most))| *most > COMMANDS_MAX).collect();
     assert!(over.is_empty(), "{over:?}");
-    assert!(counts.len() >= 14, "{counts:?}");
+    assert!(counts.len() >= 16, "{counts:?}");
     let keys = redis.tell(&["KEYS", "*"]).await?;
     let foreign: Vec<_> = keys.lines().filter(|line| line.contains(':') && !line.starts_with("{c3po}:")).collect();
     assert!(foreign.is_empty(), "{foreign:?}");
@@ -342,6 +342,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     fixture.store.release(tenure, true).await?;
     fixture.store.unregister(&tenure.agent).await?;
     super::one_shot::one_with_much_ends(fixture).await?;
+    super::owners::many_move(fixture).await?;
     Ok(())
 }
 

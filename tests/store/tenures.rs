@@ -83,7 +83,7 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fi
     fixture.store.amend(&id("a"), None, &amendment).await?;
     let before = fixture.store.agent(&id("a")).await?.expect("it exists");
 
-    let wish = Claim { host: Some("nas3".into()), session_id: Some("second".into()), ..claim("a") };
+    let wish = Claim { session_id: Some("second".into()), ..claim("a") };
     let second = taken_by(&fixture, &wish).await?;
     assert_eq!((second.generation, second.uid, second.instance), (2, first.uid, wish.instance));
     assert_eq!(fixture.unshown("a").await?, ["hello"]);
@@ -93,7 +93,7 @@ pub(crate) async fn a_new_process_raises_the_generation_and_inherits(fixture: Fi
         (before.description, before.capabilities, before.role)
     );
     assert_eq!((after.generation, after.state, after.registered_at), (2, State::Starting, before.registered_at));
-    assert_eq!((after.host.as_deref(), after.session_id.as_deref()), (Some("nas3"), Some("second")));
+    assert_eq!((after.host.as_deref(), after.session_id.as_deref()), (Some("nas2"), Some("second")));
     Ok(())
 }
 
@@ -134,9 +134,9 @@ pub(crate) async fn a_released_name_is_free_at_once(fixture: Fixture) -> Result<
     Ok(())
 }
 
-pub(crate) async fn a_suffixed_agent_is_forgotten_when_it_leaves_nothing(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_fleeting_agent_is_forgotten_when_it_leaves_nothing(fixture: Fixture) -> Result<()> {
     fixture.agent("b").await?;
-    let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    let first = fixture.take(&Claim { fleeting: true, ..claim("a-2") }).await?;
     let sent = fixture.say("b", "a-2", "hello").await?;
     fixture.acknowledge(&sent).await?;
     fixture.store.release(&first, true).await?;
@@ -144,33 +144,33 @@ pub(crate) async fn a_suffixed_agent_is_forgotten_when_it_leaves_nothing(fixture
     assert!(fixture.store.message(&sent.id).await?.is_some(), "the archive keeps it");
     let names: Vec<_> = fixture.store.agents(None, 10).await?.into_iter().map(|agent| agent.id).collect();
     assert_eq!(names, [id("b")]);
-    let second = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    let second = fixture.take(&Claim { fleeting: true, ..claim("a-2") }).await?;
     assert_eq!(second.generation, 1);
     assert_ne!(second.uid, first.uid);
     assert!(!fixture.store.renew(&first, LEASE).await?, "it is another agent of the same name");
     Ok(())
 }
 
-pub(crate) async fn a_suffixed_agent_with_mail_is_kept(fixture: Fixture) -> Result<()> {
-    let first = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+pub(crate) async fn a_fleeting_agent_with_mail_is_kept(fixture: Fixture) -> Result<()> {
+    let first = fixture.take(&Claim { fleeting: true, ..claim("a-2") }).await?;
     fixture.say("b", "a-2", "hello").await?;
     fixture.store.release(&first, true).await?;
     assert_eq!(fixture.inbox("a-2").await?, ["hello"]);
-    let second = fixture.take(&Claim { suffixed: true, ..claim("a-2") }).await?;
+    let second = fixture.take(&Claim { fleeting: true, ..claim("a-2") }).await?;
     assert_eq!((second.generation, second.uid), (2, first.uid));
     Ok(())
 }
 
-pub(crate) async fn a_suffixed_agent_stays_one_when_its_process_comes_back(fixture: Fixture) -> Result<()> {
-    let made = Claim { suffixed: true, ..claim("a-2") };
+pub(crate) async fn a_fleeting_agent_stays_one_when_its_process_comes_back(fixture: Fixture) -> Result<()> {
+    let made = Claim { fleeting: true, ..claim("a-2") };
     fixture.take(&made).await?;
     // A proxy that reconnects wishes the name that it was given.
-    let tenure = fixture.take(&Claim { suffixed: false, ..made }).await?;
+    let tenure = fixture.take(&Claim { fleeting: false, ..made }).await?;
     fixture.store.release(&tenure, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
 
     // A name that another process chose is not forgotten, whoever made it.
-    let made = fixture.take(&Claim { suffixed: true, ..claim("a-3") }).await?;
+    let made = fixture.take(&Claim { fleeting: true, ..claim("a-3") }).await?;
     let sent = fixture.say("b", "a-3", "hello").await?;
     fixture.store.release(&made, true).await?;
     let chosen = fixture.agent("a-3").await?;
@@ -181,7 +181,7 @@ pub(crate) async fn a_suffixed_agent_stays_one_when_its_process_comes_back(fixtu
 }
 
 pub(crate) async fn an_earlier_link_of_a_process_does_not_end_its_hold(fixture: Fixture) -> Result<()> {
-    let wish = Claim { suffixed: true, ..claim("a-2") };
+    let wish = Claim { fleeting: true, ..claim("a-2") };
     let older = fixture.take(&wish).await?;
     let newer = fixture.take(&wish).await?;
     assert_eq!((newer.generation, newer.link > older.link), (older.generation, true));
@@ -208,8 +208,8 @@ pub(crate) async fn a_process_that_is_known_to_be_dead_holds_nothing(fixture: Fi
     Ok(())
 }
 
-pub(crate) async fn a_suffixed_agent_whose_link_broke_comes_back_as_itself(fixture: Fixture) -> Result<()> {
-    let made = Claim { suffixed: true, ..claim("a-2") };
+pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(fixture: Fixture) -> Result<()> {
+    let made = Claim { fleeting: true, ..claim("a-2") };
     let before = fixture.take(&made).await?;
     fixture
         .store
@@ -219,7 +219,7 @@ pub(crate) async fn a_suffixed_agent_whose_link_broke_comes_back_as_itself(fixtu
     fixture.store.sweep().await?;
     assert!(fixture.store.agent(&id("a-2")).await?.is_some_and(|agent| !agent.is_online(Timestamp::now())));
     // Its proxy wishes the name that it was given.
-    let after = fixture.take(&Claim { suffixed: false, ..made }).await?;
+    let after = fixture.take(&Claim { fleeting: false, ..made }).await?;
     let agent = fixture.store.agent(&id("a-2")).await?.expect("it came back");
     assert_eq!((after.uid, agent.role.as_deref()), (before.uid, Some("radio")));
     fixture.store.release(&after, true).await?;

@@ -167,6 +167,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("SENDS_PER_MINUTE", limits::SENDS_PER_MINUTE.to_string()),
         ("LOOP_MESSAGES", limits::LOOP_MESSAGES.to_string()),
         ("LOOP_WINDOW", seconds(limits::LOOP_WINDOW)),
+        ("NAME_LIFE", seconds(limits::NAME_LIFE)),
         ("SUCCEEDS_MAX", limits::SUCCEEDS_MAX.to_string()),
         ("WAIT_MAX", limits::WAIT_MAX.to_string()),
         ("WAIT_DEFAULT", limits::WAIT_DEFAULT.to_string()),

@@ -42,9 +42,11 @@ impl AgentGlobs {
         }
     }
 
-    /// Returns whether one of them matches the name.
+    /// Returns whether one of them matches the name, or the name without a number behind it: whoever may wish `web` also gets
+    /// `web-2`.
     pub(crate) fn cover(&self, agent: &AgentId) -> bool {
-        self.0.iter().any(|glob| policy::fits(glob, agent.as_str()))
+        let fits = |name: &str| self.0.iter().any(|glob| policy::fits(glob, name));
+        fits(agent.as_str()) || agent.unnumbered().is_some_and(fits)
     }
 
     /// Returns them as they were written.
@@ -70,7 +72,10 @@ mod tests {
         };
         check(&["*"], "anything", true);
         check(&["web"], "web", true);
-        check(&["web"], "web-2", false);
+        check(&["web"], "web-2", true);
+        check(&["web"], "web-2-3", false);
+        check(&["web"], "web-x", false);
+        check(&["web"], "web2", false);
         check(&["web"], "Web", false);
         check(&["web-*", "api"], "api", true);
         check(&["web-*"], "web-", true);

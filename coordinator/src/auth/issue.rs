@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Principal;
 use super::globs::{self, AgentGlobs};
+use super::hosts::{free_host, proven_host, settle_host};
 use super::secret::{self, Fresh, NoRandomness};
 use crate::store::{Invite, Key, Store};
 
@@ -38,6 +39,10 @@ pub(crate) struct NewKey {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
+    /// Which host whoever presents it is, also where another key is that; its name where absent, with a number where that is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    pub(crate) host: Option<String>,
 }
 
 /// What a new invite is to be.
@@ -63,6 +68,10 @@ pub(crate) struct NewInvite {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) key_expires_in: Option<u64>,
+    /// Which host it lets in: it gets that name and the agents of it, whatever it calls itself. Such an invite has one use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    pub(crate) host: Option<String>,
 }
 
 fn for_agents() -> Scope {
@@ -79,7 +88,14 @@ fn one() -> u32 {
 
 impl Default for NewInvite {
     fn default() -> Self {
-        Self { agents: all_agents(), scope: for_agents(), uses: one(), expires_in: None, key_expires_in: None }
+        Self {
+            agents: all_agents(),
+            scope: for_agents(),
+            uses: one(),
+            expires_in: None,
+            key_expires_in: None,
+            host: None,
+        }
     }
 }
 
@@ -96,8 +112,11 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
         let keys = store.keys().await.map_err(unchanged)?;
         vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
-        if store.put_key(&key, KEYS_MAX).await? {
-            return Ok((key, text));
+        let host = key.host.clone().unwrap_or_else(|| free_host(&key.name, &keys));
+        let kept = Key { host: Some(host), ..key.clone() };
+        if store.put_key(&kept, KEYS_MAX).await? {
+            let kept = if key.host.is_some() { kept } else { settle_host(store, kept).await? };
+            return Ok((kept, text));
         }
     }
     Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
@@ -106,12 +125,14 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
 /// Returns a key to be kept, with its text.
 fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
+    new.host.as_deref().map_or(Ok(()), |host| check_name("host", host))?;
     let life = life("expires_in", new.expires_in, KEY_LIFE_MAX)?;
     let (fresh, now) = (Fresh::make()?, Timestamp::now());
     let key = Key {
         id: fresh.id,
         hash: secret::hash(&fresh.text),
         name: new.name,
+        host: new.host,
         scope: new.scope,
         agents,
         created_at: now,
@@ -136,7 +157,7 @@ async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Refusal> {
 /// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
 pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
-    change(store, id, by, |key| {
+    change(store, id, by.presented(), |key| {
         let ends = key.is_valid(now);
         if ends {
             key.revoked_at = Some(now);
@@ -149,7 +170,7 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Resul
 /// Gives a key another text; the one before is worth nothing from then on. Returns it with the text.
 pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(id.to_owned())?;
-    let (key, _) = change(store, id, by, |key| {
+    let (key, _) = change(store, id, by.presented(), |key| {
         if !key.is_valid(Timestamp::now()) {
             return Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} has ended; make a new one")));
         }
@@ -160,16 +181,33 @@ pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Resul
     Ok((key, fresh.text))
 }
 
+/// Gives every key of a host another one, and returns them. What goes on under them ends and comes back under the new host.
+pub(crate) async fn rename_host(store: &dyn Store, from: &str, to: &str, by: &Principal) -> Result<Vec<Key>, Refusal> {
+    let keys = store.keys().await.map_err(unchanged)?;
+    vouching(&keys, by.presented())?;
+    let mut renamed = Vec::new();
+    for id in keys.iter().filter(|key| key.host() == from).map(|key| key.id.clone()) {
+        // The key that this is done with has another revision once it was renamed itself.
+        let (key, _) = change(store, &id, None, |key| {
+            key.host = Some(to.to_owned());
+            Ok(true)
+        })
+        .await?;
+        renamed.push(key);
+    }
+    Ok(renamed)
+}
+
 /// Changes a key as `change` does, which says whether there is something to write. Returns the key, and that.
 async fn change(
     store: &dyn Store,
     id: &str,
-    by: &Principal,
+    presented: Option<(&str, u64)>,
     change: impl Fn(&mut Key) -> Result<bool, Refusal>,
 ) -> Result<(Key, bool), Refusal> {
     for _ in 0..CHANGE_TRIES {
         let keys = store.keys().await.map_err(unchanged)?;
-        vouching(&keys, by.presented())?;
+        vouching(&keys, presented)?;
         let Some(mut key) = keys.into_iter().find(|key| key.id == id) else {
             let error = format!("there is no key {}", id.chars().take(LABEL_MAX).collect::<String>());
             return Err(Refusal::new(ErrorCode::KeyNotFound, error));
@@ -211,6 +249,11 @@ pub(crate) async fn invite(
     if !(1..=INVITE_USES_MAX).contains(&new.uses) {
         return Err(Refusal::invalid(format!("uses is {}; it must be from 1 to {INVITE_USES_MAX}", new.uses)));
     }
+    match &new.host {
+        Some(_) if new.uses > 1 => return Err(Refusal::invalid("host: an invite for one host has one use")),
+        Some(host) => check_name("host", host)?,
+        None => {}
+    }
     let lasts = life("expires_in", new.expires_in, INVITE_LIFE_MAX)?.unwrap_or(INVITE_LIFE);
     life("key_expires_in", new.key_expires_in, KEY_LIFE_MAX)?;
     let keys = store.keys().await.map_err(unchanged)?;
@@ -222,6 +265,7 @@ pub(crate) async fn invite(
     }
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
+        host: new.host,
         id: secret::id()?,
         made_by: Some(by.to_owned()),
         key_hash,
@@ -312,14 +356,17 @@ pub(crate) async fn join(
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     for _ in 0..CHANGE_TRIES {
         let Presented { standing: Standing { invite, made_with }, keys } = presented;
-        let (name, agents) = (request.host.clone(), invite.agents.clone());
-        let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds };
+        let (name, agents) = (invite.host.clone().unwrap_or_else(|| request.host.clone()), invite.agents.clone());
+        let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
+        let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds, host: None };
         let (key, text) = draft(new, &format!("invite {}", invite.id))?;
+        let key = Key { host: Some(lasting.clone().unwrap_or_else(|| free_host(&key.name, &keys))), ..key };
         make_room(store, &keys).await?;
         if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {
-            let (key_id, agents) = (key.id.clone(), key.agents.clone());
+            let key = if lasting.is_some() { key } else { settle_host(store, key).await? };
+            let (key_id, agents, host) = (key.id.clone(), key.agents.clone(), Some(key.host().to_owned()));
             let expires_at = key.expires_at.map(|end| end.to_string());
-            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })));
+            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at, host })));
         }
         // Others were quicker: to use or end the invite, or to take the last room for a key.
         let Some(again) = invited(store, request).await? else { return Ok(None) };
@@ -371,6 +418,7 @@ mod tests {
             id: number.to_string(),
             hash: String::new(),
             name: String::new(),
+            host: None,
             scope: Scope::Agent,
             agents: Vec::new(),
             created_at: at(1),

@@ -124,7 +124,8 @@ fn hold(key: Key) -> Option<Held> {
     let agents = AgentGlobs::new(key.agents.clone());
     match (blake3::Hash::from_hex(&key.hash), agents) {
         (Ok(hash), Ok(agents)) => {
-            let principal = Arc::new(Principal::key(key.id.clone(), key.revision, key.scope, agents));
+            let principal =
+                Arc::new(Principal::key(key.id.clone(), key.revision, key.scope, agents, key.host().to_owned()));
             Some(Held { key, hash, principal })
         }
         _ => {
@@ -150,6 +151,7 @@ mod tests {
             id: fresh.id.clone(),
             hash: secret::hash(&fresh.text),
             name: "nas2".into(),
+            host: None,
             scope: Scope::Agent,
             agents: vec!["*".into()],
             created_at: at(1),

@@ -1,6 +1,7 @@
 //! Who may speak to the coordinator, and as what. Asked before any upgrade and before any body is read.
 
 mod globs;
+mod hosts;
 pub(crate) mod issue;
 mod keyring;
 mod principal;
@@ -116,6 +117,7 @@ mod tests {
             id: fresh.id,
             hash: hash(&fresh.text),
             name: "nas2".into(),
+            host: None,
             scope: Scope::Agent,
             agents: vec!["*".into()],
             created_at: Timestamp::from_millis(1),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use c3po_shared::audit::Entry;
+use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -23,6 +24,8 @@ pub(crate) enum Right {
     Speak,
     /// See who is there, and the metrics.
     Look,
+    /// Have agents of one's own host forgotten.
+    Remove,
     /// Look into the audit and the policy.
     Operate,
     /// See and change keys and invites.
@@ -35,6 +38,7 @@ impl Right {
         match self {
             Self::Speak => "speak",
             Self::Look => "look",
+            Self::Remove => "remove",
             Self::Operate => "operate",
             Self::Administer => "administer",
         }
@@ -49,6 +53,7 @@ impl Right {
         match self {
             Self::Speak => "speak as an agent",
             Self::Look => "see who is there",
+            Self::Remove => "have agents forgotten",
             Self::Operate => "look into audit and policy",
             Self::Administer => "see or change keys, invites and pairs of agents",
         }
@@ -91,7 +96,7 @@ enum Who {
     /// Somebody on the coordinator's own machine, under its own user.
     Local,
     /// A key.
-    Key { id: String, revision: u64, scope: Scope, agents: AgentGlobs },
+    Key { id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String },
 }
 
 impl Principal {
@@ -111,8 +116,8 @@ impl Principal {
     }
 
     /// A key, as it is at that revision.
-    pub(super) fn key(id: String, revision: u64, scope: Scope, agents: AgentGlobs) -> Self {
-        Self::of(Who::Key { id, revision, scope, agents })
+    pub(super) fn key(id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String) -> Self {
+        Self::of(Who::Key { id, revision, scope, agents, host })
     }
 
     fn of(who: Who) -> Self {
@@ -190,6 +195,20 @@ impl Principal {
         }
     }
 
+    /// Returns the host that its key stands for, if it has one.
+    pub(crate) fn own_host(&self) -> Option<&str> {
+        match &self.who {
+            Who::Key { host, .. } => Some(host),
+            Who::Anybody | Who::Token | Who::Local => None,
+        }
+    }
+
+    /// Returns which host it is: that of its key, else the one that it says, which proves nothing.
+    pub(crate) fn host(&self, said: &str) -> String {
+        let said = Some(said).filter(|said| !said.trim().is_empty());
+        self.own_host().or(said).unwrap_or(host::UNKNOWN).to_owned()
+    }
+
     /// Returns an entry of the audit with the key that it was done with.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
         Entry { key: self.key_id().map(str::to_owned), ..entry }
@@ -250,7 +269,7 @@ impl Principal {
 /// The table of scopes and rights.
 fn grants(scope: Scope, right: Right) -> bool {
     match scope {
-        Scope::Agent => matches!(right, Right::Speak | Right::Look),
+        Scope::Agent => matches!(right, Right::Speak | Right::Look | Right::Remove),
         Scope::Read => right == Right::Look,
         Scope::Operator => matches!(right, Right::Look | Right::Operate),
         Scope::Admin => true,
@@ -262,23 +281,23 @@ mod tests {
     use super::*;
 
     fn key(scope: Scope, glob: &str) -> Principal {
-        Principal::key("0a1b2c3d".into(), 1, scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"))
+        Principal::key("0a1b2c3d".into(), 1, scope, AgentGlobs::new(vec![glob.into()]).expect("a glob"), "nas".into())
     }
 
     #[test]
     fn each_scope_grants_what_the_table_says() {
-        let check = |principal: &Principal, expected: [bool; 4]| {
-            let found = [Right::Speak, Right::Look, Right::Operate, Right::Administer]
+        let check = |principal: &Principal, expected: [bool; 5]| {
+            let found = [Right::Speak, Right::Look, Right::Remove, Right::Operate, Right::Administer]
                 .map(|right| principal.check(right).map_err(|refusal| refusal.code) == Ok(()));
             assert_eq!(found, expected, "{principal:?}");
         };
-        check(&key(Scope::Agent, "*"), [true, true, false, false]);
-        check(&key(Scope::Read, "*"), [false, true, false, false]);
-        check(&key(Scope::Operator, "*"), [false, true, true, false]);
-        check(&key(Scope::Admin, "*"), [true, true, true, true]);
-        check(&Principal::anybody(), [true, true, true, false]);
-        check(&Principal::token(), [true, true, true, true]);
-        check(&Principal::local(), [false, true, true, true]);
+        check(&key(Scope::Agent, "*"), [true, true, true, false, false]);
+        check(&key(Scope::Read, "*"), [false, true, false, false, false]);
+        check(&key(Scope::Operator, "*"), [false, true, false, true, false]);
+        check(&key(Scope::Admin, "*"), [true, true, true, true, true]);
+        check(&Principal::anybody(), [true, true, true, true, false]);
+        check(&Principal::token(), [true, true, true, true, true]);
+        check(&Principal::local(), [false, true, true, true, true]);
     }
 
     #[tokio::test]
@@ -304,6 +323,13 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_its_key_and_what_it_says_counts_only_without_one() {
+        assert_eq!(key(Scope::Agent, "*").host("laptop"), "nas");
+        assert_eq!(Principal::token().host("laptop"), "laptop");
+        assert_eq!(Principal::anybody().host(" "), "unknown");
+    }
+
+    #[test]
     fn a_key_has_so_many_links_and_requests_at_once() {
         let principal = Arc::new(key(Scope::Agent, "*"));
         let mut stays: Vec<_> = (0..AT_ONCE_PER_KEY).map(|_| Principal::enter(&principal).expect("room")).collect();
@@ -319,8 +345,13 @@ mod tests {
     fn processes_of_different_keys_are_different() {
         let instance = Uuid::from_u128(7);
         let one = key(Scope::Agent, "*").process(instance);
-        let other =
-            Principal::key("ffffffff".into(), 1, Scope::Agent, AgentGlobs::new(vec!["*".into()]).expect("a glob"));
+        let other = Principal::key(
+            "ffffffff".into(),
+            1,
+            Scope::Agent,
+            AgentGlobs::new(vec!["*".into()]).expect("a glob"),
+            "box".into(),
+        );
         assert!(one != other.process(instance) && one != instance);
         assert_eq!(one, key(Scope::Admin, "web").process(instance));
         assert_eq!(Principal::token().process(instance), instance);

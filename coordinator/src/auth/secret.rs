@@ -1,11 +1,10 @@
 //! The text of a key, and the hash by which it is known again. 256 random bits need no slow hash.
 
+pub(crate) use c3po_shared::join::KEY_PREFIX as PREFIX;
 use c3po_shared::join::{Fingerprint, JoinCode};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use rustls::crypto::SecureRandom;
 
-/// What the text of every key begins with, so that one is known where it should not be.
-pub(crate) const PREFIX: &str = "c3po_";
 /// The bytes of an id.
 const ID_LENGTH: usize = 4;
 /// The bytes of a secret.

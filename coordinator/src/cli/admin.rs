@@ -32,9 +32,43 @@ pub enum Admin {
     /// List or end the invites that let somebody in
     #[command(subcommand)]
     Invites(Invites),
+    /// Forget agents that no session holds
+    #[command(subcommand)]
+    Agents(Agents),
+    /// Give what a host has to another name of it
+    #[command(subcommand)]
+    Hosts(Hosts),
     /// List, allow or stop pairs of agents that write to each other without a person
     #[command(subcommand)]
     Guard(Guard),
+}
+
+/// What is done with agents.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Agents {
+    /// Forget an agent that no session holds, with its mail; its name is free then
+    Rm {
+        /// Its name
+        name: AgentId,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What is done with hosts.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Hosts {
+    /// Give the agents, their mail and the keys of a host to another name of it
+    Rename {
+        /// Its name until now
+        from: String,
+        /// Its name from now on
+        to: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// What is done with keys.
@@ -86,14 +120,14 @@ pub enum Guard {
         json: bool,
     },
     /// Let two agents go on: they are counted anew, and no longer stopped
-    Allow(Agents),
+    Allow(Two),
     /// Refuse every message and reply between two agents until they are allowed
-    Stop(Agents),
+    Stop(Two),
 }
 
 /// Two agents, in any order.
 #[derive(Debug, Clone, Args)]
-pub struct Agents {
+pub struct Two {
     /// One of them
     pub one: AgentId,
     /// The other one
@@ -114,6 +148,9 @@ pub struct Create {
     /// How long it lasts, such as 30d or 12h [default: for ever]
     #[arg(long)]
     pub expires: Option<Span>,
+    /// Which host whoever presents it is, also where another key is that [default: its name]
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
 }
 
 /// A new invite.
@@ -134,6 +171,9 @@ pub struct Invite {
     /// How long the key lasts that is made with it, such as 90d [default: for ever]
     #[arg(long)]
     pub key_expires: Option<Span>,
+    /// Which host it is for: it keeps the agents and the mail of the host of that name
+    #[arg(long, value_name = "NAME")]
+    pub host: Option<String>,
 }
 
 impl Admin {
@@ -162,24 +202,30 @@ impl Admin {
         let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
             Self::Keys(Keys::List { .. }) => (Method::GET, "/api/keys".to_owned(), String::new()),
-            Self::Keys(Keys::Create(Create { name, scope, agents, expires })) => {
-                let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires)});
+            Self::Keys(Keys::Create(Create { name, scope, agents, expires, host })) => {
+                let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires), "host": host});
                 (Method::POST, "/api/keys".to_owned(), body.to_string())
             }
             Self::Keys(Keys::Revoke { id }) => (Method::DELETE, format!("/api/keys/{}", in_path(id)), String::new()),
             Self::Keys(Keys::Rotate { id }) => {
                 (Method::POST, format!("/api/keys/{}/rotate", in_path(id)), String::new())
             }
-            Self::Invite(Invite { agents, scope, uses, expires, key_expires }) => {
+            Self::Invite(Invite { agents, scope, uses, expires, key_expires, host }) => {
                 let body = json!({
                     "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.duration().as_secs(),
-                    "key_expires_in": seconds(key_expires),
+                    "key_expires_in": seconds(key_expires), "host": host,
                 });
                 (Method::POST, "/api/invites".to_owned(), body.to_string())
             }
             Self::Invites(Invites::List { .. }) => (Method::GET, "/api/invites".to_owned(), String::new()),
             Self::Invites(Invites::Revoke { id }) => {
                 (Method::DELETE, format!("/api/invites/{}", in_path(id)), String::new())
+            }
+            Self::Agents(Agents::Rm { name, .. }) => {
+                (Method::POST, "/api/agents/remove".to_owned(), json!({"agent_id": name}).to_string())
+            }
+            Self::Hosts(Hosts::Rename { from, to, .. }) => {
+                (Method::POST, "/api/hosts/rename".to_owned(), json!({"from": from, "to": to}).to_string())
             }
             Self::Guard(Guard::List { .. }) => (Method::GET, "/api/guard".to_owned(), String::new()),
             Self::Guard(Guard::Allow(agents)) => (Method::POST, "/api/guard/allow".to_owned(), agents.body()),
@@ -193,6 +239,8 @@ impl Admin {
         Ok(match self {
             Self::Keys(Keys::List { json: true })
             | Self::Invites(Invites::List { json: true })
+            | Self::Agents(Agents::Rm { json: true, .. })
+            | Self::Hosts(Hosts::Rename { json: true, .. })
             | Self::Guard(Guard::List { json: true }) => format!("{answer:#}"),
             Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys")),
             Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites")),
@@ -214,11 +262,22 @@ impl Admin {
             Self::Invites(Invites::Revoke { .. }) => {
                 format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
             }
+            Self::Agents(Agents::Rm { json: false, .. }) => {
+                let expired = &answer["expired"];
+                format!("{} is forgotten; {expired} messages of its inbox have expired.", said("agent_id")?)
+            }
+            Self::Hosts(Hosts::Rename { json: false, .. }) => format!(
+                "{} is {} now, with {} agents and {} keys.",
+                said("from")?,
+                said("to")?,
+                answer["agents"],
+                answer["keys"]
+            ),
             Self::Guard(Guard::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
-            Self::Guard(Guard::Allow(Agents { one, other })) => {
+            Self::Guard(Guard::Allow(Two { one, other })) => {
                 format!("{one} and {other} may go on, and are counted anew.")
             }
-            Self::Guard(Guard::Stop(Agents { one, other })) => format!(
+            Self::Guard(Guard::Stop(Two { one, other })) => format!(
                 "Messages between {one} and {other} are refused until you allow them:\n\n  \
                  c3po-coordinator guard allow {one} {other} {options}\n"
             ),
@@ -226,7 +285,7 @@ impl Admin {
     }
 }
 
-impl Agents {
+impl Two {
     fn body(&self) -> String {
         json!({"agents": [self.one, self.other]}).to_string()
     }

@@ -1,6 +1,7 @@
 //! Who there is and what they do.
 
 use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
+use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -10,7 +11,7 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Caller, Done, Office, settle_name, target};
-use crate::store::{Agent, Amendment, Claim};
+use crate::store::{Agent, Amendment, Claim, Owner};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -116,16 +117,17 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
             .suggest("Say the name where you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = office.store.agent(&caller.agent).await?;
+    let host = caller.host.clone().unwrap_or_else(|| host::UNKNOWN.to_owned());
     let wish = Claim {
+        owner: Owner { base: name.clone(), host, slot: 1 },
         name,
         instance: tenure.instance,
-        host: caller.host.clone(),
         session_id: before.as_ref().and_then(|agent| agent.session_id.clone()),
         context: before.as_ref().map(|agent| agent.context).unwrap_or_default(),
         state: before.as_ref().map(|agent| agent.state),
         reach: before.map(|agent| agent.reach).unwrap_or_default(),
         succeeds: Vec::new(),
-        suffixed: false,
+        fleeting: false,
         one_shot: false,
         lease: SILENCE_MAX,
     };

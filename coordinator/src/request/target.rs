@@ -15,7 +15,7 @@ const LIKENESS_MIN: f64 = 0.8;
 /// Whom a message is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    /// One agent, perhaps only if it is on that host.
+    /// One agent by its id, or the one that a host has under a name.
     One(AgentId, Option<String>),
     /// Every agent of a role.
     Role(AgentId),
@@ -50,23 +50,64 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
     let same: Vec<_> = known.iter().filter(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str())).collect();
     match same.as_slice() {
         [only] => Ok((*only).clone()),
-        _ => Err(Refusal::agent_not_found(id.as_str(), &nearest(id, known.iter().map(|agent| &agent.id)))),
+        _ => {
+            let nearest: Vec<_> = nearest(id, known.iter().map(|agent| &agent.id)).into_iter().cloned().collect();
+            Err(Refusal::agent_not_found(id.as_str(), &nearest))
+        }
     }
 }
 
-/// Returns the one agent that the target names, for which a message may be left.
+/// Returns the one agent that the target names, for which a message may be left: with a host the agent of that pair, whether
+/// or not a session has it.
+///
+/// Errors: `AGENT_NOT_FOUND` with what that host has, or who has that name.
 pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>) -> Result<Agent, Refusal> {
-    let agent = find(office, id).await?;
-    match (host, &agent.host) {
-        (Some(wanted), Some(host)) if !host.eq_ignore_ascii_case(wanted) => {
-            Err(Refusal::new(ErrorCode::AgentNotFound, format!("{id} is on {host}, not on {wanted}")))
+    let Some(host) = host else { return find(office, id).await };
+    let namesakes = office.store.namesakes(id).await?;
+    if let Some(agent) = of_pair(id, host, &namesakes) {
+        return Ok(agent.clone());
+    }
+    Err(no_pair(id, host, &everyone(office).await?))
+}
+
+/// Returns the agent that the host has under that name: that of its first session, or the one of that very id.
+fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Agent]) -> Option<&'a Agent> {
+    let of_host = || known.iter().filter(|agent| is_of(agent, host));
+    let slot = |agent: &&Agent| agent.owner.as_ref().filter(|owner| owner.base == *id).map(|owner| owner.slot);
+    let first = of_host().filter(|agent| slot(agent).is_some()).min_by_key(|agent| slot(agent));
+    first.or_else(|| of_host().find(|agent| agent.id == *id))
+}
+
+fn is_of(agent: &Agent, host: &str) -> bool {
+    agent.host.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// Says that a host has no agent of that name, and which was meant: what the host has under the name that the one of that id was
+/// wished by, else its nearest, else who has that name elsewhere.
+fn no_pair(id: &AgentId, host: &str, known: &[Agent]) -> Refusal {
+    let refusal = Refusal::new(ErrorCode::AgentNotFound, format!("no agent {id} on {host}"));
+    let named = known.iter().find(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str()));
+    let base = named.and_then(|agent| agent.owner.as_ref()).map_or(id, |owner| &owner.base);
+    let wished = |agent: &&Agent| agent.owner.as_ref().is_some_and(|owner| owner.base == *base);
+    let there: Vec<&AgentId> = match known.iter().filter(|agent| is_of(agent, host)).find(wished) {
+        Some(agent) => vec![&agent.id],
+        None => nearest(id, known.iter().filter(|agent| is_of(agent, host)).map(|agent| &agent.id)),
+    };
+    let names = |ids: &[&AgentId]| ids.iter().map(|id| id.as_str().to_owned()).collect::<Vec<_>>();
+    match (there.as_slice(), named.and_then(|agent| agent.host.as_ref())) {
+        ([], Some(elsewhere)) => {
+            refusal.suggest(format!("{id} is on {elsewhere}. list_agents shows who is on which host."))
         }
-        _ => Ok(agent),
+        ([], None) => refusal.suggest("list_agents shows who is on which host."),
+        (ids, _) => {
+            let names = names(ids);
+            refusal.suggest(format!("On {host} it is {}.", names.join(" or "))).detail("nearest", names)
+        }
     }
 }
 
 /// Returns every known agent.
-pub(super) async fn everyone(office: &Office) -> Result<Vec<Agent>, Refusal> {
+pub(crate) async fn everyone(office: &Office) -> Result<Vec<Agent>, Refusal> {
     let mut all: Vec<Agent> = Vec::new();
     loop {
         let page = office.store.agents(all.last().map(|agent| &agent.id), PAGE_MAX).await?;
@@ -79,19 +120,20 @@ pub(super) async fn everyone(office: &Office) -> Result<Vec<Agent>, Refusal> {
 }
 
 /// Returns the known names most like the one that was meant, the most alike first.
-fn nearest<'a>(meant: &AgentId, known: impl Iterator<Item = &'a AgentId>) -> Vec<AgentId> {
+fn nearest<'a>(meant: &AgentId, known: impl Iterator<Item = &'a AgentId>) -> Vec<&'a AgentId> {
     let meant = meant.as_str().to_ascii_lowercase();
     let mut scored: Vec<(f64, &AgentId)> = known
         .map(|id| (strsim::jaro_winkler(&meant, &id.as_str().to_ascii_lowercase()), id))
         .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    scored.into_iter().take(NEAREST_MAX).map(|(_, id)| id.clone()).collect()
+    scored.into_iter().take(NEAREST_MAX).map(|(_, id)| id).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Owner;
 
     fn agent(name: &str) -> AgentId {
         name.parse().expect("an id")
@@ -109,10 +151,39 @@ mod tests {
         check("a@", None);
     }
 
+    fn known(name: &str, base: &str, host: &str, slot: u32) -> Agent {
+        let owner = Owner { base: agent(base), host: host.into(), slot };
+        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::nobody() }
+    }
+
+    #[test]
+    fn a_name_with_a_host_is_the_agent_that_the_host_has_under_it() {
+        let all = [
+            known("web", "web", "laptop", 1),
+            known("web-2", "web", "nas", 1),
+            known("web-3", "web", "nas", 2),
+            known("api", "api", "nas", 1),
+        ];
+        let check = |id, host, expected| {
+            assert_eq!(of_pair(&agent(id), host, &all).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
+        };
+        check("web", "laptop", Some("web"));
+        check("web", "NAS", Some("web-2"));
+        check("web-3", "nas", Some("web-3"));
+        check("web-2", "laptop", None);
+        check("web", "box", None);
+        let hint = |id, host| no_pair(&agent(id), host, &all).suggestion;
+        assert_eq!(hint("web-2", "laptop"), "On laptop it is web.");
+        assert_eq!(hint("Web", "nas"), "On nas it is web-2.");
+        assert_eq!(hint("ap", "nas"), "On nas it is api.");
+        assert_eq!(hint("api", "laptop"), "api is on nas. list_agents shows who is on which host.");
+        assert_eq!(hint("zzz", "box"), "list_agents shows who is on which host.");
+    }
+
     #[test]
     fn the_nearest_names_are_suggested() {
         let known = [agent("homeassistant"), agent("meshtastic"), agent("media")];
-        assert_eq!(nearest(&agent("Meshtastik"), known.iter()), [agent("meshtastic")]);
-        assert_eq!(nearest(&agent("zzz"), known.iter()), []);
+        assert_eq!(nearest(&agent("Meshtastik"), known.iter()), [&agent("meshtastic")]);
+        assert!(nearest(&agent("zzz"), known.iter()).is_empty());
     }
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Office, settle_name};
-use crate::store::Claim;
+use crate::store::{Claim, Owner};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -24,6 +24,8 @@ pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
 const SESSION_HEADER: &str = "X-Session-ID";
 /// The header by which a client may name its machine.
 const HOST_HEADER: &str = "X-Agent-Host";
+/// The machine of a client that names none.
+const NO_HOST: &str = "http";
 /// The namespace of instance ids made of agent and session: a random UUID, fixed for ever.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
 
@@ -92,17 +94,17 @@ impl HttpSessions {
         let session_id = label(headers, SESSION_HEADER)?;
         let instance = principal
             .process(Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes()));
-        let host = label(headers, HOST_HEADER)?.map(str::to_owned);
+        let host = principal.host(label(headers, HOST_HEADER)?.unwrap_or(NO_HOST));
         let wish = Claim {
+            owner: Owner { base: name.clone(), host: host.clone(), slot: 1 },
             name,
             instance,
-            host: host.clone(),
             session_id: session_id.map(str::to_owned),
             reach: vec![Via::WaitForMessage, Via::GetMessages],
             context: 0,
             state: None,
             succeeds: Vec::new(),
-            suffixed: false,
+            fleeting: false,
             one_shot: false,
             lease: HTTP_PRESENCE,
         };
@@ -115,7 +117,7 @@ impl HttpSessions {
         let caller = Caller {
             agent: tenure.agent.clone(),
             principal: Arc::clone(principal),
-            host,
+            host: Some(host),
             memory,
             tenure: Some(tenure),
             dead: Arc::default(),

@@ -24,6 +24,8 @@ pub(super) struct Shown {
     scope: Scope,
     /// Which agents they cover, as globs.
     agents: Vec<String>,
+    /// Which host it lets in, whatever that calls itself. Null where it is for any.
+    host: Option<String>,
     /// How many hosts it still lets in.
     uses: u32,
     /// Until when.
@@ -73,6 +75,6 @@ pub(super) async fn revoke(
     Ok(Json(shown(invite)))
 }
 
-fn shown(Invite { id, scope, agents, uses, expires_at, made_by, .. }: Invite) -> Shown {
-    Shown { id, scope, agents, uses, expires_at, made_by }
+fn shown(Invite { id, scope, agents, host, uses, expires_at, made_by, .. }: Invite) -> Shown {
+    Shown { id, scope, agents, host, uses, expires_at, made_by }
 }

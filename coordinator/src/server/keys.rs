@@ -30,6 +30,8 @@ pub(super) struct Shown {
     id: String,
     /// Whose it is.
     name: String,
+    /// Which host whoever presents it is.
+    host: String,
     /// What it is for.
     scope: Scope,
     /// Which agents it covers, as globs.
@@ -158,6 +160,7 @@ fn shown(key: Key, now: Timestamp) -> Shown {
         key if key.is_valid(now) => KeyState::Valid,
         _ => KeyState::Expired,
     };
+    let host = key.host().to_owned();
     let Key { id, name, scope, agents, created_at, expires_at, revoked_at, made_by, .. } = key;
-    Shown { id, name, scope, agents, state, created_at, expires_at, revoked_at, made_by }
+    Shown { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by }
 }

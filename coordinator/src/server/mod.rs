@@ -10,6 +10,7 @@ mod description;
 mod download;
 mod endpoint;
 mod evidence;
+mod hosts;
 mod http_session;
 mod invites;
 mod join;

@@ -5,8 +5,8 @@ use axum::Router;
 use c3po_shared::join;
 
 use super::endpoint::{Access, Table};
-use super::{Server, audit, description, download, invites, join as joining, keys, pairs, policy, rest};
-use crate::auth::Right::{Administer, Look, Operate, Speak};
+use super::{Server, audit, description, download, hosts, invites, join as joining, keys, pairs, policy, rest};
+use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
 const KEY: &str = "/api/keys/{id}";
@@ -25,6 +25,7 @@ pub(super) fn router(server: &Server) -> Router<Server> {
 
 fn for_monitors(table: Table) -> Table {
     let pending = "The inbox of an agent, oldest first; takes nothing out";
+    let remove = "Forget an agent that no session holds, with its mail; with an admin key, or one of its host";
     let unregister = "Forget an agent, or set it offline where it has mail";
     table
         .row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health))
@@ -32,6 +33,7 @@ fn for_monitors(table: Table) -> Table {
         .row("/api/pending", Access::by(Speak), pending, get(rest::pending))
         .row("/api/agents", Access::by(Look), "Every agent", get(rest::agents))
         .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
+        .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))
         .row("/api/policy/check", Access::by(Operate), "What the rules say of a case", get(policy::check))
         .row("/api/audit", Access::by(Operate), "A page of what happened", get(audit::page))
         .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))
@@ -51,6 +53,7 @@ fn for_administrators(table: Table) -> Table {
         .row(INVITES, LOOKS, "Every invite that lets somebody in; no code", get(invites::list))
         .row(INVITES, CHANGES, "Make an invite: the lines that let a new host in", post(invites::create))
         .row(INVITE, CHANGES, "End an invite: its code lets nobody in any more", delete(invites::revoke))
+        .row("/api/hosts/rename", CHANGES, "Give the agents and keys of a host another name of it", post(hosts::rename))
         .row(GUARD, LOOKS, "Pairs of agents that are stopped, or write much without a person", get(pairs::list))
         .row(GUARD_ALLOW, CHANGES, allow, post(pairs::allow))
         .row(GUARD_STOP, CHANGES, stop, post(pairs::stop))

@@ -17,8 +17,8 @@ use super::bounds::HELLO_DEADLINE;
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::Present;
-use crate::request::{Caller, Memory, Office, check_name, check_speaker, settle_name};
-use crate::store::{Claim, StoreError};
+use crate::request::{Caller, Memory, Office, check_host, check_name, check_speaker, settle_name};
+use crate::store::{Claim, Owner, StoreError};
 
 /// A link that may be served.
 #[derive(Debug)]
@@ -106,16 +106,17 @@ async fn admit_session(
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
+    let host = principal.host(&hello.host);
     let wish = Claim {
+        owner: Owner { base: hello.name.clone(), host: host.clone(), slot: 1 },
         name: hello.name,
         instance: principal.process(hello.instance),
-        host: Some(hello.host.clone()),
         session_id: hello.session_id,
         reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
         context: hello.context,
         state: hello.state,
         succeeds: dead(principal, &hello.succeeds),
-        suffixed: hello.one_shot,
+        fleeting: hello.one_shot,
         one_shot: hello.one_shot,
         lease: SILENCE_MAX,
     };
@@ -125,12 +126,14 @@ async fn admit_session(
     let store = &office.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
     // A host that says what its session does is believed.
-    let is_new = state.is_none() && agent.is_some_and(|agent| agent.state == State::Starting);
-    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count);
+    let is_new = state.is_none() && agent.as_ref().is_some_and(|agent| agent.state == State::Starting);
+    let wished = agent.and_then(|agent| agent.owner).map(|owner| owner.base).filter(|base| *base != tenure.agent);
+    let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count, &host);
+    let welcome = Welcome { wished, ..welcome };
     let caller = Caller {
         agent: tenure.agent.clone(),
         principal: Arc::clone(principal),
-        host: Some(hello.host),
+        host: Some(host),
         tenure: Some(tenure),
         dead: Arc::default(),
         renamable: true,
@@ -148,10 +151,11 @@ async fn admit_person(
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
     check_name(office, principal, &hello.name)?;
+    let host = principal.host(&hello.host);
     let caller = Caller {
         agent: hello.name.clone(),
         principal: Arc::clone(principal),
-        host: Some(hello.host.clone()),
+        host: Some(host.clone()),
         tenure: None,
         dead: dead(principal, &hello.succeeds).into(),
         renamable: false,
@@ -166,13 +170,17 @@ async fn admit_person(
     })?;
     let is_human = hello.name == AgentId::human();
     // A name that was merely mistyped must not become an agent that messages can be left for.
-    let exists = is_human || hello.leftover || office.store.agent(&hello.name).await?.is_some();
+    let known = office.store.agent(&hello.name).await?;
+    let exists = is_human || hello.leftover || known.is_some();
     if !exists || (hello.name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(hello.name.as_str(), &[]));
     }
-    let agent = office.store.introduce(&hello.name, Some(&hello.host)).await?;
+    if let Some(agent) = known {
+        check_host(office, principal, &agent, &host)?;
+    }
+    let agent = office.store.introduce(&hello.name, Some(&host)).await?;
     let pending = office.store.pending(&agent.id).await?.count;
-    let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending);
+    let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
     let pushes = hello.reach.contains(&Via::Terminal);
     let delivered = hello.last_delivered.unwrap_or_default();
     Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
@@ -183,7 +191,7 @@ fn dead(principal: &Principal, succeeds: &[Uuid]) -> Vec<Uuid> {
     succeeds.iter().take(SUCCEEDS_MAX).map(|dead| principal.process(*dead)).collect()
 }
 
-fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize) -> Welcome {
+fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize, host: &str) -> Welcome {
     Welcome {
         agent_id,
         uid,
@@ -191,5 +199,7 @@ fn welcome(agent_id: AgentId, uid: Uuid, generation: u64, pending: usize) -> Wel
         heartbeat_seconds: HEARTBEAT.as_secs(),
         coordinator_version: env!("CARGO_PKG_VERSION").to_owned(),
         pending,
+        host: Some(host.to_owned()),
+        wished: None,
     }
 }

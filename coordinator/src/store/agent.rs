@@ -1,5 +1,6 @@
 //! Agents as they are stored: who holds which name, and what is known of each.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
@@ -10,15 +11,26 @@ use c3po_shared::vocabulary::{State, Status};
 use c3po_shared::wire::SessionChange;
 use uuid::Uuid;
 
+/// To whom an agent belongs: one session at a time of a host, by the name that it wishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The wished name. Agents of several hosts share it; only one of them has it as its id.
+    pub base: AgentId,
+    /// The machine.
+    pub host: String,
+    /// Which of the machine's sessions of that name, from 1.
+    pub slot: u32,
+}
+
 /// A session's wish to be an agent.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// The wished name.
+    /// The name to take.
     pub name: AgentId,
+    /// Whose it is to be.
+    pub owner: Owner,
     /// The process that wishes it: the same one keeps its generation.
     pub instance: Uuid,
-    /// Its machine.
-    pub host: Option<String>,
     /// The client's session.
     pub session_id: Option<String>,
     /// The ways by which messages get into the session.
@@ -27,9 +39,9 @@ pub struct Claim {
     pub context: u64,
     /// What the session does, where its host knows.
     pub state: Option<State>,
-    /// Whether the name was made by adding a number: such an agent is forgotten when it leaves nothing behind.
-    /// Of no account where the same process comes back: it wishes the name that it was given.
-    pub suffixed: bool,
+    /// Whether the agent is forgotten when it leaves nothing behind, as that of a second session of one folder is.
+    /// Of no account where the same process comes back.
+    pub fleeting: bool,
     /// Whether the session answers one prompt and ends, so that it leaves nothing behind. Of no account where the name was
     /// taken by another session before: what waits for that one stays.
     pub one_shot: bool,
@@ -73,7 +85,9 @@ pub struct Agent {
     pub id: AgentId,
     /// Its lasting identity.
     pub uid: Uuid,
-    /// The machine of its latest session.
+    /// To whom it belongs; `None` where no session ever had it.
+    pub owner: Option<Owner>,
+    /// The machine of its owner, or of whoever spoke as it last.
     pub host: Option<String>,
     /// The client's session id of its latest session.
     pub session_id: Option<String>,
@@ -105,7 +119,45 @@ pub struct Agent {
     pub prompted_at: Option<Timestamp>,
 }
 
+impl Claim {
+    /// Returns whether the agent of the wished name, if there is one, may be this owner's. One that no session ever had
+    /// goes to its own host, and so does one that was stored before agents had owners.
+    pub(in crate::store) fn may_have(&self, agent: Option<&Agent>) -> bool {
+        match agent {
+            None => true,
+            Some(Agent { owner: Some(owner), .. }) => *owner == self.owner,
+            Some(Agent { host, .. }) => host.as_ref().is_none_or(|host| *host == self.owner.host),
+        }
+    }
+}
+
 impl Agent {
+    /// Returns an agent that nothing is known of.
+    #[cfg(test)]
+    pub(crate) fn nobody() -> Self {
+        let then = Timestamp::from_millis(1);
+        Self {
+            id: AgentId::system(),
+            uid: Uuid::nil(),
+            owner: None,
+            host: None,
+            session_id: None,
+            description: None,
+            capabilities: Vec::new(),
+            role: None,
+            state: State::Ready,
+            current_task: None,
+            reach: Vec::new(),
+            generation: 1,
+            context: 0,
+            instance: Uuid::nil(),
+            held_until: then,
+            registered_at: then,
+            last_seen: then,
+            prompted_at: None,
+        }
+    }
+
     /// Returns whether a session holds the agent at that time.
     pub fn is_online(&self, now: Timestamp) -> bool {
         self.held_until > now
@@ -130,6 +182,30 @@ impl Agent {
     }
 }
 
+/// What became of an agent that was to be forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone.
+    Removed,
+    /// A session holds it; nothing changed.
+    Held,
+    /// There is none of that name.
+    Unknown,
+}
+
+/// Returns which agents of a host get another slot where those of another host are moved to it under the same base name: each
+/// slot that both have, with the new one.
+pub(in crate::store) fn displaced(moved: &[u32], there: &[u32]) -> Vec<(u32, u32)> {
+    let mut taken: BTreeSet<u32> = moved.iter().chain(there).copied().collect();
+    let mut displaced = Vec::new();
+    for slot in there.iter().collect::<BTreeSet<_>>().into_iter().filter(|slot| moved.contains(slot)) {
+        let free = (1..).find(|slot| !taken.contains(slot)).expect("there are more numbers than agents");
+        taken.insert(free);
+        displaced.push((*slot, free));
+    }
+    displaced
+}
+
 /// What changes in an agent's record. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Amendment {
@@ -149,5 +225,18 @@ pub struct Amendment {
 impl From<SessionChange> for Amendment {
     fn from(session: SessionChange) -> Self {
         Self { session, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::displaced;
+
+    #[test]
+    fn who_moves_keeps_its_slot_and_the_other_takes_the_next() {
+        assert_eq!(displaced(&[1], &[]), []);
+        assert_eq!(displaced(&[2], &[1]), []);
+        assert_eq!(displaced(&[1], &[1]), [(1, 2)]);
+        assert_eq!(displaced(&[1, 3], &[1, 2, 3]), [(1, 4), (3, 5)]);
     }
 }

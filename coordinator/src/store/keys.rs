@@ -1,6 +1,7 @@
 //! What the store keeps of keys and invites: never a secret, only the hash by which one is known again.
 
 use async_trait::async_trait;
+use c3po_shared::host;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,10 @@ pub struct Key {
     pub hash: String,
     /// Whose it is: a host's name, mostly.
     pub name: String,
+    /// The host that whoever presents it is, as [`KeyStore::keys`] says it of every key. The record of one that was made before
+    /// hosts were their keys has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// What it is for.
     pub scope: Scope,
     /// The agents that it covers, as globs.
@@ -35,6 +40,11 @@ pub struct Key {
 }
 
 impl Key {
+    /// Returns the host that whoever presents it is.
+    pub fn host(&self) -> &str {
+        self.host.as_deref().unwrap_or(&self.name)
+    }
+
     /// Returns whether it admits anybody at that time.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         self.ended_at(now).is_none()
@@ -52,6 +62,18 @@ pub(super) fn read_key(record: &str) -> Option<Key> {
     serde_json::from_str(record)
         .inspect_err(|error| tracing::error!("the record of a key cannot be read, and it admits nobody: {error}"))
         .ok()
+}
+
+/// Gives each key without a host one of its own: its name, or where an earlier key has that `NAME-2`.
+pub(super) fn give_hosts(mut keys: Vec<Key>) -> Vec<Key> {
+    keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    for at in 0..keys.len() {
+        if keys[at].host.is_none() {
+            let host = host::unique(&keys[at].name, keys.iter().filter_map(|key| key.host.as_deref()));
+            keys[at].host = Some(host);
+        }
+    }
+    keys
 }
 
 /// Reads the records of invites, each with how many uses are left; without those, and with a line in the log, that cannot be
@@ -85,6 +107,9 @@ pub struct Invite {
     pub agents: Vec<String>,
     /// What it will be for.
     pub scope: Scope,
+    /// Which host it lets in, whatever that calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// How many keys may still be made of it.
     pub uses: u32,
     /// Until when.
@@ -105,7 +130,7 @@ impl Invite {
 /// What any store must keep of keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync {
-    /// Returns every key, those that ended as well, in no particular order. One whose record cannot be read is not among
+    /// Returns every key with its host, those that ended as well, in no particular order. One whose record cannot be read is not among
     /// them: it admits nobody, and is in nobody's way.
     async fn keys(&self) -> Result<Vec<Key>>;
 

@@ -25,11 +25,11 @@ use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-pub use self::agent::{Agent, Amendment, Claim, Tenure};
+pub use self::agent::{Agent, Amendment, Claim, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
-use self::keys::{read_invites, read_key};
+use self::keys::{give_hosts, read_invites, read_key};
 pub use self::open::open;
 pub use self::thread::{Excerpt, Mark, Stretch};
 
@@ -223,15 +223,16 @@ impl Wake {
     }
 }
 
-/// How long a suffixed agent whose link broke may take to come back before a sweep forgets it.
+/// How long a fleeting agent whose link broke may take to come back before a sweep forgets it.
 pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
 pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
-    /// Takes the name for a session, if no other process holds it.
+    /// Takes the name for a session, if it is free or its owner's and no other process holds it.
     ///
-    /// Returns `None` where another instance holds it now, but for one that the claim says is dead. The same instance
+    /// Returns `None` where it is another owner's, where this owner has another name, and where another instance holds it
+    /// now, but for one that the claim says is dead. The same instance
     /// keeps the generation, also after its lease ended, unless another took the name meanwhile; any other raises it by
     /// one, makes the state `starting` where the claim names none, and makes every message of the inbox unshown again.
     /// So does the same instance in a larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
@@ -245,7 +246,7 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool>;
 
     /// Ends the hold; an outdated tenure ends nothing, nor does one whose process has claimed the name again since, by
-    /// another link. Where the session is over, a suffixed agent with an empty inbox is forgotten; else it may come back
+    /// another link. Where the session is over, a fleeting agent with an empty inbox is forgotten; else it may come back
     /// within [`RETURN_MAX`].
     ///
     /// A one-shot session that is over leaves nothing: what it asked and is not answered, and what is in its inbox, is
@@ -255,12 +256,19 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
     /// Returns the agent of exactly that name.
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;
 
+    /// Returns every agent whose owner wished that name, and the one whose id it is.
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>>;
+
+    /// Gives what one host has under that base name to another one, and returns how many agents that were. Where both have
+    /// a slot the one that was moved keeps it, and the other gets the lowest that is free.
+    async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize>;
+
     /// Returns agents by id, those after `after`, at most `limit`.
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>>;
 
     /// Makes sure that the agent exists, without a session (a person), and notes that it was seen.
     ///
-    /// The host is noted where no session holds the agent.
+    /// The host is noted where the agent belongs to none.
     async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent>;
 
     /// Changes the record. Returns it as it is now, `None` where there is no such agent.
@@ -270,6 +278,9 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
 
     /// Ends any hold, and forgets the agent where its inbox is empty. Returns whether it was known.
     async fn unregister(&self, id: &AgentId) -> Result<bool>;
+
+    /// Forgets an agent that no session holds. What is in its inbox is expired.
+    async fn remove(&self, id: &AgentId) -> Result<Removal>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     async fn send(&self, send: &Send) -> Result<SendOutcome>;

@@ -1,23 +1,42 @@
-//! `c3po agents`: who there is.
+//! `c3po agents`: who there is, and forgetting one of them.
 
 use c3po_shared::agent::AgentRecord;
+use c3po_shared::host::{AgentRemoval, RemovedAgent};
+use c3po_shared::ids::AgentId;
 use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
 use super::failure::Failure;
+use super::hosts;
 use super::print::{Printer, aligned, harmless};
-use super::rest;
+use super::rest::{self, Answer};
 use crate::config::Config;
 
 /// Which agents.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// Only those with a connected session
     #[arg(long)]
     online: bool,
 }
 
+/// What is done besides listing them.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Forget an agent that no session holds, with its mail; its name is free then
+    Rm {
+        /// Its name
+        name: AgentId,
+    },
+}
+
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+    if let Some(Action::Rm { name }) = arguments.action {
+        return remove(&config, printer, name).await;
+    }
     let online = arguments.online;
     let mut agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?.read;
     agents.retain(|agent| !online || agent.status == Status::Online);
@@ -32,6 +51,22 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
     let rows: Vec<_> = agents.iter().map(|agent| row(printer, agent)).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
+}
+
+async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result<(), Failure> {
+    let removal = AgentRemoval { agent_id };
+    let Answer { read: removed, raw, .. } = rest::post::<RemovedAgent>(config, "/api/agents/remove", &removal)
+        .await
+        .map_err(|failure| hosts::with_the_way(failure, &format!("agents rm {}", removal.agent_id)))?;
+    if printer.json {
+        return printer.document(&raw);
+    }
+    let mail = match removed.expired {
+        0 => String::new(),
+        1 => " One message in its inbox has expired.".to_owned(),
+        count => format!(" {count} messages in its inbox have expired."),
+    };
+    printer.line(&format!("{} is forgotten, and its name is free.{mail}", removed.agent_id))
 }
 
 fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {

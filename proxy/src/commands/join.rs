@@ -10,7 +10,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::Session;
-use crate::config::{self, Config};
+use crate::config::{self, Config, Secret};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
@@ -42,11 +42,15 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     fs::create_dir_all(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
     host_file::write(file, &before).map_err(unwritable)?;
 
-    let request = JoinRequest { code: code.secret(), host: arguments.host.unwrap_or_else(|| config.host.clone()) };
+    // A token that somebody chose may be guessed by whoever gets a proof of it.
+    let key = config.token.as_ref().map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
+    let proof = key.map(|key| join::proof(key, &code.secret()));
+    let host = arguments.host.unwrap_or_else(|| config.host.clone());
+    let request = JoinRequest { code: code.secret(), host, proof };
     let joined = ask(&arguments.url, &code, &request).await?;
     let after = host_file::replace(&before, &values(&arguments.url, &code, &joined.key));
     after.and_then(|after| host_file::write(file, &after)).map_err(|error| lost(&error, &joined.key_id))?;
-    tell(&config, printer, &arguments.url, &joined)?;
+    tell(&config, printer, &arguments.url, &joined, &request.host)?;
     check().await
 }
 
@@ -94,17 +98,24 @@ fn unwritable(error: anyhow::Error) -> Failure {
     }
 }
 
-fn tell(config: &Config, printer: &Printer, url: &str, joined: &JoinReply) -> Result<(), Failure> {
+fn tell(config: &Config, printer: &Printer, url: &str, joined: &JoinReply, said: &str) -> Result<(), Failure> {
     let file = config.places.config_file.display().to_string();
     if printer.json {
         let agents = &joined.agents;
         let document = json!({"coordinator": url, "key_id": joined.key_id, "agents": agents, "file": file,
-            "expires_at": joined.expires_at});
+            "expires_at": joined.expires_at, "host": joined.host});
         return printer.document(&document);
     }
     let agents = joined.agents.join(", ");
     let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
-    printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))
+    printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
+    match &joined.host {
+        Some(host) if *host != said => printer.line(&format!(
+            "It is called {host}: another key stands for {said}, and keeps its agents and their mail. If this is that machine, \
+             join with a line of `c3po-coordinator invite --host {said}`."
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Connects as a session of this host would, by what was written.

@@ -9,6 +9,7 @@ mod completions;
 mod doctor;
 mod failure;
 mod guard;
+mod hosts;
 mod inbox;
 mod install;
 mod join;
@@ -94,7 +95,7 @@ enum Command {
     /// Check everything that has to work on this host, and send test messages the whole way
     #[command(after_help = EXIT_CODES)]
     Doctor,
-    /// List the agents
+    /// List the agents, or forget one
     #[command(after_help = EXIT_CODES, aliases = ["list", "ls"])]
     Agents(agents::Arguments),
     /// Send a message
@@ -137,6 +138,9 @@ enum Command {
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
     #[command(after_help = EXIT_CODES, subcommand)]
     Guard(guard::Action),
+    /// Give what a host has to another name of it
+    #[command(after_help = EXIT_CODES, subcommand)]
+    Hosts(hosts::Action),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
@@ -252,6 +256,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Audit(arguments) => audit::run(config, printer, arguments).await,
         Command::Policy(action) => policy::run(config, printer, action).await,
         Command::Guard(action) => guard::run(config, printer, action).await,
+        Command::Hosts(action) => hosts::run(config, printer, action).await,
     }
 }
 

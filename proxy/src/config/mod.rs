@@ -43,7 +43,7 @@ pub struct Config {
     pub urls: Vec<String>,
     /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
     pub agent: AgentId,
-    /// The machine's name.
+    /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
     pub host: String,
     /// The client's session id as it stands in the environment: not reliable, for information.
     pub session_id: Option<String>,
@@ -235,7 +235,7 @@ impl Config {
         Self {
             urls,
             agent,
-            host: sources.host.clone(),
+            host: variable("C3PO_HOST").map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
             token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),

@@ -103,7 +103,7 @@ impl Course {
 
     /// Returns the processes that this one is known to follow.
     fn succeeds(&self) -> Vec<Uuid> {
-        self.seat.as_ref().map(|seat| seat.dead.clone()).unwrap_or_default()
+        self.seat.as_ref().map(Seat::succeeds).unwrap_or_default()
     }
 }
 
@@ -255,7 +255,7 @@ async fn dial_one(
     let told = facts.clone();
     let hello = Hello {
         protocol_version: PROTOCOL_VERSION.to_owned(),
-        name: course.name.clone(),
+        name: shared.standing.borrow().wished_for(&course.name),
         host: shared.config.host.clone(),
         instance: shared.instance,
         session_id: facts.session_id,

@@ -25,7 +25,9 @@ pub(super) struct Seats {
 pub(super) struct Seat {
     pub(super) name: AgentId,
     /// The processes that had it before, the latest last. They are dead.
-    pub(super) dead: Vec<Uuid>,
+    dead: Vec<Uuid>,
+    /// The latest process of each other agent that this host may have for the same wished name. They are dead.
+    kin: Vec<Uuid>,
     /// What they were shown; moved to where it is used.
     pub(super) shown: Option<Shown>,
     /// Holds the lock.
@@ -33,6 +35,14 @@ pub(super) struct Seat {
 }
 
 impl Seat {
+    /// Returns the processes that the one on this seat follows, as many as `hello` may name. A host whose agent has a number
+    /// wishes the name without it, so the dead of all of them count.
+    pub(super) fn succeeds(&self) -> Vec<Uuid> {
+        let (older, latest) = self.dead.split_at(self.dead.len().saturating_sub(1));
+        let all = latest.iter().chain(&self.kin).chain(older.iter().rev());
+        all.take(SUCCEEDS_MAX).copied().collect()
+    }
+
     /// Leaves the seat as a process that lives on under another name: nobody may take it for dead.
     pub(super) fn give_up(mut self) -> io::Result<()> {
         write(&mut self.file, &self.dead)
@@ -57,7 +67,29 @@ impl Seats {
         // Before the name is claimed: a process that is killed right after that is found dead as well.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
         let shown = Shown::open(&self.path(name).with_added_extension("shown"))?;
-        Ok(Some(Seat { name: name.clone(), dead, shown: Some(shown), file }))
+        let kin = self.kin(name)?;
+        Ok(Some(Seat { name: name.clone(), dead, kin, shown: Some(shown), file }))
+    }
+
+    /// Returns the latest process of each agent of this host with that name and a number, of those that are dead.
+    fn kin(&self, name: &AgentId) -> io::Result<Vec<Uuid>> {
+        let mut kin = Vec::new();
+        for entry in self.folder.read_dir()? {
+            let file = entry?.file_name();
+            let kins = file.to_str().and_then(|file| file.strip_suffix(&format!("@{}", self.host)));
+            let Some(kins) = kins.filter(|kins| is_numbered(kins, name)).and_then(|kins| kins.parse().ok()) else {
+                continue;
+            };
+            if let Some(mut file) = self.lock(&kins)? {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                kin.extend(text.lines().filter_map(|line| line.parse::<Uuid>().ok()).next_back());
+            }
+            if kin.len() >= SUCCEEDS_MAX {
+                break;
+            }
+        }
+        Ok(kin)
     }
 
     /// Locks a name's file; `None` where a living process has it.
@@ -75,6 +107,12 @@ impl Seats {
     fn path(&self, name: &AgentId) -> PathBuf {
         Path::new(&self.folder).join(format!("{name}@{}", self.host))
     }
+}
+
+/// Returns whether it is the name with a number behind it.
+fn is_numbered(text: &str, name: &AgentId) -> bool {
+    let number = text.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('-'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn write(file: &mut File, had: &[Uuid]) -> io::Result<()> {
@@ -104,6 +142,23 @@ mod tests {
         }
         let last = seats.take(&name, Uuid::new_v4()).unwrap().unwrap();
         assert_eq!(last.dead, processes[processes.len() - SUCCEEDS_MAX..]);
+    }
+
+    #[test]
+    fn who_takes_a_seat_knows_the_dead_of_the_same_name_with_a_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let seats = Seats::new(folder.path().to_owned(), "nas2");
+        let other = Seats::new(folder.path().to_owned(), "nas3");
+        let id = |name: &str| name.parse::<AgentId>().unwrap();
+        let [own, dead, lives, elsewhere, another] = [1, 2, 3, 4, 5].map(Uuid::from_u128);
+        drop(seats.take(&id("web"), own).unwrap());
+        drop(seats.take(&id("web-2"), Uuid::nil()).unwrap());
+        drop(seats.take(&id("web-2"), dead).unwrap());
+        let _lives = seats.take(&id("web-3"), lives).unwrap();
+        drop(other.take(&id("web-4"), elsewhere).unwrap());
+        drop(seats.take(&id("web-frontend"), another).unwrap());
+        let seat = seats.take(&id("web"), Uuid::new_v4()).unwrap().unwrap();
+        assert_eq!(seat.succeeds(), [own, dead]);
     }
 
     #[test]

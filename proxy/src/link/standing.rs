@@ -104,6 +104,13 @@ impl Standing {
         self.welcome = Some(welcome);
     }
 
+    /// Returns the name to wish for that agent: a host's agent may have a number that no session wishes, and it is the same
+    /// agent also if the host has another key by then.
+    pub(super) fn wished_for(&self, agent: &AgentId) -> AgentId {
+        let welcome = self.welcome.as_ref().filter(|welcome| welcome.agent_id == *agent);
+        welcome.and_then(|welcome| welcome.wished.clone()).unwrap_or_else(|| agent.clone())
+    }
+
     pub(super) fn is_lost(&mut self, error: String) {
         self.state = State::Reconnecting;
         self.agents_online = None;

@@ -32,9 +32,9 @@ pub struct Client {
 pub struct Hello {
     /// Of the link, such as `1.0`.
     pub protocol_version: String,
-    /// The wished name; the canonical one in every later `hello` of the same proxy.
+    /// The wished name, in every `hello` of the same proxy; the canonical one where it is not known as which that was wished.
     pub name: AgentId,
-    /// The machine.
+    /// The machine. Of no account with a host's key.
     pub host: String,
     /// The proxy process: the same in every `hello` of it, and in no other's.
     pub instance: Uuid,
@@ -85,6 +85,12 @@ pub struct Welcome {
     pub coordinator_version: String,
     /// How many messages are in the inbox.
     pub pending: usize,
+    /// Which host it is: that of the key that the link was opened with, else the one that it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The name that a session of this agent wishes, where the agent's own has a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wished: Option<AgentId>,
 }
 
 /// `call`: a tool, by name, applied once for each `call_id`. The result is the tool's reply.

@@ -76,8 +76,9 @@ impl Kind {
             Self::Others => Some(gate.key("agent", "others,others-*", &[]).await?),
             Self::Read => Some(gate.key("read", "*", &[]).await?),
             Self::Operator => Some(gate.key("operator", "*", &[]).await?),
-            Self::Right => Some(gate.key("agent", "mine,mine-*", &[]).await?),
-            Self::Admin => Some(gate.key("admin", "*", &[]).await?),
+            // Both are the host that `mine` belongs to.
+            Self::Right => Some(gate.key("agent", "mine,mine-*", &["--host", "here"]).await?),
+            Self::Admin => Some(gate.key("admin", "*", &["--host", "here"]).await?),
         })
     }
 }

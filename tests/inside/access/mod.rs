@@ -1,6 +1,7 @@
 //! Who may do what: keys, scopes and globs, on every way to the coordinator.
 
 mod elsewhere;
+mod hosts;
 mod invites;
 mod joining;
 mod keys;

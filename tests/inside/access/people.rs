@@ -76,7 +76,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
     ensure!(audit.contains("web-1"), "{audit}");
     ensure!(operator.says("audit --since 1s --agent nobody").await?.is_empty());
     let checked = operator.says("policy check web-1 web-2 message").await?;
-    ensure!(checked.contains("allow  message from web-1 (host testhost) to web-2"), "{checked}");
+    ensure!(checked.contains("allow  message from web-1 (host somebody) to web-2"), "{checked}");
     for words in ["audit", "policy check web-1 web-2 message"] {
         for host in [&read, &narrow] {
             ensure!(host.fails(words, 1).await?.contains("FORBIDDEN"), "{words}");

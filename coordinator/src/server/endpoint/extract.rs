@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::request::check_name;
+use crate::request::{check_host, check_name};
 use crate::server::Server;
 use crate::server::accept::BODY_MAX;
 use crate::server::http_session::{AGENT_HEADER, agent_header};
@@ -77,6 +77,11 @@ impl FromRequestParts<Server> for Speaker {
             principal.speaks_as(&agent)?;
         } else {
             check_name(&server.office, &principal, &agent)?;
+        }
+        if let Some(host) = principal.own_host()
+            && let Some(known) = server.office.store.agent(&agent).await.map_err(Refusal::from)?
+        {
+            check_host(&server.office, &principal, &known, host)?;
         }
         Ok(Self(agent))
     }

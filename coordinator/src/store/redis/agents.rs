@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
-use crate::store::{Agent, Amendment, Claim, Result, StoreError, Tenure};
+use crate::store::{Agent, Amendment, Claim, Removal, Result, StoreError, Tenure};
 
 /// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
 pub(super) const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
@@ -23,14 +23,16 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
     call.arg(claim.instance.to_string())
         .arg(millis(claim.lease))
         .arg(Uuid::new_v4().to_string())
-        .arg(claim.host.as_deref().unwrap_or_default())
+        .arg(&claim.owner.host)
         .arg(claim.session_id.as_deref().unwrap_or_default())
         .arg(records::write(&claim.reach)?)
-        .arg(u8::from(claim.suffixed))
+        .arg(u8::from(claim.fleeting))
         .arg(claim.context)
         .arg(claim.state.map_or("", State::as_str))
         .arg(claim.succeeds.iter().map(Uuid::to_string).collect::<Vec<_>>().join(" "))
-        .arg(u8::from(claim.one_shot));
+        .arg(u8::from(claim.one_shot))
+        .arg(claim.owner.base.as_str())
+        .arg(claim.owner.slot);
     let taken: Option<(String, u64, u64, bool)> = store.connection.invoke(&call).await?;
     let Some((uid, generation, link, one_shot)) = taken else { return Ok(None) };
     let uid = records::parse(&uid)?;
@@ -59,6 +61,51 @@ pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) 
 pub(super) async fn unregister(store: &RedisStore, id: &AgentId) -> Result<bool> {
     let mut call = store.names.call_about("unregister", id);
     store.connection.invoke(call.arg(millis(POSITION_LIFE))).await
+}
+
+/// Forgets an agent, with what is in its inbox.
+pub(super) async fn remove(store: &RedisStore, id: &AgentId) -> Result<Removal> {
+    let mut call = store.names.call_about("remove", id);
+    match store.connection.invoke::<u8>(call.arg(millis(POSITION_LIFE))).await? {
+        0 => Ok(Removal::Unknown),
+        1 => Ok(Removal::Removed),
+        _ => Ok(Removal::Held),
+    }
+}
+
+/// Gives what one host has under a base name to another one.
+pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to: &str) -> Result<usize> {
+    let [record, ..] = store.names.agent(base);
+    let mut call = store.names.call("move_host", [store.names.namesakes(base), record]);
+    call.arg(from).arg(to);
+    let mut moved = 0;
+    loop {
+        match store.connection.invoke::<usize>(&call).await? {
+            0 => return Ok(moved),
+            more => moved += more,
+        }
+    }
+}
+
+/// Reads the agents whose owners wished that name, and the one whose id it is.
+pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Agent>> {
+    let key = store.names.namesakes(base);
+    let owned: Vec<(String, String)> = store.connection.run(redis::cmd("HGETALL").arg(key)).await?;
+    let mut names: Vec<String> = owned.into_iter().map(|(_, name)| name).chain([base.to_string()]).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut agents = Vec::with_capacity(names.len());
+    for names in names.chunks(STEP) {
+        let mut call = store.names.call("named", []);
+        names.iter().for_each(|name| {
+            call.arg(name);
+        });
+        let found: Vec<(String, Fields)> = store.connection.invoke(&call).await?;
+        for (name, fields) in found {
+            agents.extend(records::agent(&records::parse(&name)?, fields)?);
+        }
+    }
+    Ok(agents)
 }
 
 /// Reads an agent.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::key_names::CHANGES;
 use super::library::Call;
 use super::{RedisStore, records};
-use crate::store::{Invite, Key, KeyStore, Result, read_invites, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, give_hosts, read_invites, read_key};
 
 #[async_trait]
 impl KeyStore for RedisStore {
@@ -15,7 +15,7 @@ impl KeyStore for RedisStore {
             let kept: Vec<(String, String)> = self.connection.run(read.arg(self.credentials())).await?;
             Ok(kept.iter().filter(|(id, _)| id != CHANGES).filter_map(|(_, kept)| key(kept)).collect())
         };
-        self.within(read).await
+        self.within(read).await.map(give_hosts)
     }
 
     async fn key_changes(&self) -> Result<u64> {

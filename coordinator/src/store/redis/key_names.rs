@@ -39,6 +39,11 @@ impl KeyNames {
         format!("{}t:{id}", self.prefix)
     }
 
+    /// Returns the key of the agents whose owners wished that name.
+    pub(super) fn namesakes(&self, base: &AgentId) -> String {
+        format!("{}names:{base}", self.prefix)
+    }
+
     /// Returns the keys of an agent, as functions get them: its record, what of its inbox is unshown, shown, repeated.
     pub(super) fn agent(&self, id: &AgentId) -> [String; 4] {
         let key = |part: &str| format!("{}{part}:{id}", self.prefix);

@@ -39,8 +39,8 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection, Send,
-    SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Removal, Result, Selection,
+    Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
@@ -131,6 +131,14 @@ impl Store for RedisStore {
         self.within(agents::agent(self, id)).await
     }
 
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>> {
+        self.within(agents::namesakes(self, base)).await
+    }
+
+    async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize> {
+        self.within(agents::move_host(self, base, from, to)).await
+    }
+
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
         self.within(agents::agents(self, after, limit)).await
     }
@@ -145,6 +153,10 @@ impl Store for RedisStore {
 
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
         self.within(agents::unregister(self, id)).await
+    }
+
+    async fn remove(&self, id: &AgentId) -> Result<Removal> {
+        self.within(agents::remove(self, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

@@ -10,10 +10,10 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
-use crate::store::{Agent, Result, StoreError};
+use crate::store::{Agent, Owner, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
-pub(super) const AGENT_FIELDS: [&str; 14] = [
+pub(super) const AGENT_FIELDS: [&str; 16] = [
     "uid",
     "host",
     "session_id",
@@ -28,6 +28,8 @@ pub(super) const AGENT_FIELDS: [&str; 14] = [
     "registered_at",
     "last_seen",
     "prompted_at",
+    "base",
+    "slot",
 ];
 
 /// What stands for the process of an agent that never had a session.
@@ -55,6 +57,8 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         registered_at,
         last_seen,
         prompted_at,
+        base,
+        slot,
     ] = fields;
     let Some(uid) = uid else { return Ok(None) };
     let session = session.unwrap_or_default();
@@ -62,11 +66,19 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         return Err(corrupt(format_args!("'{session}' is not the session of an agent")));
     };
     let text = |field: Option<String>| field.filter(|text| !text.is_empty());
+    let host = text(host);
+    let owner = match (base, slot, &host) {
+        (Some(base), Some(slot), Some(host)) => {
+            Some(Owner { base: parse(&base)?, host: host.clone(), slot: parse(&slot)? })
+        }
+        _ => None,
+    };
     let list = |field: Option<String>| field.unwrap_or_else(|| "[]".into());
     Ok(Some(Agent {
         id: id.clone(),
         uid: parse(&uid)?,
-        host: text(host),
+        owner,
+        host,
         session_id: text(session_id),
         description: text(description),
         capabilities: json(&list(capabilities))?,

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::NAME_LIFE;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::agents::POSITION_LIFE;
@@ -29,7 +30,7 @@ pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
 
 async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
     let mut call = store.names.call_about("sweep", name);
-    call.arg(millis(RETURN_MAX)).arg(millis(POSITION_LIFE));
+    call.arg(millis(RETURN_MAX)).arg(millis(POSITION_LIFE)).arg(millis(NAME_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 

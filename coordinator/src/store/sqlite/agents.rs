@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::NAME_LIFE;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use rusqlite::{OptionalExtension, Row, named_params};
@@ -11,7 +12,8 @@ use uuid::Uuid;
 use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
-use crate::store::{Agent, Amendment, Claim, RETURN_MAX, Result, StoreError, Tenure};
+use crate::store::agent::displaced;
+use crate::store::{Agent, Amendment, Claim, Owner, RETURN_MAX, Removal, Result, StoreError, Tenure};
 
 /// Returns the agent of that name.
 pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
@@ -27,11 +29,31 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
     agents.map(|agent| agent?).collect()
 }
 
-/// Takes the name for a session, unless another holds it.
+/// Returns the agents whose owners wished that name, and the one whose id it is.
+pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Agent>> {
+    let sql = "SELECT * FROM agents WHERE (base = :base AND slot > 0) OR id = :base";
+    let mut query = work.connection.prepare_cached(sql)?;
+    let agents = query.query_map(named_params! { ":base": base.as_str() }, |row| Ok(agent(row)))?;
+    agents.map(|agent| agent?).collect()
+}
+
+/// Returns whether the owner has an agent of another name.
+fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
+    let Owner { base, host, slot } = &claim.owner;
+    let sql = "SELECT 1 FROM agents WHERE base = ? AND host = ? AND slot = ? AND slot > 0 AND id <> ?";
+    Ok(work.connection.prepare_cached(sql)?.exists((base.as_str(), host, slot, claim.name.as_str()))?)
+}
+
+/// Takes the name for a session, unless it is another's or another holds it.
 pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
-    let (uid, generation) = match find(work, &claim.name)? {
+    let found = find(work, &claim.name)?;
+    if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
+        return Ok(None);
+    }
+    let (uid, generation) = match found {
         Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
             resume(work, claim)?;
+            note_owner(work, claim)?;
             enter_context(work, &claim.name, claim.context)?;
             (agent.uid, agent.generation)
         }
@@ -73,11 +95,11 @@ fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
 /// The same process again: what its session's context has been shown stays shown.
 fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let mut update = work.connection.prepare_cached(
-        "UPDATE agents SET host = coalesce(:host, host), session_id = coalesce(:session, session_id), reach = :reach,
+        "UPDATE agents SET session_id = coalesce(:session, session_id), reach = :reach,
             state = coalesce(:state, state), held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
-        ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
+        ":id": claim.name.as_str(), ":session": claim.session_id, ":reach": json(&claim.reach)?,
         ":state": claim.state.map(State::as_str), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
     Ok(())
@@ -86,19 +108,28 @@ fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
 /// Another process: a new session, which has been shown nothing.
 fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     let mut update = work.connection.prepare_cached(
-        "UPDATE agents SET host = :host, session_id = :session, reach = :reach, state = :state, current_task = NULL,
-            suffixed = :suffixed AND (suffixed OR generation = 0),
+        "UPDATE agents SET session_id = :session, reach = :reach, state = :state, current_task = NULL,
+            fleeting = :fleeting AND (fleeting OR generation = 0),
             one_shot = :one_shot AND (one_shot OR generation = 0), generation = :generation, instance = :instance,
             context = :context, held_until = :until, last_seen = :now WHERE id = :id",
     )?;
     update.execute(named_params! {
-        ":id": claim.name.as_str(), ":host": claim.host, ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":state": claim.state.unwrap_or(State::Starting).as_str(), ":suffixed": claim.suffixed,
+        ":id": claim.name.as_str(), ":session": claim.session_id, ":reach": json(&claim.reach)?,
+        ":state": claim.state.unwrap_or(State::Starting).as_str(), ":fleeting": claim.fleeting,
         ":one_shot": claim.one_shot,
         ":generation": generation.cast_signed(), ":instance": claim.instance.as_bytes(),
         ":context": whole(claim.context), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
     })?;
+    note_owner(work, claim)?;
     unshow(work, &claim.name)
+}
+
+/// Notes whose the agent is.
+fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
+    let Owner { base, host, slot } = &claim.owner;
+    let sql = "UPDATE agents SET base = ?, host = ?, slot = ? WHERE id = ?";
+    work.connection.prepare_cached(sql)?.execute((base.as_str(), host, slot, claim.name.as_str()))?;
+    Ok(())
 }
 
 /// Makes a context the present one where it is newer: it has been shown nothing.
@@ -133,8 +164,8 @@ fn whole(count: u64) -> i64 {
 /// Adds an agent without a session.
 fn insert(work: &Work<'_>, id: &AgentId, uid: Uuid) -> Result<()> {
     let mut insert = work.connection.prepare_cached(
-        "INSERT INTO agents (id, uid, capabilities, state, reach, generation, instance, suffixed, held_until,
-            registered_at, last_seen) VALUES (:id, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now)",
+        "INSERT INTO agents (id, base, slot, uid, capabilities, state, reach, generation, instance, fleeting, held_until,
+            registered_at, last_seen) VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now)",
     )?;
     insert.execute(named_params! {
         ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
@@ -148,8 +179,7 @@ pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Re
     if find(work, id)?.is_none() {
         insert(work, id, Uuid::new_v4())?;
     }
-    let sql = "UPDATE agents SET host = iif(held_until > :now, host, coalesce(:host, host)), last_seen = :now
-        WHERE id = :id";
+    let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)), last_seen = :now WHERE id = :id";
     let params = named_params! { ":host": host, ":now": stamp(work.now), ":id": id.as_str() };
     work.connection.prepare_cached(sql)?.execute(params)?;
     find(work, id)?.ok_or_else(|| StoreError::Corrupt(format!("agent {id} is gone right after it was written")))
@@ -193,7 +223,7 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
     Ok(true)
 }
 
-/// Ends the hold. Where the session is over, a suffixed agent that leaves nothing behind is forgotten, and a one-shot session
+/// Ends the hold. Where the session is over, a fleeting agent that leaves nothing behind is forgotten, and a one-shot session
 /// with all that it left; where it is not, the hold of such a session runs out by itself.
 pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Result<()> {
     let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
@@ -207,7 +237,7 @@ pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Re
     hold_until(work, &tenure.agent, work.now)?;
     settle_expired(work, &tenure.agent)?;
     if is_over {
-        let sql = "DELETE FROM agents WHERE id = ? AND suffixed = 1 AND open_count = 0";
+        let sql = "DELETE FROM agents WHERE id = ? AND fleeting = 1 AND open_count = 0";
         work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
     }
     Ok(())
@@ -232,14 +262,42 @@ pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// Forgets suffixed agents that have not come back and leave nothing behind.
+/// Forgets agents that have not come back and leave nothing behind: the fleeting ones soon, any other when its host need not
+/// keep the name any longer.
 pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
-    let life = u64::try_from(RETURN_MAX.as_millis()).unwrap_or(u64::MAX);
-    let cutoff = stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)));
-    let sql =
-        "DELETE FROM agents WHERE suffixed = 1 AND open_count = 0 AND held_until <= :cutoff AND last_seen <= :cutoff";
-    work.connection.prepare_cached(sql)?.execute(named_params! { ":cutoff": cutoff })?;
+    let before = |life: Duration| {
+        let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+        stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)))
+    };
+    let sql = "DELETE FROM agents WHERE open_count = 0 AND max(held_until, last_seen) <= iif(fleeting, :soon, :late)
+        AND (fleeting = 1 OR slot > 0)";
+    let params = named_params! { ":soon": before(RETURN_MAX), ":late": before(NAME_LIFE) };
+    work.connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
+}
+
+/// Forgets an agent that no session holds, and expires what is in its inbox.
+pub(super) fn remove(work: &mut Work<'_>, id: &AgentId) -> Result<Removal> {
+    match find(work, id)? {
+        None => Ok(Removal::Unknown),
+        Some(agent) if agent.is_online(work.now) => Ok(Removal::Held),
+        Some(_) => end_one_shot(work, id).map(|()| Removal::Removed),
+    }
+}
+
+/// Gives what one host has under a base name to another one.
+pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -> Result<usize> {
+    let namesakes = namesakes(work, base)?;
+    let slots = |host: &str| -> Vec<u32> {
+        let owners = namesakes.iter().filter_map(|agent| agent.owner.as_ref());
+        owners.filter(|owner| owner.base == *base && owner.host == host).map(|owner| owner.slot).collect()
+    };
+    for (slot, free) in displaced(&slots(from), &slots(to)) {
+        let sql = "UPDATE agents SET slot = ?, fleeting = 1 WHERE base = ? AND host = ? AND slot = ?";
+        work.connection.prepare_cached(sql)?.execute((free, base.as_str(), to, slot))?;
+    }
+    let sql = "UPDATE agents SET host = ? WHERE base = ? AND host = ?";
+    Ok(work.connection.prepare_cached(sql)?.execute((to, base.as_str(), from))?)
 }
 
 /// Ends any hold, and forgets the agent where it leaves nothing behind. Returns whether it was known.
@@ -280,10 +338,14 @@ fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
 }
 
 fn agent(row: &Row<'_>) -> Result<Agent> {
+    let (host, slot): (Option<String>, u32) = (row.get("host")?, row.get("slot")?);
+    let base = parsed(row, "base")?;
+    let owner = host.clone().filter(|_| slot > 0).map(|host| Owner { base, host, slot });
     Ok(Agent {
         id: parsed(row, "id")?,
+        owner,
+        host,
         uid: Uuid::from_bytes(row.get("uid")?),
-        host: row.get("host")?,
         session_id: row.get("session_id")?,
         description: row.get("description")?,
         capabilities: from_json(row, "capabilities")?,

@@ -6,7 +6,7 @@ use rusqlite::OptionalExtension;
 use super::SqliteStore;
 use super::rows::{count, integer, json, stamp};
 use super::worker::Work;
-use crate::store::{Invite, Key, KeyStore, Result, read_invites, read_key};
+use crate::store::{Invite, Key, KeyStore, Result, give_hosts, read_invites, read_key};
 
 /// Which invites let somebody in.
 const OPEN: &str = "uses > 0 AND expires_at > ?";
@@ -14,7 +14,7 @@ const OPEN: &str = "uses > 0 AND expires_at > ?";
 #[async_trait]
 impl KeyStore for SqliteStore {
     async fn keys(&self) -> Result<Vec<Key>> {
-        self.reader.run(all).await
+        self.reader.run(all).await.map(give_hosts)
     }
 
     async fn key_changes(&self) -> Result<u64> {
@@ -155,6 +155,7 @@ mod tests {
             id: "00000001".into(),
             hash: "0".repeat(64),
             name: "nas".into(),
+            host: Some("nas".into()),
             scope: Scope::Agent,
             agents: vec!["*".into()],
             created_at: Timestamp::now(),

@@ -28,8 +28,8 @@ pub use open::OpenError;
 use self::inbox::Part;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Result, Selection, Send,
-    SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Removal, Result, Selection,
+    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
 };
 use crate::config::Fleet;
 
@@ -114,6 +114,16 @@ impl Store for SqliteStore {
         self.reader.run(move |work| agents::find(work, &id)).await
     }
 
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>> {
+        let base = base.clone();
+        self.reader.run(move |work| agents::namesakes(work, &base)).await
+    }
+
+    async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize> {
+        let (base, from, to) = (base.clone(), from.to_owned(), to.to_owned());
+        self.writer.run(move |work| agents::move_host(work, &base, &from, &to)).await
+    }
+
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
         let after = after.cloned();
         self.reader.run(move |work| agents::page(work, after.as_ref(), limit)).await
@@ -132,6 +142,11 @@ impl Store for SqliteStore {
     async fn unregister(&self, id: &AgentId) -> Result<bool> {
         let id = id.clone();
         self.writer.run(move |work| agents::unregister(work, &id)).await
+    }
+
+    async fn remove(&self, id: &AgentId) -> Result<Removal> {
+        let id = id.clone();
+        self.writer.run(move |work| agents::remove(work, &id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

@@ -15,7 +15,7 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -27,11 +27,12 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("fleet.sql"),
     include_str!("guard.sql"),
     include_str!("one_shot.sql"),
+    include_str!("owners.sql"),
 ];
 /// What every database of this version holds.
-const PARTS: [&str; 13] = [
+const PARTS: [&str; 14] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit", "fleet",
-    "guard", "asked",
+    "guard", "asked", "owners",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
@@ -285,6 +286,8 @@ fn fleet_of(connection: &Connection, fleet: &Fleet) -> rusqlite::Result<String> 
 pub(super) mod tests {
     use std::ops::Range;
 
+    use c3po_shared::time::Timestamp;
+
     use super::*;
     use crate::store::sqlite::SqliteStore;
     use crate::store::{Selection, Store};
@@ -343,5 +346,85 @@ pub(super) mod tests {
         assert_eq!(store.unshown(&b, everything).await.expect("readable").len(), 2);
         store.close().await;
         SqliteStore::open(&path, &Fleet::default()).await.expect("it has climbed").close().await;
+    }
+
+    #[tokio::test]
+    async fn agents_of_every_format_before_get_the_host_that_had_them_last() {
+        for format in 1..=9 {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("c3po.db");
+            let old = Connection::open(&path).expect("a database");
+            old.execute_batch(&LADDER[..format].concat()).expect("the schema");
+            let mut add = old
+                .prepare(
+                    "INSERT INTO agents (id, uid, host, capabilities, state, reach, generation, instance, suffixed,
+                        held_until, registered_at, last_seen)
+                        VALUES (?, zeroblob(16), ?, '[]', 'ready', '[]', ?, zeroblob(16), ?, 0, 1, 1)",
+                )
+                .expect("an insert");
+            for (id, host, generation, suffixed) in [
+                ("ha", Some("laptop"), 3, false),
+                ("ha-2", Some("nas"), 1, true),
+                ("ha-3", Some("laptop"), 1, true),
+                ("ha-10", Some("laptop"), 1, true),
+                ("solo-2", Some("nas"), 1, false),
+                ("human", Some("nas"), 0, false),
+                ("cron", None, 0, false),
+            ] {
+                add.execute((id, host, generation, suffixed)).expect("a row");
+            }
+            drop(add);
+            old.pragma_update(None, "application_id", APPLICATION).expect("ours");
+            old.pragma_update(None, "user_version", format as u32).expect("its format");
+            drop(old);
+
+            let store = SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs");
+            let found = store.agents(None, 10).await.expect("readable");
+            let owners: Vec<_> = found
+                .iter()
+                .map(|agent| {
+                    let owner = agent.owner.as_ref();
+                    (agent.id.as_str(), owner.map(|owner| (owner.base.as_str(), owner.host.as_str(), owner.slot)))
+                })
+                .collect();
+            assert_eq!(
+                owners,
+                [
+                    ("cron", None),
+                    ("ha", Some(("ha", "laptop", 1))),
+                    ("ha-10", Some(("ha", "laptop", 3))),
+                    ("ha-2", Some(("ha", "nas", 1))),
+                    ("ha-3", Some(("ha", "laptop", 2))),
+                    ("human", None),
+                    ("solo-2", Some(("solo-2", "nas", 1))),
+                ],
+                "format {format}"
+            );
+            store.close().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_host_keeps_a_name_for_30_days_and_no_longer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
+        let seen = Connection::open(&path).expect("the same database");
+        let days_ago = |days: u64| Timestamp::now().millis() - days * 24 * 60 * 60 * 1_000;
+        let add = "INSERT INTO agents (id, base, host, slot, uid, capabilities, state, reach, generation, instance,
+                fleeting, held_until, registered_at, last_seen, open_count)
+            VALUES (?1, ?1, 'nas', ?2, zeroblob(16), '[]', 'ready', '[]', 1, zeroblob(16), 0, ?3, 1, ?3, ?4)";
+        for (id, slot, days, mail) in
+            [("gone", 1, 31, 0), ("late", 1, 29, 0), ("mail", 1, 31, 1), ("human", 0, 31, 0), ("held", 1, 31, 0)]
+        {
+            let seen_at = i64::try_from(days_ago(days)).expect("a time");
+            seen.execute(add, (id, slot, seen_at, mail)).expect("a row");
+        }
+        seen.execute("UPDATE agents SET held_until = 4000000000000 WHERE id = 'held'", []).expect("held");
+        store.sweep().await.expect("it sweeps");
+        let kept = store.agents(None, 10).await.expect("readable");
+        let kept: Vec<_> = kept.iter().map(|agent| agent.id.as_str()).collect();
+        assert_eq!(kept, ["held", "human", "late", "mail"]);
+        store.close().await;
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     let mark = Uuid::new_v4().simple().to_string();
     let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
     let outcome = Session::with(config.clone(), false, async |session| {
-        let coordinator = tell_coordinator(session, report).await?;
+        let coordinator = tell_coordinator(session, report, &config.host).await?;
         let outcomes = canaries(session, &played).await;
         Ok((coordinator, outcomes))
     });
@@ -59,7 +59,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 }
 
 /// Says what the coordinator is and how far away; returns where.
-async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<String, Failure> {
+async fn tell_coordinator(session: &Session, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
     // The first one is slower than all others.
     session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let (began, sent) = (Instant::now(), Timestamp::now());
@@ -69,6 +69,9 @@ async fn tell_coordinator(session: &Session, report: &mut Report<'_>) -> Result<
     let coordinator = session.standing().coordinator;
     let round_trip_ms = round_trip.as_secs_f64() * 1e3;
     report.ok("coordinator", format!("{coordinator}, {}, round trip {round_trip_ms:.2} ms", pong.coordinator))?;
+    if let Some(host) = session.standing().welcome.and_then(|welcome| welcome.host).filter(|host| *host != said) {
+        report.ok("host", format!("{host}, as its key says; the name {said} is ignored"))?;
+    }
     let ahead_ms = middle.millis_ahead_of(pong.timestamp);
     let found = clock(ahead_ms, round_trip);
     if apart(ahead_ms) > CLOCK_SKEW {

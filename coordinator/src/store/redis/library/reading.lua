@@ -100,13 +100,13 @@ define('message', SMALL, function(keys, args)
   return { kept[1], 'stored ' .. read_further_facts(facts).stored .. ' - - -' .. (kept[2] or ''), kept[3] }
 end)
 
--- Takes what is past its time out of an inbox, and forgets an agent with a made name that has not come back and leaves
--- nothing, and a one-shot session whose hold has run out. KEYS: -, agent, unshown, shown, repeated. ARGV: how long it may take to come back, for how long positions are
--- kept
+-- Takes what is past its time out of an inbox, and forgets an agent that has not come back and leaves nothing, and a one-shot
+-- session whose hold has run out. KEYS: -, agent, unshown, shown, repeated. ARGV: how long a fleeting agent may take to come
+-- back, for how long positions are kept, how long any other may take
 define('sweep', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local record = redis.call('HMGET', agent, 'due', 'suffixed', 'held_until', 'last_seen', 'one_shot')
+  local record = redis.call('HMGET', agent, 'due', 'fleeting', 'held_until', 'last_seen', 'one_shot', 'slot')
   if not record[1] then
     return 0
   end
@@ -121,7 +121,8 @@ define('sweep', SMALL, function(keys, args)
     return 1
   end
   local last = math.max(tonumber(record[3]), tonumber(record[4]))
-  if record[2] == '1' and last + tonumber(args[1]) <= now and count_inbox() == 0 then
+  local life = record[2] == '1' and args[1] or record[6] and args[3] or NEVER
+  if last + tonumber(life) <= now and count_inbox() == 0 then
     forget(args[2])
   end
   return 1

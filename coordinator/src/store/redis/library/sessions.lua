@@ -3,7 +3,23 @@
 -- `whose` is 'generation instance' of the session that speaks, '' where a person does.
 
 local FIELDS = { 'uid', 'host', 'session_id', 'description', 'capabilities', 'role', 'state', 'current_task', 'reach',
-  'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at' }
+  'session', 'held_until', 'registered_at', 'last_seen', 'prompted_at', 'base', 'slot' }
+
+-- The agents whose owners wished one name: 'slot host' of each, and its name.
+local function names_key(base)
+  return fleet .. 'names:' .. base
+end
+
+-- Returns whether the agent in use, if there is one, may be that owner's: it is, or it is nobody's and of that host, and the
+-- owner has no other. Builds before this one noted no owner.
+local function may_have(base, slot, host)
+  local found = redis.call('HMGET', agent, 'base', 'slot', 'host')
+  if found[2] then
+    return found[1] == base and found[2] == slot and found[3] == host
+  end
+  local is_of_host = not found[3] or found[3] == '' or found[3] == host
+  return is_of_host and redis.call('HEXISTS', names_key(base), slot .. ' ' .. host) == 0
+end
 
 -- Returns the present context, as text; nothing where the session is outdated.
 local function context_of(whose)
@@ -46,6 +62,10 @@ end
 
 -- Positions outlive the agent for as long as anything that it was sent is kept.
 local function forget(life)
+  local owner = redis.call('HMGET', agent, 'base', 'slot', 'host')
+  if owner[2] then
+    redis.call('HDEL', names_key(owner[1]), owner[2] .. ' ' .. owner[3])
+  end
   redis.call('SET', fleet .. 'seq:' .. name, redis.call('HGET', agent, 'seq'), 'PX', life)
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
@@ -84,14 +104,18 @@ local function record()
   return redis.call('HMGET', agent, unpack(FIELDS))
 end
 
--- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where another process holds it.
--- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, suffixed, context, state or
--- '', the processes that are known to be dead, whether it is a one-shot session
+-- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where it is another
+-- owner's, this owner has another name, or another process holds it.
+-- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, fleeting, context, state or
+-- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local instance, context = args[1], args[8]
-  local held = redis.call('HMGET', agent, 'session', 'held_until', 'suffixed', 'due', 'one_shot')
+  local instance, context, host, base, slot = args[1], args[8], args[4], args[12], args[13]
+  if not may_have(base, slot, host) then
+    return false
+  end
+  local held = redis.call('HMGET', agent, 'session', 'held_until', 'fleeting', 'due', 'one_shot')
   local generation, holder, present = string.match(held[1] or '', '^(%d+) (%S+) (%d+)$')
   local is_same = holder == instance
   if holder and not is_same and not string.find(args[10], holder, 1, true) and tonumber(held[2]) > now then
@@ -112,12 +136,13 @@ define('claim', SMALL, function(keys, args)
     local made = args[7] == '1' and (held[3] == '1' or generation == '0')
     local one_shot = args[11] == '1' and (held[5] == '1' or generation == '0')
     local session = (tonumber(generation) + 1) .. ' ' .. instance .. ' ' .. context
-    redis.call('HSET', agent, 'session', session, 'state', 'starting', 'host', args[4], 'session_id', args[5], 'suffixed', made and '1' or '0', 'one_shot', one_shot and '1' or '0')
+    redis.call('HSET', agent, 'session', session, 'state', 'starting', 'session_id', args[5], 'fleeting', made and '1' or '0', 'one_shot', one_shot and '1' or '0')
     redis.call('HDEL', agent, 'current_task')
     unshow()
   end
-  local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now }
-  for field, value in pairs({ state = args[9], host = args[4], session_id = args[5] }) do
+  redis.call('HSET', names_key(base), slot .. ' ' .. host, name)
+  local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now, 'base', base, 'slot', slot, 'host', host }
+  for field, value in pairs({ state = args[9], session_id = args[5] }) do
     if value ~= '' then
       fields[#fields + 1] = field
       fields[#fields + 1] = value
@@ -140,13 +165,13 @@ define('renew', SMALL, function(keys, args)
   return 1
 end)
 
--- Ends a session's hold. Where the session is over, an agent with a made name and an empty inbox is forgotten, and so is a
+-- Ends a session's hold. Where the session is over, a fleeting agent with an empty inbox is forgotten, and so is a
 -- one-shot session with all that it left; where it is not, the hold of such a session runs out by itself.
 -- KEYS: -, agent. ARGV: whose, link, whether the session is over, for how long positions are kept
 define('release', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
-  local record = redis.call('HMGET', agent, 'link', 'due', 'suffixed', 'one_shot')
+  local record = redis.call('HMGET', agent, 'link', 'due', 'fleeting', 'one_shot')
   local is_over, is_one_shot = args[3] == '1', record[4] == '1'
   if is_outdated(args[1]) or record[1] ~= args[2] or (is_one_shot and not is_over) then
     return 0
@@ -180,6 +205,68 @@ define('unregister', SMALL, function(keys, args)
   return 1
 end)
 
+-- Forgets an agent that no session holds, and expires what is in its inbox: 1, 0 where there is none, or 2 where it is held.
+-- KEYS: -, agent. ARGV: for how long positions are kept
+define('remove', SMALL, function(keys, args)
+  begin(keys)
+  use(keys, 2)
+  local held = redis.call('HGET', agent, 'held_until')
+  if not held or tonumber(held) > now then
+    return held and 2 or 0
+  end
+  if not end_one_shot() then
+    return AGAIN
+  end
+  forget(args[1])
+  return 1
+end)
+
+-- How many agents of one base name one call moves from host to host: each costs up to five commands.
+local MOVED_MAX = 90
+
+-- Gives what one host has under a base name to another one. Where both have a slot the one that was moved keeps it, and the
+-- other gets the lowest that is free. Returns how many were moved; at most MOVED_MAX of them at once.
+-- KEYS: -, names of that base, agent of that name. ARGV: from, to
+define('move_host', SMALL, function(keys, args)
+  begin(keys)
+  local names, from, to = keys[2], args[1], args[2]
+  local taken, moved, kept = {}, {}, redis.call('HGETALL', names)
+  for i = 1, #kept, 2 do
+    local slot, host = string.match(kept[i], '^(%d+) (.*)$')
+    if host == to then
+      taken[slot] = kept[i + 1]
+    elseif host == from and #moved < MOVED_MAX then
+      moved[#moved + 1] = { slot = slot, name = kept[i + 1] }
+    end
+  end
+  table.sort(moved, function(a, b) return tonumber(a.slot) < tonumber(b.slot) end)
+  for _, one in ipairs(moved) do
+    taken[one.slot] = taken[one.slot] or ''
+  end
+  for _, one in ipairs(moved) do
+    local there = taken[one.slot]
+    if there ~= '' then
+      local free = 1
+      while taken[tostring(free)] do
+        free = free + 1
+      end
+      taken[tostring(free)] = there
+      redis.call('HSET', fleet .. 'agent:' .. there, 'slot', free, 'fleeting', '1')
+      redis.call('HSET', names, free .. ' ' .. to, there)
+    end
+    taken[one.slot] = ''
+    redis.call('HDEL', names, one.slot .. ' ' .. from)
+    redis.call('HSET', names, one.slot .. ' ' .. to, one.name)
+    redis.call('HSET', fleet .. 'agent:' .. one.name, 'host', to)
+  end
+  local own = redis.call('HMGET', keys[3], 'slot', 'host')
+  if not own[1] and own[2] == from then
+    redis.call('HSET', keys[3], 'host', to)
+    return #moved + 1
+  end
+  return #moved
+end)
+
 -- Makes sure that the agent exists and notes that it was seen. Returns its record.
 -- KEYS: -, agent. ARGV: uid where the name is new, host
 define('introduce', SMALL, function(keys, args)
@@ -189,7 +276,7 @@ define('introduce', SMALL, function(keys, args)
   if not held then
     create(args[1])
   end
-  if args[2] ~= '' and tonumber(held or '0') <= now then
+  if args[2] ~= '' and redis.call('HEXISTS', agent, 'slot') == 0 then
     redis.call('HSET', agent, 'host', args[2])
   end
   redis.call('HSET', agent, 'last_seen', now)
@@ -217,6 +304,17 @@ define('amend', SMALL, function(keys, args)
     redis.call('HSET', agent, unpack(args, 3))
   end
   return record()
+end)
+
+-- Reads the agents of those names: {name, record, name, record, ...}. KEYS: -. ARGV: names
+define('named', SMALL, function(keys, args)
+  begin(keys)
+  local found = {}
+  for _, title in ipairs(args) do
+    found[#found + 1] = title
+    found[#found + 1] = redis.call('HMGET', fleet .. 'agent:' .. title, unpack(FIELDS))
+  end
+  return found
 end)
 
 -- Reads agents by name: {name, record, name, record, ...}. KEYS: -, agents. ARGV: after, how many

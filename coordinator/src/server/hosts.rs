@@ -1,0 +1,99 @@
+//! Hosts and their agents over HTTP: forgetting an agent, and giving what a host has to another name of it.
+
+use std::collections::BTreeSet;
+
+use axum::Json;
+use axum::extract::State;
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::host::{AgentRemoval, HostRenaming, RemovedAgent, RenamedHost};
+use c3po_shared::ids::AgentId;
+use c3po_shared::join::check_name;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+
+use super::Server;
+use super::endpoint::{Answer, Body, By};
+use super::keys::changed;
+use crate::auth::{Principal, Right, issue};
+use crate::request::{check_host, check_name as check_speaker_name, everyone};
+use crate::store::{Agent, Removal};
+
+/// `POST /api/agents/remove`
+pub(super) async fn remove(
+    State(server): State<Server>,
+    By(principal): By,
+    Body(AgentRemoval { agent_id }): Body<AgentRemoval>,
+) -> Answer<RemovedAgent> {
+    let store = &server.office.store;
+    if agent_id.is_reserved() {
+        return Err(Refusal::invalid(format!("{agent_id} is no agent of a session")).into());
+    }
+    let known = store.agent(&agent_id).await?;
+    check_remover(&server, &principal, &agent_id, known.as_ref())?;
+    let expired = store.pending(&agent_id).await?.count;
+    match store.remove(&agent_id).await? {
+        Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
+        Removal::Held => {
+            let error = format!("{agent_id} is a connected session, which ends by itself");
+            Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session first.").into())
+        }
+        Removal::Removed => {
+            server.http_sessions.forget(&agent_id);
+            server.office.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
+            Ok(Json(RemovedAgent { agent_id, host: known.and_then(|agent| agent.host), expired }))
+        }
+    }
+}
+
+/// Refuses whoever neither administers the coordinator nor is the agent's own host.
+fn check_remover(
+    server: &Server,
+    principal: &Principal,
+    agent_id: &AgentId,
+    known: Option<&Agent>,
+) -> Result<(), Refusal> {
+    if principal.check(Right::Administer).is_ok() {
+        return Ok(());
+    }
+    let owner = known.and_then(|agent| agent.owner.as_ref());
+    check_speaker_name(&server.office, principal, owner.map_or(agent_id, |owner| &owner.base))?;
+    match (known, principal.own_host()) {
+        (Some(agent), Some(host)) => check_host(&server.office, principal, agent, host),
+        _ => Ok(()),
+    }
+}
+
+/// `POST /api/hosts/rename`
+pub(super) async fn rename(
+    State(server): State<Server>,
+    By(principal): By,
+    Body(HostRenaming { from, to }): Body<HostRenaming>,
+) -> Answer<RenamedHost> {
+    check_name("to", &to)?;
+    if from == to {
+        return Err(Refusal::invalid("to: it is the name that the host has").into());
+    }
+    let mut agents = move_agents(&server, &from, &to).await?;
+    let renamed = issue::rename_host(server.office.store.as_ref(), &from, &to, &principal).await?;
+    for key in &renamed {
+        changed(&server, "renamed", &key.id, principal.name()).await;
+    }
+    // A session may have come back under the old name in between.
+    agents += move_agents(&server, &from, &to).await?;
+    if agents == 0 && renamed.is_empty() {
+        return Err(Refusal::invalid(format!("from: no agent and no key is of the host {from}")).into());
+    }
+    tracing::info!("the host {from} was renamed to {to} by {}", principal.name());
+    Ok(Json(RenamedHost { from, to, agents, keys: renamed.len() }))
+}
+
+/// Gives the agents of a host to another one, one base name after the other. Returns how many those were.
+async fn move_agents(server: &Server, from: &str, to: &str) -> Result<usize, Refusal> {
+    let known = everyone(&server.office).await?;
+    let of_host = known.into_iter().filter(|agent| agent.host.as_deref() == Some(from) && !agent.id.is_reserved());
+    let bases: BTreeSet<AgentId> = of_host.map(|agent| agent.owner.map_or(agent.id, |owner| owner.base)).collect();
+    let mut moved = 0;
+    for base in bases {
+        moved += server.office.store.move_host(&base, from, to).await?;
+    }
+    Ok(moved)
+}

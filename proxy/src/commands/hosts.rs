@@ -1,0 +1,51 @@
+//! `c3po hosts`: giving what a host has to another name of it.
+
+use c3po_shared::host::{HostRenaming, RenamedHost};
+use c3po_shared::refusal::ErrorCode;
+use clap::Subcommand;
+
+use super::failure::Failure;
+use super::print::{Printer, harmless};
+use super::rest::{self, Answer};
+use crate::config::Config;
+
+/// What is done with hosts.
+#[derive(Debug, Subcommand)]
+pub(super) enum Action {
+    /// Give the agents, their mail and the keys of a host to another name of it; needs an admin key
+    Rename {
+        /// Its name until now
+        old: String,
+        /// Its name from now on
+        new: String,
+    },
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+    let Action::Rename { old, new } = action;
+    let renaming = HostRenaming { from: old, to: new };
+    let typed = format!("hosts rename {} {}", renaming.from, renaming.to);
+    let asked = rest::post::<RenamedHost>(&config, "/api/hosts/rename", &renaming).await;
+    let Answer { read: renamed, raw, .. } = asked.map_err(|failure| with_the_way(failure, &typed))?;
+    if printer.json {
+        return printer.document(&raw);
+    }
+    let RenamedHost { from, to, agents, keys } = renamed;
+    let (from, to) = (harmless(&from, false), harmless(&to, false));
+    printer.line(&format!("{from} is {to} now, with {agents} agents and {keys} keys."))?;
+    if keys > 0 {
+        return Ok(());
+    }
+    printer.line(&format!("No key stands for it: start its sessions with C3PO_HOST={to}, or they are {from} again."))
+}
+
+/// Names the command that may do it, where this host may not.
+pub(super) fn with_the_way(failure: Failure, typed: &str) -> Failure {
+    match failure {
+        Failure::Refused(refusal) if refusal.code == ErrorCode::Forbidden => Failure::Refused(
+            refusal
+                .suggest(format!("Run `c3po-coordinator {typed}` on the coordinator's machine, or use an admin key.")),
+        ),
+        failure => failure,
+    }
+}

@@ -1,0 +1,89 @@
+//! What a machine is called, and what is asked about machines and their agents.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::AgentId;
+use crate::join::NAME_PATTERN;
+use crate::limits::LABEL_MAX;
+
+/// What stands for a machine that says no name.
+pub const UNKNOWN: &str = "unknown";
+
+/// An agent that is to be forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentRemoval {
+    /// Its name.
+    pub agent_id: AgentId,
+}
+
+/// An agent that was forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemovedAgent {
+    /// Its name, which is free now.
+    pub agent_id: AgentId,
+    /// The machine that it belonged to.
+    pub host: Option<String>,
+    /// How many messages of its inbox were expired.
+    pub expired: usize,
+}
+
+/// A host that gets another name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostRenaming {
+    /// Its name until now.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    pub from: String,
+    /// Its name from now on.
+    #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
+    pub to: String,
+}
+
+/// A host that got another name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RenamedHost {
+    /// Its name until now.
+    pub from: String,
+    /// Its name from now on.
+    pub to: String,
+    /// How many agents went with it.
+    pub agents: usize,
+    /// How many keys stand for it under the new name.
+    pub keys: usize,
+}
+
+/// Returns whether the name was made up for a container, which gets another one when it is made anew: 12 hexadecimal digits.
+pub fn is_generated(host: &str) -> bool {
+    host.len() == 12 && host.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Returns the host's name; where others have it the lowest number behind it that nobody has: `nas-2`.
+pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str> + Clone) -> String {
+    let is_taken = |name: &str| taken.clone().any(|taken| taken.eq_ignore_ascii_case(name));
+    let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| !is_taken(name)).expect("there are more numbers than hosts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_containers_are_told_from_others() {
+        assert!(is_generated("9b0c5f6a1e2d"));
+        for chosen in ["nas", "9b0c5f6a1e2", "9b0c5f6a1e2d0", "9B0C5F6A1E2D", "homeassistan"] {
+            assert!(!is_generated(chosen), "{chosen}");
+        }
+    }
+
+    #[test]
+    fn a_later_host_of_a_name_gets_a_number() {
+        let check = |name, taken: &[&'static str], expected| assert_eq!(unique(name, taken.iter().copied()), expected);
+        check("nas", &[], "nas");
+        check("nas", &["laptop", "NAS"], "nas-2");
+        check("nas", &["nas", "nas-2", "nas-4"], "nas-3");
+    }
+}

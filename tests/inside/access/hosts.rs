@@ -1,0 +1,219 @@
+//! A host is its key: it has its own agents and nobody else's, and keeps its name only by a proof.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use c3po_shared::join::proof;
+use harness::eventually::eventually;
+use harness::link::{Link, Who};
+use inside::gate::Gate;
+use inside::served::Served;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{ask, code};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Opens a session with that key, which says that it is on another machine.
+async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
+    let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
+    let who = Who { more: json!({"host": "whatever"}), ..Who::new(name) };
+    let welcome = link.hello(&who).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok((link, welcome))
+}
+
+/// Makes an invite. Returns what a host presents.
+async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
+    let line = gate.ask(&[&["invite"], more].concat()).await?;
+    let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
+    Ok(line.split_whitespace().last().context("a code")?.to_owned())
+}
+
+/// Joins, and returns the key and the host that it stands for.
+async fn joined(gate: &Gate, code: &str, host: &str, proof: Option<&str>) -> Result<(String, String)> {
+    let body = json!({"code": code, "host": host, "proof": proof});
+    let body = if proof.is_some() { body } else { json!({"code": code, "host": host}) };
+    let answer = ask(gate, "POST", "/api/join", None, None, &body.to_string()).await?;
+    let reply: Value = serde_json::from_str(&answer.body)?;
+    let text = |name: &str| reply[name].as_str().map(str::to_owned).with_context(|| answer.body.clone());
+    Ok((text("key")?, text("host")?))
+}
+
+async fn post(gate: &Gate, path: &str, key: &str, body: Value) -> Result<(u16, Value)> {
+    let answer = ask(gate, "POST", path, Some(key), None, &body.to_string()).await?;
+    Ok((answer.status, serde_json::from_str(&answer.body)?))
+}
+
+#[tokio::test]
+async fn a_host_is_its_key_whatever_it_says_it_is_called() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (other, other_host) = joined(&gate, &invited(&gate, &[]).await?, "NAS", None).await?;
+    assert_eq!((host.as_str(), other_host.as_str()), ("nas", "NAS-2"));
+    let (mut web, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!((&welcome["agent_id"], &welcome["host"]), (&json!("web"), &json!("nas")));
+    let sent = web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
+    assert_eq!(sent["from_host"], "nas");
+    web.notify("goodbye", json!({})).await?;
+
+    // Nobody holds it now, and it is not the other host's all the same.
+    for _ in 0..2 {
+        let (mut link, welcome) = session(&gate, &other, "web").await?;
+        assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web-2"), &json!(0)));
+        link.notify("goodbye", json!({})).await?;
+    }
+    let mut link = Link::open_with(&gate.served.address, Some(&other)).await?;
+    let refused = link.hello(&Who::person("web")).await?.expect_err("it is of nas");
+    assert_eq!(refused["data"]["code"], "FORBIDDEN");
+    assert_eq!(refused["data"]["error"], "web belongs to the host nas, and this is NAS-2");
+    for (method, path) in [("GET", "/api/pending"), ("POST", "/api/unregister")] {
+        let answer = ask(&gate, method, path, Some(&other), Some("web"), "").await?;
+        assert_eq!((answer.status, code(&answer).as_deref()), (403, Some("FORBIDDEN")), "{path}");
+    }
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "ping", "arguments": {}}});
+    let answer = ask(&gate, "POST", "/mcp", Some(&other), Some("web"), &ping.to_string()).await?;
+    let pong: Value = serde_json::from_str(&answer.body)?;
+    assert_eq!(pong["result"]["structuredContent"]["agent_id"], "web-2");
+    let (mut back, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web"), &json!(1)));
+    assert_eq!(back.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let again = invited(&gate, &[]).await?;
+    let wrong = proof(&key, "another code");
+    let (_, stranger) = joined(&gate, &again, "laptop", Some(&wrong)).await?;
+    assert_eq!(stranger, "laptop-2");
+    let code = invited(&gate, &[]).await?;
+    let (_, host) = joined(&gate, &code, "new name", Some(&proof(&key, &code))).await?;
+    assert_eq!(host, "laptop");
+    let (_, host) = joined(&gate, &invited(&gate, &["--host", "laptop"]).await?, "laptop.local", None).await?;
+    assert_eq!(host, "laptop");
+    let (_, welcome) = session(&gate, &key, "web").await?;
+    assert_eq!(welcome["host"], "laptop", "no key was revoked");
+    // Nobody inherits the name of a key that has ended either.
+    gate.revoke(&key).await?;
+    let code = invited(&gate, &[]).await?;
+    let (_, host) = joined(&gate, &code, "laptop", Some(&proof(&key, &code))).await?;
+    assert_eq!(host, "laptop-3");
+    let refused = gate.ask(&["invite", "--host", "nas", "--uses", "2"]).await.expect_err("two hosts of one name");
+    assert!(refused.to_string().contains("one use"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_with_another_key_has_the_same_agents() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (_web, _) = session(&gate, &laptop, "web").await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (before, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!((&welcome["agent_id"], &welcome["wished"]), (&json!("web-2"), &json!("web")));
+    let code = invited(&gate, &[]).await?;
+    let (newer, _) = joined(&gate, &code, "nas", Some(&proof(&nas, &code))).await?;
+    drop(before);
+    let again = async || {
+        let (mut link, welcome) = session(&gate, &newer, "web").await.ok()?;
+        link.notify("goodbye", json!({})).await.ok()?;
+        (welcome["agent_id"] == "web-2").then_some(())
+    };
+    eventually("the link of the older key is over", SOON, again).await
+}
+
+#[tokio::test]
+async fn hosts_of_one_name_that_join_at_once_are_told_apart() -> Result<()> {
+    const HOSTS: usize = 12;
+    let gate = Arc::new(Gate::start().await?);
+    let code = invited(&gate, &["--uses", &HOSTS.to_string()]).await?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..HOSTS {
+        let (gate, code) = (Arc::clone(&gate), code.clone());
+        tasks.spawn(async move { joined(&gate, &code, "nas", None).await });
+    }
+    let mut hosts = BTreeSet::new();
+    for joined in tasks.join_all().await {
+        hosts.insert(joined?.1);
+    }
+    assert_eq!(hosts.len(), HOSTS, "{hosts:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let remove = async |key: &str, name: &str| post(&gate, "/api/agents/remove", key, json!({"agent_id": name})).await;
+    let (mut web, _) = session(&gate, &nas, "web").await?;
+    web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
+    assert_eq!(remove(&nas, "web").await?.1["code"], "CONFLICT");
+    web.notify("goodbye", json!({})).await?;
+    assert_eq!(remove(&laptop, "web").await?.1["code"], "FORBIDDEN");
+    let (_, removed) = eventually("the session is over", SOON, async || {
+        let answer = remove(&nas, "web").await.ok()?;
+        (answer.0 == 200).then_some(answer)
+    })
+    .await?;
+    assert_eq!(removed, json!({"agent_id": "web", "host": "nas", "expired": 1}));
+    assert_eq!(remove(&admin, "web").await?.1["code"], "AGENT_NOT_FOUND");
+    assert_eq!(remove(&admin, "human").await?.0, 400);
+    let (mut api, welcome) = session(&gate, &laptop, "web").await?;
+    assert_eq!(welcome["agent_id"], "web", "the name is free");
+    api.notify("goodbye", json!({})).await?;
+    let said = eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", "web"]).await.ok()).await?;
+    assert_eq!(said, "web is forgotten; 0 messages of its inbox have expired.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (old, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (mut web, _) = session(&gate, &old, "web").await?;
+    web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
+    let (status, _) = post(&gate, "/api/hosts/rename", &nas, json!({"from": "laptop", "to": "nas"})).await?;
+    assert_eq!(status, 403);
+    let said = gate.ask(&["hosts", "rename", "laptop", "macbook", "--json"]).await?;
+    let renamed: Value = serde_json::from_str(&said)?;
+    assert_eq!(renamed, json!({"from": "laptop", "to": "macbook", "agents": 1, "keys": 1}));
+    eventually("the session is told to come back", SOON, async || web.call("ping", json!({})).await.err()).await?;
+    let (_link, welcome) = eventually("the key counts", SOON, async || session(&gate, &old, "web").await.ok()).await?;
+    assert_eq!(welcome["host"], "macbook");
+    let agents: Value = serde_json::from_str(&ask(&gate, "GET", "/api/agents", Some(&nas), None, "").await?.body)?;
+    let hosts: Vec<_> = agents.as_array().context("agents")?.iter().map(|agent| &agent["host"]).collect();
+    assert_eq!(hosts.first(), Some(&&json!("macbook")), "{agents}");
+    let refused = gate.ask(&["hosts", "rename", "laptop", "macbook"]).await.expect_err("it is gone");
+    assert!(refused.to_string().contains("no agent and no key is of the host laptop"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn agents_of_a_container_without_a_name_are_forgotten_when_they_leave_nothing() -> Result<()> {
+    let served = Served::start().await?;
+    let there = async |name: &str| {
+        let (mut link, _) = Link::join(&served.address, "looks").await?;
+        let known = link.try_call("get_agent_status", json!({"agent_id": name})).await?.is_ok();
+        anyhow::Ok(known)
+    };
+    for (host, stays) in [("9b0c5f6a1e2d", false), ("media", true)] {
+        let name = format!("web-of-{host}");
+        let who = Who { more: json!({"host": host}), ..Who::new(&name) };
+        let (mut link, _) = Link::join_as(&served.address, &who).await?;
+        link.notify("goodbye", json!({})).await?;
+        if stays {
+            assert!(there(&name).await?);
+        } else {
+            eventually("it is forgotten", SOON, async || (!there(&name).await.ok()?).then_some(())).await?;
+        }
+    }
+    Ok(())
+}
