@@ -6,6 +6,7 @@ mod coordinators;
 mod crowds;
 mod doctor;
 mod full_disk;
+mod hosts;
 mod journal;
 mod last_hop;
 mod links;
