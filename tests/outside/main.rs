@@ -5,6 +5,7 @@ mod claude;
 mod coordinators;
 mod crowds;
 mod doctor;
+mod failover;
 mod full_disk;
 mod journal;
 mod last_hop;

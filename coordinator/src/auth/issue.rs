@@ -289,6 +289,14 @@ pub(crate) struct Presented {
     keys: Vec<Key>,
 }
 
+impl Presented {
+    /// Returns whether the key that the host has already is valid; `None` if this fleet does not know it.
+    pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
+        let id = request.older_key.as_deref()?;
+        self.keys.iter().find(|key| key.id == id).map(|key| key.is_valid(Timestamp::now()))
+    }
+}
+
 /// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
 /// before a use is spent.
 ///
@@ -319,7 +327,7 @@ pub(crate) async fn join(
         if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {
             let (key_id, agents) = (key.id.clone(), key.agents.clone());
             let expires_at = key.expires_at.map(|end| end.to_string());
-            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at })));
+            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at, older_key: None })));
         }
         // Others were quicker: to use or end the invite, or to take the last room for a key.
         let Some(again) = invited(store, request).await? else { return Ok(None) };

@@ -53,12 +53,12 @@ pub(super) async fn post<T: DeserializeOwned>(
 }
 
 async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<Answer<T>, Failure> {
-    let trust = Trust::new(config.fingerprint);
-    let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
-    let mut targets = config.urls.iter().peekable();
-    let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator is named");
+    let mut targets = config.coordinators.urls.iter().peekable();
+    let (mut away, mut refused) = (None, None);
     while let Some(target) = targets.next() {
         let coordinator = as_written(target);
         let asked = async {
@@ -68,14 +68,18 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
             }
         };
         let asked = if targets.peek().is_some() { timeout(TURN_MAX, asked).await } else { Ok(asked.await) };
-        away = match asked {
+        match asked {
             Ok(Ok((status, body))) => return read(coordinator, status, &body),
-            Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => refusal.detail("coordinator", coordinator),
-            Ok(Err(refusal)) => return Err(refusal.into()),
-            Err(_) => continue,
-        };
+            Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => {
+                away = Some(refusal.detail("coordinator", coordinator));
+            }
+            // One with a wrong certificate, for instance. Another one may be well.
+            Ok(Err(refusal)) => drop(refused.get_or_insert(refusal)),
+            Err(_) => {}
+        }
     }
-    Err(away.suggest(START_ONE).into())
+    let away = away.map(|away| away.suggest(START_ONE)).or(refused);
+    Err(away.unwrap_or_else(|| Refusal::new(ErrorCode::CoordDown, "no coordinator answers").suggest(START_ONE)).into())
 }
 
 fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<Answer<T>, Failure> {

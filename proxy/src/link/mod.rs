@@ -4,6 +4,7 @@
 //! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
 
 mod connection;
+mod directory;
 pub(crate) mod http;
 mod journal;
 pub(crate) mod leftovers;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+use directory::Directory;
 use journal::Journal;
 pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
@@ -128,8 +130,8 @@ struct Shared {
     /// Something was taken out of it.
     taken: Notify,
     deliveries: Arc<dyn Deliveries>,
-    /// Whom we take for the coordinator, where it speaks TLS.
-    trust: Trust,
+    /// Where coordinators are now.
+    directory: Directory,
 }
 
 impl Link {
@@ -155,13 +157,13 @@ impl Link {
     }
 
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
-        let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
+        let standing = Standing::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let reach = Some(kind.reach());
         let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
-        let trust = Trust::new(config.fingerprint);
+        let directory = Directory::new(&config);
         let shared = Shared {
             config,
             kind,
@@ -182,7 +184,7 @@ impl Link {
             kept: Notify::new(),
             taken: Notify::new(),
             deliveries,
-            trust,
+            directory,
         };
         Self { shared: Arc::new(shared) }
     }

@@ -21,7 +21,8 @@ pub enum State {
     Connected,
     /// It was up, and is dialled again.
     Reconnecting,
-    /// Refused for good: credentials, version or configuration.
+    /// Refused, for its credentials, version or configuration. It is tried again every minute, and at once if the
+    /// configuration changes.
     Failed,
 }
 
@@ -59,7 +60,7 @@ pub struct Standing {
     pub agents_online: Option<usize>,
     /// How often every coordinator was tried in vain since the last success.
     pub failed_rounds: u32,
-    /// Why there will be no link.
+    /// Why there is no link until something is corrected.
     pub refusal: Option<Refusal>,
 }
 
@@ -93,12 +94,29 @@ impl Standing {
         self.last_error = Some(error);
     }
 
+    /// Beside one that could not be reached, another coordinator refused us.
+    pub(super) fn another_refused(&mut self, refusal: &Refusal) {
+        let error = self.last_error.take().unwrap_or_default();
+        self.last_error = Some(format!("{error}; and {}", refusal.error));
+    }
+
+    /// Every coordinator was tried in vain.
+    pub(super) fn round_failed(&mut self) {
+        self.failed_rounds += 1;
+        if self.refusal.take().is_some() {
+            self.state = if self.welcome.is_some() { State::Reconnecting } else { State::Connecting };
+            self.down_since = Some(Instant::now());
+            self.down_since_clock = Some(Timestamp::now());
+        }
+    }
+
     pub(super) fn is_up(&mut self, target: &str, welcome: Welcome) {
         self.state = State::Connected;
         self.down_since = None;
         self.down_since_clock = None;
         self.coordinator = as_written(target);
         self.last_error = None;
+        self.refusal = None;
         self.failed_rounds = 0;
         self.agent = welcome.agent_id.clone();
         self.welcome = Some(welcome);
@@ -114,6 +132,7 @@ impl Standing {
 
     pub(super) fn is_refused(&mut self, refusal: Refusal) {
         self.state = State::Failed;
+        self.agents_online = None;
         self.last_error = Some(refusal.error.clone());
         self.refusal = Some(refusal);
     }

@@ -61,10 +61,13 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => other.0.downcast_ref::<Another>(),
         _ => None,
     };
-    if let (Some(Another(shown)), Some(trusted)) = (another, trust.fingerprint()) {
-        let error = format!(
-            "the coordinator at {place} shows another certificate ({shown}) than the one this host trusts ({trusted})"
-        );
+    if let Some(Another(shown)) = another {
+        let trusted: Vec<_> = trust.fingerprints().iter().map(ToString::to_string).collect();
+        let trusted = match trusted.as_slice() {
+            [one] => format!("the one this host trusts ({one})"),
+            several => format!("those this host trusts ({})", several.join(", ")),
+        };
+        let error = format!("the coordinator at {place} shows another certificate ({shown}) than {trusted}");
         return DialError::Refused(unauthorized(error).suggest(
             "If the coordinator was set up anew, ask for a new join line (`c3po-coordinator invite`) and run \
              `c3po join`; if not, somebody may be in between.",
