@@ -277,8 +277,7 @@ async fn a_refused_version_stops_the_link_for_a_minute_and_every_call_says_so() 
     let again = timeout(Duration::from_millis(1_500), peer.listener.accept()).await;
     assert!(again.is_err(), "dialled again at once after a refusal that is final");
     tokio::time::pause();
-    let again = timeout(Duration::from_secs(67), peer.listener.accept()).await;
-    assert!(again.is_ok(), "did not dial again after a minute");
+    timeout(Duration::from_secs(67), peer.listener.accept()).await.expect("it dials again after a minute").unwrap();
 }
 
 #[tokio::test]

@@ -60,6 +60,15 @@ impl AgentId {
         self.with_suffix(&number.to_string())
     }
 
+    /// Returns the name that this one is a further session's of: `web` for `web-2`.
+    pub fn without_number(&self) -> Option<Self> {
+        let (stem, number) = self.0.rsplit_once('-')?;
+        let is_number = number
+            .parse::<u32>()
+            .is_ok_and(|number| number > 1 && number.to_string().len() == self.0.len() - stem.len() - 1);
+        stem.parse().ok().filter(|_| is_number)
+    }
+
     /// Returns the name with `-` and that word behind it, which is of letters and digits.
     ///
     /// The stem is shortened where the result would be longer than an id may be.
@@ -236,6 +245,19 @@ fn agent_pattern() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_further_sessions_lead_to_the_first() {
+        let check = |name: &str, expected: Option<&str>| {
+            let first = name.parse::<AgentId>().unwrap().without_number();
+            assert_eq!(first.as_ref().map(AgentId::as_str), expected, "{name}");
+        };
+        check("web-2", Some("web"));
+        check("web-front-12", Some("web-front"));
+        for none in ["web", "web-1", "web-02", "web-x", "2"] {
+            check(none, None);
+        }
+    }
 
     #[test]
     fn agent_ids_are_checked() {

@@ -1,5 +1,6 @@
 //! Tests of the real programs, which know nothing of how they are made: an edit of those recompiles none of these.
 
+mod advice;
 mod chaos;
 mod claude;
 mod coordinators;

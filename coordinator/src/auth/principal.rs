@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::Scope;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -230,9 +230,13 @@ impl Principal {
         self.check(Right::Speak)?;
         match &self.who {
             Who::Key { id, agents, .. } if !agents.cover(agent) => {
-                let error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
+                let mut error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
+                if let Some(first) = agent.without_number().filter(|first| agents.cover(first)) {
+                    error += &format!("; it covers {first}, and not the further sessions of that name");
+                }
                 Err(Refusal::new(ErrorCode::Forbidden, error)
-                    .suggest("Use a name that it covers: C3PO_AGENT_ID for a session, --as for a command."))
+                    .advise(Advice::CoveredName)
+                    .detail("agents", agents.as_slice().to_vec()))
             }
             _ => Ok(()),
         }
@@ -324,5 +328,18 @@ mod tests {
         assert!(one != other.process(instance) && one != instance);
         assert_eq!(one, key(Scope::Admin, "web").process(instance));
         assert_eq!(Principal::token().process(instance), instance);
+    }
+
+    #[test]
+    fn a_key_for_one_name_says_that_it_does_not_cover_further_sessions() {
+        let check = |glob: &str, name: &str, expected: &str| {
+            let refused = key(Scope::Agent, glob).speaks_as(&name.parse().expect("an id"));
+            let refusal = refused.expect_err("it does not cover it");
+            assert_eq!((refusal.error.as_str(), refusal.advice), (expected, Some(Advice::CoveredName)));
+        };
+        let only = "the key 0a1b2c3d does not cover web-2, only web";
+        check("web", "web-2", &format!("{only}; it covers web, and not the further sessions of that name"));
+        check("web", "api", "the key 0a1b2c3d does not cover api, only web");
+        check("web-1", "web-2", "the key 0a1b2c3d does not cover web-2, only web-1");
     }
 }

@@ -5,6 +5,7 @@
 
 mod connection;
 mod directory;
+mod failed;
 pub(crate) mod http;
 mod journal;
 pub(crate) mod leftovers;
@@ -28,7 +29,6 @@ use std::time::Duration;
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::refusal::ErrorCode;
 use c3po_shared::wire::{Client, Deliver, SessionChange};
 use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ use uuid::Uuid;
 
 use crate::config::Config;
 use directory::Directory;
+pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
 pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
@@ -344,7 +345,8 @@ impl Link {
         let mut down = None;
         if queue::is_empty(&self.shared, &agent).await {
             match self.call_now(outgoing.clone()).await {
-                Err(refusal) if refusal.code == ErrorCode::CoordDown => down = Some(refusal),
+                // Only what the link itself refuses names its state.
+                Err(refusal) if refusal.details.contains_key("link") => down = Some(refusal),
                 answer => return answer,
             }
         }

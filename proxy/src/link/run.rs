@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use super::connection::Connection;
 use super::directory::Entry;
+use super::failed::{self, DialError, Stage};
 use super::seats::Seat;
 use super::serve::{End, serve};
-use super::stream::DialError;
-use super::{GRACE, Kind, Link, PoisonError, Shared, Standing, queue, rules};
+use super::{GRACE, Kind, Link, PoisonError, Shared, Standing, as_written, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
@@ -236,11 +236,13 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
         match error {
             // Another one may be well.
             DialError::Refused(refusal) if rules::is_final(refusal.code, shared.kind) => {
-                refused.get_or_insert(refusal);
+                refused.get_or_insert(refusal.detail("coordinator", as_written(target)));
             }
             error => {
                 all_refuse = false;
-                shared.standing.send_modify(|standing| standing.attempt_failed(target, error.to_string()));
+                let why = error.to_string();
+                let refusal = failed::for_host(error.into_refusal(&as_written(target)), &entry.coordinators);
+                shared.standing.send_modify(|standing| standing.attempt_failed(why, refusal));
             }
         }
     }
@@ -272,16 +274,22 @@ async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dial
 /// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
 async fn dial_in_turn(shared: &Shared, entry: &Entry, target: &str, course: &Course) -> Result<Dialled, DialError> {
     // On the heap, for it is large and soon over.
-    let dialling = Box::pin(dial_one(shared, entry, target, course));
+    let stage = Stage::default();
+    let dialling = Box::pin(dial_one(shared, entry, target, course, &stage));
     if entry.coordinators.urls.len() == 1 {
         return dialling.await;
     }
-    let too_long = |_| Err(DialError::Failed(format!("no answer within {} s", TURN_MAX.as_secs())));
-    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(too_long)
+    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(|_| Err(stage.gave_up(TURN_MAX)))
 }
 
-async fn dial_one(shared: &Shared, entry: &Entry, target: &str, course: &Course) -> Result<Dialled, DialError> {
-    let mut connection = Connection::dial(target, entry.coordinators.token.as_ref(), &entry.trust).await?;
+async fn dial_one(
+    shared: &Shared,
+    entry: &Entry,
+    target: &str,
+    course: &Course,
+    stage: &Stage,
+) -> Result<Dialled, DialError> {
+    let mut connection = Connection::dial(target, entry.coordinators.token.as_ref(), &entry.trust, stage).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {

@@ -54,11 +54,20 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
         match outcome {
             Outcome::Seen(found) => report.ok(rung, found)?,
-            Outcome::Lost(found) => report.fail(rung, found, "See the lines above; `C3PO_LOG=debug` tells more.")?,
+            Outcome::Lost(found) => report.fail(rung, &found, about(&found))?,
             Outcome::Untried(why) => report.skip(rung, why)?,
         }
     }
     Ok(())
+}
+
+/// Returns what to do about a message that was lost on its way.
+fn about(found: &str) -> &'static str {
+    if found.contains(ErrorCode::RateLimited.as_str()) {
+        "Nothing is broken: wait a minute, then run `c3po doctor` again."
+    } else {
+        "See the lines above; `C3PO_LOG=debug` tells more."
+    }
 }
 
 /// Tries every coordinator alone: where one takes the place of another, all of them have to be well.

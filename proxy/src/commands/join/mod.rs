@@ -4,6 +4,7 @@ mod known;
 
 use std::fs;
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde_json::json;
@@ -154,6 +155,11 @@ fn tell(
     let agents = joined.agents.join(", ");
     let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
     printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
+    if let Some(name) = joined.agents.iter().find(|glob| glob.parse::<AgentId>().is_ok()) {
+        printer.line(&format!(
+            "{name} is that name alone: a second session of the same folder, {name}-2, is not covered."
+        ))?;
+    }
     let others: Vec<_> = joining.known.urls.iter().filter(|known| *known != url).map(String::as_str).collect();
     let others = others.join(", ");
     match relation {
@@ -179,7 +185,7 @@ async fn check() -> Result<(), Failure> {
     if let Some(problem) = config.problems.first() {
         return Err(Failure::Usage(problem.clone()));
     }
-    match Session::with(Config { agent: c3po_shared::ids::AgentId::human(), ..config }, false, async |_| Ok(())).await {
+    match Session::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents only knows no person; that it was told so shows that it is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
         Err(Failure::NoCoordinator(refusal)) => {
