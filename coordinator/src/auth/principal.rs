@@ -1,12 +1,13 @@
 //! What a request or a link was admitted as, and what that may do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -63,6 +64,8 @@ pub(crate) struct Principal {
     ended: CancellationToken,
     /// How many links and requests go on under it.
     stays: AtomicUsize,
+    /// When it was last presented, in milliseconds; 0 before the first time.
+    used: AtomicU64,
 }
 
 /// One link or request that goes on under a credential, until this is gone.
@@ -116,7 +119,7 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0) }
+        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0), used: AtomicU64::new(0) }
     }
 
     /// Counts one more link or request. Whoever has no key of its own shares no bound.
@@ -135,6 +138,20 @@ impl Principal {
                     .detail("count", before))
             }
             _ => Ok(stay),
+        }
+    }
+
+    /// Notes that it was presented.
+    pub(super) fn is_used(&self, now: Timestamp) {
+        self.used.store(now.millis(), Ordering::Relaxed);
+    }
+
+    /// Returns when it was last used: now, while a link or a request goes on under it.
+    pub(super) fn last_use(&self, now: Timestamp) -> Option<Timestamp> {
+        match (self.stays.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
+            (0, 0) => None,
+            (0, at) => Some(Timestamp::from_millis(at)),
+            _ => Some(now),
         }
     }
 

@@ -13,6 +13,7 @@ use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
 use crate::config::Config;
+use crate::link::as_written;
 
 /// How it is taken back.
 #[derive(Debug, clap::Args)]
@@ -64,11 +65,18 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         let _ = fs::remove_dir(folder);
     }
     let config_file = &config.places.config_file;
-    steps.end(&if config_file.exists() {
-        format!("{RELOAD} {} stays: the commands of c3po use it.", config_file.display())
-    } else {
-        RELOAD.to_owned()
-    })
+    let mut next = RELOAD.to_owned();
+    if config_file.exists() {
+        next += &format!(" {} stays: the commands of c3po use it.", config_file.display());
+    }
+    if let Some(id) = config.coordinators.key_id() {
+        let urls: Vec<_> = config.coordinators.urls.iter().map(|target| as_written(target)).collect();
+        next += &format!(
+            "\nThis host's key {id} stays valid at {}. `c3po-coordinator keys revoke {id}` on the coordinator's machine ends it.",
+            urls.join(", ")
+        );
+    }
+    steps.end(&next)
 }
 
 fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {
@@ -134,7 +142,7 @@ async fn unregister(claude: &Client, steps: &mut Steps<'_>) -> Result<(), Failur
     if plugin_gone.done || marketplace_gone.done {
         return steps.tell("plugin", Outcome::Done, format!("{PLUGIN} is removed from {client}"));
     }
-    steps.tell("plugin", Outcome::Unchanged, format!("{client} does not know {PLUGIN}"))
+    steps.tell("plugin", Outcome::Unchanged, format!("{client} has no {PLUGIN}: there is nothing to remove"))
 }
 
 fn refused(claude: &Client, call: &[&str], said: &str) -> Failure {
