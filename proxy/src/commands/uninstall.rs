@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::claude_code::bundle::Bundle;
 use super::claude_code::client::Client;
+use super::claude_code::permissions;
 use super::claude_code::settings::{self, Members, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
@@ -110,6 +111,7 @@ fn without_ours(settings: &Members, file: &Settings, bundle: &Bundle) -> Result<
         |members: &Members| matches!(status_line::owner(members, &bundle.program()), Owner::Us | Owner::Older);
     let mut wanted = settings.clone();
     settings::remove_ours(&mut wanted);
+    permissions::take_back(&mut wanted);
     if !is_ours(&wanted) {
         return Ok(wanted);
     }
