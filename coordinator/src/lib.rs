@@ -132,7 +132,8 @@ async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
 }
 
 async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationToken) {
-    tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop));
+    let noting = auth::watch::note_uses(&auth, store.as_ref(), &stop);
+    tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop), noting);
 }
 
 async fn follow_rulings(office: Arc<Office>, stop: CancellationToken) {

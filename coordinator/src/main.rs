@@ -71,10 +71,16 @@ async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> a
 fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error {
     let advice = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            ": another coordinator or program listens there; end that one, or choose another with --listen"
+            format!(
+                ": another coordinator or program listens there; `ss -ltnp 'sport = :{}'` names it; end that one, or choose \
+                 another port with --listen",
+                listen.port()
+            )
         }
-        std::io::ErrorKind::AddrNotAvailable => ": that is no address of this machine; 0.0.0.0 stands for all of them",
-        _ => "",
+        std::io::ErrorKind::AddrNotAvailable => {
+            ": that is no address of this machine; 0.0.0.0 stands for all of them".to_owned()
+        }
+        _ => String::new(),
     };
     anyhow::Error::new(error).context(format!("cannot listen on {listen}{advice}"))
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use c3po::config::{Config, Places, Secret};
+use c3po::config::{Config, Coordinators, Places, Secret};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -128,13 +128,11 @@ fn run_with(urls: Vec<String>, state: tempfile::TempDir) -> Running {
 
 fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) -> Running {
     let config = Config {
-        urls,
+        coordinators: Coordinators { urls, token, fingerprints: Vec::new() },
         agent: "web".parse().unwrap(),
         host: "nas2".to_owned(),
         session_id: None,
         timeout: 60,
-        token,
-        fingerprint: None,
         state_dir: state.path().to_owned(),
         places: Places::in_home(state.path()),
         runtime_dir: None,
@@ -265,7 +263,7 @@ async fn what_the_coordinator_asks_is_answered() {
 }
 
 #[tokio::test]
-async fn a_refused_version_stops_the_link_and_every_call_says_so() {
+async fn a_refused_version_stops_the_link_for_a_minute_and_every_call_says_so() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     let waiting = running.call("ping", json!({}));
@@ -277,7 +275,9 @@ async fn a_refused_version_stops_the_link_and_every_call_says_so() {
     running.becomes(State::Failed).await;
     assert_eq!(outcome(running.call("ping", json!({}))).await.unwrap_err().error, "too old");
     let again = timeout(Duration::from_millis(1_500), peer.listener.accept()).await;
-    assert!(again.is_err(), "dialled again after a refusal that is final");
+    assert!(again.is_err(), "dialled again at once after a refusal that is final");
+    tokio::time::pause();
+    timeout(Duration::from_secs(67), peer.listener.accept()).await.expect("it dials again after a minute").unwrap();
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ pub const KEY_PREFIX: &str = "c3po_";
 const SHA256: &str = "sha256:";
 /// The bytes of what a code proves itself by.
 const SECRET_LENGTH: usize = 16;
+/// The characters of a key's id.
+const KEY_ID_LENGTH: usize = 8;
 /// The bytes of a fingerprint.
 const FINGERPRINT_LENGTH: usize = 32;
 
@@ -138,6 +140,10 @@ pub struct JoinRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     pub proof: Option<String>,
+    /// The id of the key that it has already, which is no secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^[0-9a-f]{8}$"))]
+    pub older_key: Option<String>,
 }
 
 /// Returns what proves to a coordinator that whoever presents a code has a key as well. It tells nobody the key, and is worth
@@ -161,9 +167,15 @@ impl fmt::Debug for JoinRequest {
 impl JoinRequest {
     /// Checks what was said.
     ///
-    /// Errors: as [`check_name`].
+    /// Errors: as [`check_name`], and `INVALID_REQUEST` if the older key's id is not an id.
     pub fn check(&self) -> Result<(), Refusal> {
-        check_name("host", &self.host)
+        let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        match &self.older_key {
+            Some(id) if id.len() != KEY_ID_LENGTH || !id.chars().all(is_digit) => {
+                Err(Refusal::invalid("older_key: it is not the id of a key"))
+            }
+            _ => check_name("host", &self.host),
+        }
     }
 }
 
@@ -199,6 +211,20 @@ pub struct JoinReply {
     /// Which host it is from now on. Coordinators before this was decided do not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The key that the host had before; absent if this fleet does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub older_key: Option<OlderKey>,
+}
+
+/// The key that a host had before it joined again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OlderKey {
+    /// Its id.
+    pub id: String,
+    /// Whether it is still valid.
+    pub valid: bool,
+    /// The command that ends it, on the coordinator's machine.
+    pub revoke: String,
 }
 
 impl fmt::Debug for JoinReply {
@@ -233,7 +259,7 @@ mod tests {
     #[test]
     fn a_host_needs_a_name_before_its_code_is_spent() {
         let check = |host: &str, passes: bool| {
-            let request = JoinRequest { code: String::new(), host: host.to_owned(), proof: None };
+            let request = JoinRequest { code: String::new(), host: host.to_owned(), proof: None, older_key: None };
             assert_eq!(request.check().is_ok(), passes, "{host:?}");
         };
         check("nas2", true);
@@ -251,6 +277,19 @@ mod tests {
         assert_ne!(proof_of(&kept, "another"), Some(said.clone()));
         assert_ne!(proof("c3po_0a1b2c3d_y", "code"), said);
         assert_eq!(proof_of("no hash", "code"), None);
+    }
+
+    #[test]
+    fn the_older_key_of_a_host_is_named_by_its_id() {
+        let check = |id: &str, passes: bool| {
+            let request =
+                JoinRequest { code: String::new(), host: "nas2".into(), proof: None, older_key: Some(id.to_owned()) };
+            assert_eq!(request.check().is_ok(), passes, "{id:?}");
+        };
+        check("0a1b2c3d", true);
+        for wrong in ["", "0a1b2c3", "0a1b2c3de", "0A1B2C3D", "c3po_0a1b2c3d_secret"] {
+            check(wrong, false);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! - [`ids`], [`time`], [`vocabulary`]: the small checked types everything else is made of
 //! - [`message`], [`receipt`], [`agent`]: the envelope, how far it got, who there is
-//! - [`refusal`]: the error codes, their sentences and what to do next
+//! - [`refusal`], [`advice`]: the error codes, their sentences and what to do next
 //! - [`catalogue`]: every tool, once: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host is let in
@@ -13,6 +13,7 @@
 
 #![warn(missing_docs)]
 
+pub mod advice;
 pub mod agent;
 pub mod audit;
 pub mod catalogue;

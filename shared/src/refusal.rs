@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use crate::advice::Advice;
 use crate::ids::{AgentId, IdError, MessageId};
 use crate::limits;
 use crate::vocabulary::words;
@@ -51,65 +52,12 @@ words! {
         VersionMismatch = "VERSION_MISMATCH",
         /// The proxy has no link to a coordinator, or this one takes no more.
         CoordDown = "COORD_DOWN",
-        /// The coordinator cannot reach its store.
-        StoreUnavailable = "STORE_UNAVAILABLE",
+        /// The coordinator cannot reach its store, or that takes nothing more. REST has the second word.
+        StoreUnavailable = "STORE_UNAVAILABLE" | "REDIS_UNAVAILABLE",
         /// Nothing here can do that.
         NotSupported = "NOT_SUPPORTED",
         /// A defect of ours.
         Internal = "INTERNAL",
-    }
-}
-
-words! {
-    /// What to do next, if that is said to a model in other words than to a person: each front end has its own.
-    Advice {
-        /// Look which agents there are; `nearest` in the details has those of a like name.
-        ListAgents = "list_agents",
-        /// Name a recipient as an id, `id@host` or `@role`.
-        NameRecipient = "name_recipient",
-        /// Send to everybody by a broadcast.
-        Broadcast = "broadcast",
-        /// Ask another agent, or the same one later or urgently.
-        AskAnother = "ask_another",
-        /// Use the whole id of the message.
-        UseWholeId = "use_whole_id",
-        /// Read the answer that there is.
-        ReadThread = "read_thread",
-        /// Answer the message, or wait for another one.
-        AnswerIt = "answer_it",
-        /// Let the host in again, with a new key.
-        JoinAgain = "join_again",
-        /// Go on without c3po until it is back.
-        WorkOn = "work_on",
-        /// Send it again, or have it kept on the host.
-        SendAgain = "send_again",
-        /// Look what there is.
-        ListTools = "list_tools",
-    }
-}
-
-impl Advice {
-    /// Returns the advice in the words for a model, which has tools.
-    pub fn for_models(self) -> &'static str {
-        match self {
-            Self::ListAgents => "Check the agent id's spelling; list_agents shows who there is.",
-            Self::NameRecipient => "Use an agent id, id@host, or @role; list_agents shows them.",
-            Self::Broadcast => "Use broadcast to reach all agents.",
-            Self::AskAnother => "Ask another agent (list_agents), try later, or send it with priority urgent.",
-            Self::UseWholeId => "Use the full id as send_message, get_messages or wait_for_message returned it.",
-            Self::ReadThread => {
-                "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
-            }
-            Self::AnswerIt => "Answer it with reply, or wait without message_id for the next message.",
-            Self::JoinAgain => {
-                "Let this host in again (c3po join, with a line from `c3po-coordinator invite`), then start the session again."
-            }
-            Self::WorkOn => {
-                "Work on without c3po; it reconnects by itself. `c3po status` in a terminal says what is wrong."
-            }
-            Self::SendAgain => "Send it again in a moment, or with queue_if_down: then it waits behind the others.",
-            Self::ListTools => "See tools/list for what there is.",
-        }
     }
 }
 
@@ -123,6 +71,7 @@ impl ErrorCode {
             Self::AlreadyAnswered => Some(Advice::ReadThread),
             Self::Unauthorized => Some(Advice::JoinAgain),
             Self::CoordDown => Some(Advice::WorkOn),
+            Self::StoreUnavailable => Some(Advice::StoreAway),
             Self::NotSupported => Some(Advice::ListTools),
             _ => None,
         }
@@ -188,9 +137,7 @@ impl ErrorCode {
             Self::Conflict => "Look at the present state and decide again.",
             Self::VersionMismatch => "Update the older side: c3po on this host or the coordinator.",
             Self::CoordDown => Advice::WorkOn.for_models(),
-            Self::StoreUnavailable => {
-                "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look."
-            }
+            Self::StoreUnavailable => Advice::StoreAway.for_models(),
             Self::NotSupported => Advice::ListTools.for_models(),
             Self::Internal => "Try again; if it happens again, report it with the coordinator's log.",
         }
@@ -382,12 +329,7 @@ impl Refusal {
     /// The coordinator's store takes nothing more.
     pub fn store_full() -> Self {
         let error = "the coordinator's store is full; nothing was done";
-        Self::new(ErrorCode::StoreUnavailable, error)
-            .suggest(
-                "Try again later. Whoever runs the coordinator has to give its store more room: maxmemory of Redis, or \
-                 the disk. Reading and acknowledging go on meanwhile.",
-            )
-            .detail("applied", "no")
+        Self::new(ErrorCode::StoreUnavailable, error).advise(Advice::StoreFull).detail("applied", "no")
     }
 }
 

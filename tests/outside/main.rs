@@ -1,10 +1,12 @@
 //! Tests of the real programs, which know nothing of how they are made: an edit of those recompiles none of these.
 
+mod advice;
 mod chaos;
 mod claude;
 mod coordinators;
 mod crowds;
 mod doctor;
+mod failover;
 mod full_disk;
 mod hosts;
 mod journal;

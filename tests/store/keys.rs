@@ -84,6 +84,26 @@ pub(crate) async fn a_forgotten_key_is_a_change(fixture: Fixture) -> Result<()> 
     Ok(())
 }
 
+pub(crate) async fn when_a_key_was_used_is_kept_and_goes_with_it(fixture: Fixture) -> Result<()> {
+    let store = &fixture.store;
+    let (one, other) = (key("00000001"), key("00000002"));
+    assert_eq!(store.uses().await?, []);
+    assert!(store.put_key(&one, KEYS_MAX).await? && store.put_key(&other, KEYS_MAX).await?);
+    let changes = store.key_changes().await?;
+    let use_of = |key: &Key, millis| (key.id.clone(), Timestamp::from_millis(millis));
+    store.note_uses(&[use_of(&one, 5), use_of(&other, 6)]).await?;
+    store.note_uses(&[use_of(&other, 9)]).await?;
+    let mut uses = store.uses().await?;
+    uses.sort();
+    assert_eq!(uses, [use_of(&one, 5), use_of(&other, 9)]);
+    assert_eq!(store.key_changes().await?, changes, "nobody reads the keys again for that");
+    assert_eq!(store.keys().await?.len(), 2);
+    store.forget_key(&one).await?;
+    assert_eq!(store.uses().await?, [use_of(&other, 9)]);
+    assert!(store.key_changes().await? > changes);
+    Ok(())
+}
+
 pub(crate) async fn there_are_never_more_keys_than_allowed_also_when_100_race(fixture: Fixture) -> Result<()> {
     let (store, invite) = (&fixture.store, invite(100, SOON));
     store.put_invite(&invite).await?;

@@ -102,6 +102,7 @@ macro_rules! every_promise {
             keys:
                 keys_are_kept_and_counted,
                 a_forgotten_key_is_a_change,
+                when_a_key_was_used_is_kept_and_goes_with_it,
                 there_are_never_more_keys_than_allowed_also_when_100_race,
                 of_two_who_change_a_key_one_is_told,
                 an_invite_is_good_for_as_many_as_it_says,

@@ -333,6 +333,14 @@ pub(crate) struct Presented {
     keys: Vec<Key>,
 }
 
+impl Presented {
+    /// Returns whether the key that the host has already is valid; `None` if this fleet does not know it.
+    pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
+        let id = request.older_key.as_deref()?;
+        self.keys.iter().find(|key| key.id == id).map(|key| key.is_valid(Timestamp::now()))
+    }
+}
+
 /// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
 /// before a use is spent.
 ///
@@ -366,7 +374,7 @@ pub(crate) async fn join(
             let key = if lasting.is_some() { key } else { settle_host(store, key).await? };
             let (key_id, agents, host) = (key.id.clone(), key.agents.clone(), Some(key.host().to_owned()));
             let expires_at = key.expires_at.map(|end| end.to_string());
-            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at, host })));
+            return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at, host, older_key: None })));
         }
         // Others were quicker: to use or end the invite, or to take the last room for a key.
         let Some(again) = invited(store, request).await? else { return Ok(None) };

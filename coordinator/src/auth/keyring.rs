@@ -99,9 +99,19 @@ impl Keyring {
         let is_it = |held: &&Held| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
         let found = self.of_known(|known| {
             let held = secret::id_of(text).and_then(|id| known.held.get(id)).filter(is_it);
-            held.map_or(Found::Nothing, |held| Found::Key(Arc::clone(&held.principal)))
+            held.map_or(Found::Nothing, |held| {
+                held.principal.is_used(now);
+                Found::Key(Arc::clone(&held.principal))
+            })
         });
         found.unwrap_or(Found::NotRead)
+    }
+
+    /// Returns the keys that were used here after that time, each with when it was last.
+    pub(crate) fn used_since(&self, since: Timestamp, now: Timestamp) -> Vec<(String, Timestamp)> {
+        let of = |held: &Held| Some((held.key.id.clone(), held.principal.last_use(now)?));
+        let used = self.of_known(|known| known.held.values().filter_map(of).collect::<Vec<_>>());
+        used.into_iter().flatten().filter(|(_, at)| *at > since).collect()
     }
 
     /// Returns how often keys had changed when they were read; `None` where they were not.
@@ -172,6 +182,20 @@ mod tests {
         assert!(!admits(&fresh.text, 100), "its time is over, whether or not somebody has looked");
         assert!(!admits(&fresh.text[..fresh.text.len() - 1], 2));
         assert!(!admits(&Fresh::of(fresh.id.clone()).expect("random").text, 2));
+    }
+
+    #[test]
+    fn a_use_is_known_by_its_time() {
+        let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
+        ring.replace(ring.begin(), 1, vec![key(&fresh)], at(2));
+        assert_eq!(ring.used_since(at(0), at(9)), []);
+        ring.find("c3po_00000000_guess", at(4));
+        ring.find(&fresh.text, at(5));
+        assert_eq!(ring.used_since(at(0), at(9)), [(fresh.id.clone(), at(5))]);
+        assert_eq!(ring.used_since(at(5), at(9)), []);
+        let Found::Key(principal) = ring.find(&fresh.text, at(6)) else { panic!("it is valid") };
+        let _link = Principal::enter(&principal).expect("there is room");
+        assert_eq!(ring.used_since(at(8), at(9)), [(fresh.id, at(9))], "it is in use");
     }
 
     #[test]

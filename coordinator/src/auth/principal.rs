@@ -1,13 +1,14 @@
 //! What a request or a link was admitted as, and what that may do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AT_ONCE_PER_KEY;
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -68,6 +69,8 @@ pub(crate) struct Principal {
     ended: CancellationToken,
     /// How many links and requests go on under it.
     stays: AtomicUsize,
+    /// When it was last presented, in milliseconds; 0 before the first time.
+    used: AtomicU64,
 }
 
 /// One link or request that goes on under a credential, until this is gone.
@@ -121,7 +124,7 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0) }
+        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0), used: AtomicU64::new(0) }
     }
 
     /// Counts one more link or request. Whoever has no key of its own shares no bound.
@@ -140,6 +143,20 @@ impl Principal {
                     .detail("count", before))
             }
             _ => Ok(stay),
+        }
+    }
+
+    /// Notes that it was presented.
+    pub(super) fn is_used(&self, now: Timestamp) {
+        self.used.store(now.millis(), Ordering::Relaxed);
+    }
+
+    /// Returns when it was last used: now, while a link or a request goes on under it.
+    pub(super) fn last_use(&self, now: Timestamp) -> Option<Timestamp> {
+        match (self.stays.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
+            (0, 0) => None,
+            (0, at) => Some(Timestamp::from_millis(at)),
+            _ => Some(now),
         }
     }
 
@@ -251,7 +268,8 @@ impl Principal {
             Who::Key { id, agents, .. } if !agents.cover(agent) => {
                 let error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
                 Err(Refusal::new(ErrorCode::Forbidden, error)
-                    .suggest("Use a name that it covers: C3PO_AGENT_ID for a session, --as for a command."))
+                    .advise(Advice::CoveredName)
+                    .detail("agents", agents.as_slice().to_vec()))
             }
             _ => Ok(()),
         }
@@ -355,5 +373,16 @@ mod tests {
         assert!(one != other.process(instance) && one != instance);
         assert_eq!(one, key(Scope::Admin, "web").process(instance));
         assert_eq!(Principal::token().process(instance), instance);
+    }
+
+    #[test]
+    fn a_key_that_does_not_cover_a_name_says_which_it_covers() {
+        let check = |glob: &str, name: &str, expected: &str| {
+            let refused = key(Scope::Agent, glob).speaks_as(&name.parse().expect("an id"));
+            let refusal = refused.expect_err("it does not cover it");
+            assert_eq!((refusal.error.as_str(), refusal.advice), (expected, Some(Advice::CoveredName)));
+        };
+        check("web", "api", "the key 0a1b2c3d does not cover api, only web");
+        check("web-1", "web-2", "the key 0a1b2c3d does not cover web-2, only web-1");
     }
 }

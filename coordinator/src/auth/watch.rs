@@ -12,6 +12,9 @@ use crate::store::{Result, Store};
 /// How often it is asked whether keys have changed: one small read, whatever else goes on.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
+/// How often it is noted when keys were used.
+const NOTE_EVERY: Duration = Duration::from_secs(60);
+
 /// Reads the keys.
 pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
     let reading = auth.keyring.begin();
@@ -47,6 +50,27 @@ pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         auth.keyring.expire(Timestamp::now());
+    }
+}
+
+/// Notes when keys are used, until `stop` is cancelled, and once more then: one write a minute, whatever goes on.
+pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
+    let mut ticks = interval(NOTE_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut noted = Timestamp::from_millis(0);
+    loop {
+        let is_over = stop.run_until_cancelled(ticks.tick()).await.is_none();
+        let now = Timestamp::now();
+        let uses = auth.keyring.used_since(noted, now);
+        if !uses.is_empty() {
+            match store.note_uses(&uses).await {
+                Ok(()) => noted = now,
+                Err(error) => tracing::debug!("when keys were used was not noted: {error}"),
+            }
+        }
+        if is_over {
+            return;
+        }
     }
 }
 

@@ -242,8 +242,8 @@ impl Admin {
             | Self::Agents(Agents::Rm { json: true, .. })
             | Self::Hosts(Hosts::Rename { json: true, .. })
             | Self::Guard(Guard::List { json: true }) => format!("{answer:#}"),
-            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys")),
-            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites")),
+            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), options),
+            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), options),
             Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
@@ -300,15 +300,16 @@ fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
     answer[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn every_key(keys: &[Value]) -> String {
+fn every_key(keys: &[Value], options: &str) -> String {
     if keys.is_empty() {
-        return "There are no keys. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
+        return format!("There are no keys. `c3po-coordinator invite {options}` prints the line that lets a host in.");
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
-        [said("id"), said("scope"), said("name"), moment(&key["created_at"]), state(key), agents(key)]
+        let (made, used) = (moment(&key["created_at"]), moment(&key["last_used_at"]));
+        [said("id"), said("scope"), said("name"), made, used, state(key), agents(key)]
     };
-    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "STATE (UTC)", "AGENTS"];
+    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "USED (UTC)", "STATE (UTC)", "AGENTS"];
     aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -323,9 +324,11 @@ fn state(key: &Value) -> String {
     }
 }
 
-fn open_invites(invites: &[Value]) -> String {
+fn open_invites(invites: &[Value], options: &str) -> String {
     if invites.is_empty() {
-        return "There are no open invites. `c3po-coordinator invite` prints the line that lets a host in.".to_owned();
+        return format!(
+            "There are no open invites. `c3po-coordinator invite {options}` prints the line that lets a host in."
+        );
     }
     let row = |invite: &Value| {
         let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();
@@ -381,7 +384,8 @@ mod tests {
     fn keys_are_a_table_that_says_since_when_and_until_when() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
             json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
-                "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at})
+                "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,
+                "last_used_at": if id == "0a1b2c3d" { json!("2026-01-16T08:00:00.000Z") } else { Value::Null }})
         };
         let (soon, past) = (json!("2026-04-15T10:30:00.000Z"), json!("2026-02-01T00:00:00.000Z"));
         let answer = json!({"keys": [
@@ -393,11 +397,11 @@ mod tests {
         let list = |json| Admin::Keys(Keys::List { json });
         assert_eq!(
             list(false).show(&answer, "").expect("a list"),
-            "ID        SCOPE  NAME                   MADE (UTC)        STATE (UTC)                   AGENTS\n\
-             0a1b2c3d  agent  nas                    2026-01-15 10:30  valid                         *\n\
-             0000000e  agent  a laptop in the attic  2026-01-15 10:30  valid until 2026-04-15 10:30  *\n\
-             0000000f  agent  guest                  2026-01-15 10:30  expired 2026-02-01 00:00      *\n\
-             00000010  agent  old                    2026-01-15 10:30  revoked 2026-02-01 00:00      *"
+            "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   AGENTS\n\
+             0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         *\n\
+             0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  *\n\
+             0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
+             00000010  agent  old                    2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
         );
         assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
     }

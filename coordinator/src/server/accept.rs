@@ -15,7 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, WRONG_CODES_PER_MINUTE};
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -170,7 +170,7 @@ impl Serving {
 }
 
 fn no_tls() -> Refusal {
-    Refusal::invalid("this coordinator speaks TLS, and was spoken to without").suggest("Write https:// for http://.")
+    Refusal::invalid("this coordinator speaks TLS, and was spoken to without").advise(Advice::WriteHttps)
 }
 
 /// Bounds what is read of the bodies of requests, in size and in time.

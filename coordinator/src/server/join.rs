@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::join::{JoinReply, JoinRequest};
+use c3po_shared::join::{JoinReply, JoinRequest, OlderKey};
 use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -121,11 +121,16 @@ pub(super) async fn join(
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
     let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
+    let older_key = request.older_key.clone().zip(presented.older_key_is_valid(&request));
     let joined = issue::join(store, &request, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;
-    Ok(Json(reply))
+    let older_key = older_key.map(|(id, valid)| {
+        let revoke = format!("c3po-coordinator keys revoke {id} {}", server.joins.options);
+        OlderKey { id, valid, revoke }
+    });
+    Ok(Json(JoinReply { older_key, ..reply }))
 }
 
 /// Prints the line that lets the first host in, where nobody could come in without.

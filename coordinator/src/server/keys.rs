@@ -1,5 +1,7 @@
 //! The keys over HTTP: listing, making, ending and renewing them.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use c3po_shared::audit::{Entry, Event};
@@ -46,6 +48,8 @@ pub(super) struct Shown {
     revoked_at: Option<Timestamp>,
     /// Which key or invite it was made with.
     made_by: String,
+    /// When it was last used, to the minute; null where that is not known.
+    last_used_at: Option<Timestamp>,
 }
 
 /// Whether a key admits anybody.
@@ -76,10 +80,22 @@ pub(super) struct Keys {
 
 /// `GET /api/keys`
 pub(super) async fn list(State(server): State<Server>) -> Answer<Keys> {
-    let mut keys = server.office.store.keys().await?;
+    let (store, now) = (&server.office.store, Timestamp::now());
+    let mut keys = store.keys().await?;
+    let mut used: HashMap<String, Timestamp> = HashMap::new();
+    // What this coordinator knows itself is not older than what any has noted of it.
+    for (id, at) in
+        store.uses().await?.into_iter().chain(server.auth.keyring.used_since(Timestamp::from_millis(0), now))
+    {
+        let latest = used.entry(id).or_insert(at);
+        *latest = at.max(*latest);
+    }
     keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
-    let now = Timestamp::now();
-    Ok(Json(Keys { keys: keys.into_iter().map(|key| shown(key, now)).collect() }))
+    let with_use = |key: Key| {
+        let last_used_at = used.get(&key.id).copied();
+        Shown { last_used_at, ..shown(key, now) }
+    };
+    Ok(Json(Keys { keys: keys.into_iter().map(with_use).collect() }))
 }
 
 /// `POST /api/keys`
@@ -162,5 +178,5 @@ fn shown(key: Key, now: Timestamp) -> Shown {
     };
     let host = key.host().to_owned();
     let Key { id, name, scope, agents, created_at, expires_at, revoked_at, made_by, .. } = key;
-    Shown { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by }
+    Shown { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by, last_used_at: None }
 }

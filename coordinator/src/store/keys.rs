@@ -144,6 +144,12 @@ pub trait KeyStore: Send + Sync {
     /// Forgets the key of that revision; one that was changed since stays. For those that read keys that is a change.
     async fn forget_key(&self, key: &Key) -> Result<()>;
 
+    /// Notes when keys were last used, in one write.
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()>;
+
+    /// Returns when keys were last used, as far as that was noted, in no particular order.
+    async fn uses(&self) -> Result<Vec<(String, Timestamp)>>;
+
     /// Keeps an invite, and forgets those that have ended.
     async fn put_invite(&self, invite: &Invite) -> Result<()>;
 

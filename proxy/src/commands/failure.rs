@@ -46,7 +46,7 @@ impl Failure {
         match self {
             Self::Refused(refusal) => {
                 tell_refusal(&refusal, json);
-                ExitCode::from(1)
+                ExitCode::from(if refusal.code == ErrorCode::StoreUnavailable { 5 } else { 1 })
             }
             Self::Stopped { why, advice } => {
                 eprintln!("c3po: {why}\ntry: {advice}");

@@ -3,27 +3,51 @@
 use c3po_shared::catalogue::{Call, GetMessages, Inbox};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
+use c3po_shared::refusal::Advice;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::failure::Failure;
 use super::print::Printer;
+use super::rest;
 use super::session::Session;
 use crate::config::Config;
 
+/// How many messages are asked for without a session.
+const PENDING_MAX: usize = 1_000;
+
+/// The part of `GET /api/pending` that is shown.
+#[derive(Deserialize)]
+struct Pending {
+    messages: Vec<Message>,
+}
+
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
-    Session::with(config, false, async |session| {
+    let shown = Session::with(config.clone(), false, async |session| {
         let messages = every_message(session).await?;
-        if printer.json {
-            printer.document(&json!({"messages": messages, "count": messages.len()}))?;
-        } else if messages.is_empty() {
-            printer.line("Nothing waits.")?;
-        } else {
-            messages.iter().try_for_each(|message| printer.message(message))?;
-        }
+        print(&messages, printer)?;
         session.shown(messages.into_iter().map(|message| message.id).collect());
         Ok(())
-    })
-    .await
+    });
+    match shown.await {
+        Err(Failure::Refused(refusal)) if refusal.advice == Some(Advice::StoreFull) => {
+            // A session needs a little room in the store; looking needs none.
+            let pending = rest::get::<Pending>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
+            eprintln!("c3po: {}; what is shown now stays in the inbox as not shown", refusal.error);
+            print(&pending.read.messages, printer)
+        }
+        outcome => outcome,
+    }
+}
+
+fn print(messages: &[Message], printer: &Printer) -> Result<(), Failure> {
+    if printer.json {
+        return printer.document(&json!({"messages": messages, "count": messages.len()}));
+    }
+    if messages.is_empty() {
+        return printer.line("Nothing waits.");
+    }
+    messages.iter().try_for_each(|message| printer.message(message))
 }
 
 /// Returns every message that waits.

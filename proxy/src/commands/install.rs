@@ -2,19 +2,28 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use tokio::time::timeout;
 
 use super::claude_code::bundle::{Bundle, Change};
 use super::claude_code::client::{self, Client};
 use super::claude_code::host_file::{self, Plan, Wanted};
+use super::claude_code::permissions;
 use super::claude_code::settings::{self, Members, OURS, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
+use super::words;
 use crate::config::{self, Config};
+use crate::link::{self, Trust, http};
+
+/// How long a coordinator may take that was named.
+const TRY_MAX: Duration = Duration::from_secs(5);
 
 /// What is to be installed, and how.
 #[derive(Debug, clap::Args)]
@@ -28,7 +37,14 @@ pub(super) struct Arguments {
     /// With --statusline: take the place of another status line
     #[arg(long, requires = "statusline")]
     force: bool,
-    /// Where the coordinator is, such as http://nas:8420; written to this host's config.toml
+    /// Let sessions use c3po's tools without asking: send, reply, read, wait, acknowledge, list
+    #[arg(long, conflicts_with = "no_allow")]
+    allow: bool,
+    /// Do not ask about that; sessions go on asking [default without a terminal]
+    #[arg(long)]
+    no_allow: bool,
+    /// Where the coordinator is, such as http://127.0.0.1:8420; tried, and written to this host's config.toml. On the
+    /// network use `c3po join`
     #[arg(long, value_name = "URL")]
     coordinator: Option<String>,
     /// A file that holds the coordinator's token, which is written to config.toml; `-` reads standard input
@@ -41,7 +57,8 @@ pub(super) struct Arguments {
 
 /// Everything that is known before anything is changed.
 struct Situation {
-    claude: Client,
+    /// `None` where there is none.
+    claude: Option<Client>,
     bundle: Bundle,
     /// This very program.
     this: PathBuf,
@@ -65,12 +82,23 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     let host_file = plan_host_file(config, &arguments)?;
 
     put_files(&situation, &mut steps)?;
-    if arguments.dry_run {
-        tell_plan(&situation, &arguments, &mut steps)?;
-    } else {
-        register(&situation, &arguments, &mut steps).await?;
+    match &situation.claude {
+        None => steps.tell(
+            "plugin",
+            Outcome::Left,
+            "there is no claude command to load it; run this again when there is",
+        )?,
+        Some(claude) if arguments.dry_run => tell_plan(claude, &situation, &arguments, &mut steps)?,
+        Some(claude) => register(claude, &situation, &arguments, &mut steps).await?,
     }
     write_host_file(config, host_file, &mut steps)?;
+    if let Some(urls) = &arguments.coordinator {
+        try_coordinators(config, urls, &mut steps).await?;
+    }
+    if situation.claude.is_none() {
+        steps.end("Everything else is done.")?;
+        return Err(client::missing(None));
+    }
     steps.end(if arguments.dry_run {
         "Nothing was changed. The same without --dry-run does it."
     } else {
@@ -85,7 +113,10 @@ impl Situation {
             return Err(Failure::Usage("HOME is not set: there is nowhere to install to".to_owned()));
         }
         let named = arguments.claude.as_deref();
-        let claude = Client::find(named, &config.places).ok_or_else(|| client::missing(named))?;
+        let claude = Client::find(named, &config.places);
+        if claude.is_none() && named.is_some() {
+            return Err(client::missing(named));
+        }
         let this = std::env::current_exe().context("cannot find this program's own file").map_err(stopped)?;
         let settings = Settings::in_folder(&config.places.claude_dir);
         let before = settings.read().map_err(|error| Failure::Stopped {
@@ -99,8 +130,7 @@ impl Situation {
                     "Claude Code has another marketplace named {MARKETPLACE}, from {source}; it was left alone"
                 ),
                 advice: format!(
-                    "If you can do without it, run `{}`, then this again.",
-                    claude.typed(&["plugin", "marketplace", "remove", MARKETPLACE])
+                    "If you can do without it, run `claude plugin marketplace remove {MARKETPLACE}`, then this again."
                 ),
             });
         }
@@ -157,15 +187,24 @@ fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure
 }
 
 /// Says what `register` would do.
-fn tell_plan(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+fn tell_plan(
+    claude: &Client,
+    situation: &Situation,
+    arguments: &Arguments,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
     for call in situation.calls()? {
-        steps.tell("plugin", Outcome::Would, format!("run {}", situation.claude.typed(&call)))?;
+        steps.tell("plugin", Outcome::Would, format!("run {}", claude.typed(&call)))?;
     }
     let path = situation.settings.path().display();
     if !settings::enabled(&situation.before) {
         let members: Vec<_> = OURS.iter().map(|(group, member)| format!("{group}.{member}")).collect();
         let text = format!("claude rewrites {path} with {}; a backup stays beside it", members.join(" and "));
         steps.tell("settings", Outcome::Would, text)?;
+    }
+    if arguments.allow && permissions::allowed(&situation.before).is_some() {
+        let text = format!("allow in {path}, without asking: {}", permissions::listed());
+        steps.tell("permissions", Outcome::Would, text)?;
     }
     match situation.status_line(arguments) {
         StatusLine::NotAsked => Ok(()),
@@ -179,11 +218,17 @@ fn tell_plan(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>
 }
 
 /// Registers the plugin with `claude`, which rewrites the settings: a backup is made before.
-async fn register(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
-    let (claude, file) = (&situation.claude, &situation.settings);
+async fn register(
+    claude: &Client,
+    situation: &Situation,
+    arguments: &Arguments,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
+    let file = &situation.settings;
     let backup = file.back_up().map_err(stopped)?;
     set_status_line(situation, arguments, steps)?;
-    let registered = call_claude(situation).await;
+    set_permissions(situation, arguments, steps)?;
+    let registered = call_claude(claude, situation).await;
     let is_new = backup.is_none();
     let backup = file.without_needless(backup).map_err(stopped)?;
     registered?;
@@ -200,8 +245,7 @@ async fn register(situation: &Situation, arguments: &Arguments, steps: &mut Step
     }
 }
 
-async fn call_claude(situation: &Situation) -> Result<(), Failure> {
-    let claude = &situation.claude;
+async fn call_claude(claude: &Client, situation: &Situation) -> Result<(), Failure> {
     for call in situation.calls()? {
         claude.must(&call).await?;
     }
@@ -210,6 +254,50 @@ async fn call_claude(situation: &Situation) -> Result<(), Failure> {
     }
     let why = format!("claude says it has installed {PLUGIN}, but does not list it as enabled");
     Err(Failure::Stopped { why, advice: format!("Look at `{}`.", claude.typed(&["plugin", "list"])) })
+}
+
+/// Allows the tools where the user says so, or answers so: once, for a plugin that is there already was asked about.
+fn set_permissions(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
+    let file = &situation.settings;
+    let members = file.read().map_err(stopped)?;
+    let Some(allowed) = permissions::allowed(&members) else {
+        let path = file.path().display().to_string();
+        return if arguments.allow { steps.tell("permissions", Outcome::Unchanged, path) } else { Ok(()) };
+    };
+    let is_update = settings::enabled(&situation.before);
+    let says_yes = arguments.allow || !(arguments.no_allow || is_update || steps.is_json()) && permissions::ask();
+    if says_yes {
+        file.write(&allowed).map_err(stopped)?;
+        let text = format!("sessions use these without asking: {}", permissions::listed());
+        return steps.tell("permissions", Outcome::Done, text);
+    }
+    let text = format!("sessions ask before they use {}; `c3po install --allow` changes that", permissions::listed());
+    if is_update { Ok(()) } else { steps.tell("permissions", Outcome::Left, text) }
+}
+
+/// Reports whether the coordinators answer that were named. What was written stays: one may come later.
+async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) -> Result<(), Failure> {
+    for url in urls.split(',').map(str::trim).filter(|url| !url.is_empty()) {
+        let trust = Trust::new(config.coordinators.fingerprints.clone());
+        let asked = timeout(TRY_MAX, http::get(url, &trust, "/api/health", &[])).await;
+        let refusal = match asked {
+            Ok(Ok((200, _))) => {
+                steps.tell("reached", Outcome::Done, format!("{url} answers"))?;
+                continue;
+            }
+            Ok(Ok((_, body))) => serde_json::from_str(&body).unwrap_or_else(|_| Refusal::invalid("it is not well")),
+            Ok(Err(refusal)) => link::for_host(refusal, &config.coordinators),
+            Err(_) => Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {url}: no answer")),
+        };
+        let refusal = refusal.detail("coordinator", url);
+        let text = format!(
+            "{url} was written down, and does not answer as it should: {}\n{}",
+            refusal.error,
+            words::suggestion(&refusal)
+        );
+        steps.tell("reached", Outcome::Left, text)?;
+    }
+    Ok(())
 }
 
 fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {

@@ -50,7 +50,8 @@ Exit codes:
   1  refused; standard error says why and what to try
   2  wrong usage or configuration
   3  no coordinator
-  4  nothing came in time";
+  4  nothing came in time
+  5  the coordinator cannot use its store";
 
 /// What `c3po hook --help` says about itself.
 const HOOK: &str = "\

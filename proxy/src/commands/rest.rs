@@ -10,9 +10,8 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::failure::Failure;
-use super::session::START_ONE;
 use crate::config::Config;
-use crate::link::{Trust, as_written, http};
+use crate::link::{self, Trust, as_written, http};
 
 /// How long a coordinator may take if there is another one to ask.
 const TURN_MAX: Duration = Duration::from_secs(3);
@@ -53,12 +52,12 @@ pub(super) async fn post<T: DeserializeOwned>(
 }
 
 async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<Answer<T>, Failure> {
-    let trust = Trust::new(config.fingerprint);
-    let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
-    let mut targets = config.urls.iter().peekable();
-    let mut away = Refusal::new(ErrorCode::CoordDown, "no coordinator is named");
+    let mut targets = config.coordinators.urls.iter().peekable();
+    let (mut away, mut refused) = (None, None);
     while let Some(target) = targets.next() {
         let coordinator = as_written(target);
         let asked = async {
@@ -68,14 +67,29 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
             }
         };
         let asked = if targets.peek().is_some() { timeout(TURN_MAX, asked).await } else { Ok(asked.await) };
-        away = match asked {
-            Ok(Ok((status, body))) => return read(coordinator, status, &body),
-            Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => refusal.detail("coordinator", coordinator),
-            Ok(Err(refusal)) => return Err(refusal.into()),
-            Err(_) => continue,
-        };
+        match asked {
+            Ok(Ok((status, body))) => {
+                return read(coordinator, status, &body).map_err(|failure| asked_in_vain(failure, question));
+            }
+            Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => away = Some(refusal),
+            // One with a wrong certificate, for instance. Another one may be well.
+            Ok(Err(refusal)) => drop(refused.get_or_insert(refusal)),
+            Err(_) => {}
+        }
     }
-    Err(away.suggest(START_ONE).into())
+    let nobody = || Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
+    Err(link::for_host(away.or(refused).unwrap_or_else(nobody), &config.coordinators).into())
+}
+
+/// Returns a failure of the store as of a question, of which nobody wonders whether it was done.
+fn asked_in_vain(failure: Failure, question: &Question) -> Failure {
+    match (failure, question) {
+        (Failure::Refused(refusal), Question::Get(_)) if refusal.code == ErrorCode::StoreUnavailable => {
+            let url = refusal.details.get("coordinator").and_then(Value::as_str).unwrap_or_default().to_owned();
+            Failure::Refused(link::of_store(refusal, &url))
+        }
+        (failure, _) => failure,
+    }
 }
 
 fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<Answer<T>, Failure> {
@@ -84,7 +98,8 @@ fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Re
         Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
     };
     if status != 200 {
-        return Err(serde_json::from_str(body).unwrap_or_else(|_| foreign()).into());
+        let refusal = serde_json::from_str::<Refusal>(body).unwrap_or_else(|_| foreign());
+        return Err(refusal.detail("coordinator", coordinator).into());
     }
     let raw = RawValue::from_string(body.to_owned()).map_err(|_| foreign())?;
     let read = serde_json::from_str(raw.get()).map_err(|_| foreign())?;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use c3po_shared::catalogue::{Call, Received};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
@@ -15,13 +14,10 @@ use crate::config::Config;
 use crate::deliver::Inbox;
 use crate::link::{self, Link, Standing, State};
 
-/// How long a command tries to reach a coordinator.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long a command tries to reach a coordinator: longer than one attempt, which says why it failed.
+const CONNECT_MAX: Duration = Duration::from_secs(7);
 /// How long a command waits at its end for its receipts to be taken.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// What to do if no coordinator answers.
-pub(super) const START_ONE: &str =
-    "Start one with `make up`, or set C3PO_COORDINATOR_URL to where one runs, such as http://nas:8420.";
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
@@ -72,7 +68,7 @@ impl Session {
             }
             _ => {}
         }
-        Err(Failure::NoCoordinator(unreachable(&self.standing())))
+        Err(self.standing().down(false).into())
     }
 
     /// Returns how the link stands.
@@ -104,15 +100,4 @@ impl Session {
             self.link.receipt(Progress { message_ids: ids, stage, via, seen_via: None, context: 0 });
         }
     }
-}
-
-fn unreachable(standing: &Standing) -> Refusal {
-    let why = standing.last_error.as_deref().unwrap_or("no answer within 5 s");
-    let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", standing.coordinator))
-        .suggest(START_ONE)
-        .detail("coordinator", standing.coordinator.as_str());
-    if let Some(error) = &standing.last_error {
-        refusal = refusal.detail("last_error", error.as_str());
-    }
-    refusal
 }

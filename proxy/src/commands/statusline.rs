@@ -5,7 +5,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use super::print::{Printer, Tone};
+use super::print::{Printer, Tone, harmless};
 use crate::config::HookEnvironment;
 use crate::link;
 use crate::local;
@@ -13,6 +13,9 @@ use crate::local::protocol::{Event, Name, Status};
 
 /// How long the proxy may take to answer.
 const ANSWER_MAX: Duration = Duration::from_millis(150);
+
+/// How many characters of a reason are shown.
+const REASON_MAX: usize = 70;
 
 /// Prints the line of the session that this process belongs to, if there is one.
 pub(super) fn run(printer: &Printer) {
@@ -35,8 +38,21 @@ fn text(status: &Status, printer: &Printer) -> String {
     }
     parts.extend(status.agents_online.map(|online| format!("{online} online")));
     let tone = if status.link == link::State::Connected { Tone::Good } else { Tone::Alarm };
-    parts.push(printer.tinted(tone, status.link.as_str()));
+    parts.push(printer.tinted(tone, &link(status)));
     parts.join(" · ")
+}
+
+/// Returns how the link stands: of a refused one also why, as far as there is room.
+fn link(status: &Status) -> String {
+    let (link::State::Failed, Some(error)) = (status.link, &status.last_error) else {
+        return status.link.as_str().to_owned();
+    };
+    let whole = error.split(" (").next().unwrap_or_default();
+    let mut shown: String = whole.chars().take(REASON_MAX).collect();
+    if shown.len() < whole.len() {
+        shown.push('…');
+    }
+    format!("refused: {}", harmless(&shown, false))
 }
 
 #[cfg(test)]
@@ -62,6 +78,14 @@ mod tests {
         assert_eq!(text(&status, &plain), "c3po web · 2 unread · 3 online · connected");
         status = Status { unread: 0, agents_online: None, link: link::State::Reconnecting, ..status };
         assert_eq!(text(&status, &plain), "c3po web · reconnecting");
+        let error =
+            "the coordinator at nas:8430 shows another certificate (sha256:ab) than the one this host trusts (x)";
+        status = Status { link: link::State::Failed, last_error: Some(error.to_owned()), ..status };
+        let refused = "c3po web · refused: the coordinator at nas:8430 shows another certificate";
+        assert_eq!(text(&status, &plain), refused);
+        status.last_error = Some("x".repeat(71));
+        assert_eq!(text(&status, &plain), format!("c3po web · refused: {}…", "x".repeat(70)));
+        status = Status { link: link::State::Reconnecting, ..status };
         let coloured = Printer::of_status_line(false, true);
         assert_eq!(text(&status, &coloured), "c3po \u{1b}[1mweb\u{1b}[0m · \u{1b}[31mreconnecting\u{1b}[0m");
     }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::claude_code::bundle::Bundle;
 use super::claude_code::client::Client;
+use super::claude_code::permissions;
 use super::claude_code::settings::{self, Members, Settings};
 use super::claude_code::status_line::{self, Owner, STATUS_LINE};
 use super::claude_code::steps::{Outcome, Steps};
@@ -13,6 +14,7 @@ use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
 use crate::config::Config;
+use crate::link::as_written;
 
 /// How it is taken back.
 #[derive(Debug, clap::Args)]
@@ -64,11 +66,18 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         let _ = fs::remove_dir(folder);
     }
     let config_file = &config.places.config_file;
-    steps.end(&if config_file.exists() {
-        format!("{RELOAD} {} stays: the commands of c3po use it.", config_file.display())
-    } else {
-        RELOAD.to_owned()
-    })
+    let mut next = RELOAD.to_owned();
+    if config_file.exists() {
+        next += &format!(" {} stays: the commands of c3po use it.", config_file.display());
+    }
+    if let Some(id) = config.coordinators.key_id() {
+        let urls: Vec<_> = config.coordinators.urls.iter().map(|target| as_written(target)).collect();
+        next += &format!(
+            "\nThis host's key {id} stays valid at {}. `c3po-coordinator keys revoke {id}` on the coordinator's machine ends it.",
+            urls.join(", ")
+        );
+    }
+    steps.end(&next)
 }
 
 fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {
@@ -102,6 +111,7 @@ fn without_ours(settings: &Members, file: &Settings, bundle: &Bundle) -> Result<
         |members: &Members| matches!(status_line::owner(members, &bundle.program()), Owner::Us | Owner::Older);
     let mut wanted = settings.clone();
     settings::remove_ours(&mut wanted);
+    permissions::take_back(&mut wanted);
     if !is_ours(&wanted) {
         return Ok(wanted);
     }
@@ -134,7 +144,7 @@ async fn unregister(claude: &Client, steps: &mut Steps<'_>) -> Result<(), Failur
     if plugin_gone.done || marketplace_gone.done {
         return steps.tell("plugin", Outcome::Done, format!("{PLUGIN} is removed from {client}"));
     }
-    steps.tell("plugin", Outcome::Unchanged, format!("{client} does not know {PLUGIN}"))
+    steps.tell("plugin", Outcome::Unchanged, format!("{client} has no {PLUGIN}: there is nothing to remove"))
 }
 
 fn refused(claude: &Client, call: &[&str], said: &str) -> Failure {

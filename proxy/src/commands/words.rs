@@ -2,10 +2,83 @@
 
 use c3po_shared::refusal::{Advice, Refusal};
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+use crate::link::is_loopback;
+
+/// The coordinator that a refusal is about.
+struct Place {
+    url: String,
+    host: String,
+    port: u16,
+}
+
+impl Place {
+    fn of(refusal: &Refusal) -> Option<Self> {
+        let url = refusal.details.get("coordinator")?.as_str()?;
+        let uri: Uri = url.parse().ok()?;
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        Some(Self { url: url.to_owned(), host: uri.host()?.to_owned(), port })
+    }
+
+    /// Returns where commands for the coordinator's machine are typed.
+    fn there(&self) -> String {
+        if is_loopback(&self.host) { "on this host".to_owned() } else { format!("on {}", self.host) }
+    }
+}
 
 /// Returns what a person is to do next.
 pub(super) fn suggestion(refusal: &Refusal) -> String {
     let Some(advice) = refusal.advice else { return refusal.suggestion.clone() };
+    match Place::of(refusal) {
+        Some(place) => of_place(advice, &place).unwrap_or_else(|| general(advice, refusal)),
+        None => general(advice, refusal),
+    }
+}
+
+/// Returns what is to be done at or about a certain coordinator.
+fn of_place(advice: Advice, place: &Place) -> Option<String> {
+    let (Place { url, host, port }, there) = (place, place.there());
+    Some(match advice {
+        Advice::NothingListens => format!(
+            "Nothing listens on port {port} of {host}. See {there} whether the coordinator runs (`systemctl status \
+             c3po-coordinator`, or `docker compose ps`), or correct the port: `c3po doctor` names the file."
+        ),
+        Advice::NoAnswer => format!(
+            "Is {host} on (`ping -c 1 {host}`)? If so, a firewall drops what is sent to its port {port}: open it {there}."
+        ),
+        Advice::SaysNothing => format!(
+            "What listens on port {port} hangs, or is another program. Look {there}: `ss -ltnp 'sport = :{port}'`; if it is \
+             the coordinator, start it again."
+        ),
+        Advice::NoRoute => {
+            format!("This host has no way to {host}: is its network up, or its VPN? `ping -c 1 {host}` tries it.")
+        }
+        Advice::NoSuchHost => format!(
+            "No host is known here as {host}. Correct the name (`c3po doctor` names the file), or write its address; \
+             `getent hosts {host}` tries it."
+        ),
+        Advice::AnotherProgram => format!(
+            "Correct the port (`c3po doctor` names the file), or end that program {there}: `ss -ltnp 'sport = :{port}'` \
+             names it."
+        ),
+        Advice::WriteHttp => format!(
+            "If the coordinator is to speak TLS, start it {there} with `--tls auto`; if not, let this host in anew with a \
+             line of `c3po-coordinator invite` there, and until then nothing is sent to {url}."
+        ),
+        Advice::StoreAway => format!(
+            "Nothing was lost. Look {there} whether its Redis or disk is well; the coordinator's log says more \
+             (`journalctl -u c3po-coordinator -n 20`, or `docker compose logs coordinator`). It goes on by itself."
+        ),
+        Advice::StoreFull => format!(
+            "Make room {there}: on the disk (`df -h`), or raise Redis' maxmemory. Reading goes on meanwhile, and nothing was \
+             lost."
+        ),
+        _ => return None,
+    })
+}
+
+fn general(advice: Advice, refusal: &Refusal) -> String {
     let nearest: Vec<_> = refusal.details.get("nearest").and_then(Value::as_array).into_iter().flatten().collect();
     match advice {
         Advice::ListAgents if nearest.is_empty() => "Check the agent's spelling; `c3po agents` lists all of them.",
@@ -21,10 +94,36 @@ pub(super) fn suggestion(refusal: &Refusal) -> String {
             "Nothing to do: the sender has an answer. `c3po thread` shows it; `c3po send` adds to it."
         }
         Advice::AnswerIt => "Answer it with `c3po reply`.",
-        Advice::JoinAgain => "Let this host in again (`c3po join`, with a line from `c3po-coordinator invite`).",
-        Advice::WorkOn => "`c3po doctor` reports what is wrong; nothing was lost.",
         Advice::SendAgain => "Send it again in a moment.",
         Advice::ListTools => "`c3po --help` lists what there is.",
+        Advice::StartOne => {
+            "Start one with `make up`, or let this host in at one on the network: `c3po join`, with the line that \
+             `c3po-coordinator invite` prints there. C3PO_COORDINATOR_URL names another one without a key."
+        }
+        Advice::WorkOn
+        | Advice::NothingListens
+        | Advice::NoAnswer
+        | Advice::SaysNothing
+        | Advice::NoRoute
+        | Advice::NoSuchHost
+        | Advice::AnotherProgram => "`c3po doctor` reports what is wrong; nothing was lost.",
+        Advice::WriteHttps => "Write https:// for http://: `c3po doctor` names the file.",
+        Advice::WriteHttp => "Write http:// for https://, if that is meant: `c3po doctor` names the file.",
+        Advice::AnotherCertificate => {
+            "If the coordinator was set up anew, run `c3po join` with a new line (`c3po-coordinator invite` on its \
+             machine); if not, somebody may be in between."
+        }
+        Advice::UnknownCertificate => {
+            "If it is the coordinator's own, run `c3po join` with a line of `c3po-coordinator invite`, or set \
+             C3PO_FINGERPRINT to what the coordinator's log shows."
+        }
+        Advice::JoinAgain => "Let this host in: `c3po join`, with a line from `c3po-coordinator invite` on the coordinator's machine.",
+        Advice::CoveredName => {
+            "Use a name that it covers, with --as, or ask for a key of further names: `c3po-coordinator invite --agents` on \
+             the coordinator's machine."
+        }
+        Advice::StoreAway => "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look.",
+        Advice::StoreFull => "The coordinator's store needs room: its disk, or maxmemory of its Redis. Reading goes on.",
     }
     .to_owned()
 }
@@ -39,6 +138,8 @@ mod tests {
     fn no_suggestion_names_a_tool_to_a_person() {
         let mut refusals: Vec<_> = ErrorCode::ALL.iter().map(|code| Refusal::new(*code, "no")).collect();
         refusals.extend(Advice::ALL.iter().map(|advice| Refusal::invalid("no").advise(*advice)));
+        let at = |advice: &Advice| Refusal::invalid("no").advise(*advice).detail("coordinator", "https://nas:8420");
+        refusals.extend(Advice::ALL.iter().map(at));
         for refusal in refusals {
             let said = suggestion(&refusal);
             for listed in listing() {
@@ -49,5 +150,13 @@ mod tests {
         }
         let found = suggestion(&Refusal::agent_not_found("a", &["b".parse().unwrap()]));
         assert_eq!(found, "Did you mean b? `c3po agents` lists all of them.");
+    }
+
+    #[test]
+    fn only_a_host_of_its_own_is_advised_to_start_a_coordinator() {
+        for advice in Advice::ALL.iter().filter(|advice| **advice != Advice::StartOne) {
+            let refusal = Refusal::invalid("no").advise(*advice).detail("coordinator", "https://127.0.0.1:8420");
+            assert!(!suggestion(&refusal).contains("make up"), "{advice}");
+        }
     }
 }

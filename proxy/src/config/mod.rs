@@ -1,20 +1,19 @@
 //! What this host was told: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
 
 mod client;
+mod coordinators;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::join::Fingerprint;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
-use c3po_shared::wire;
 use client::Reader;
 use serde::Deserialize;
-use tokio_tungstenite::tungstenite::http::Uri;
 
-/// Where a coordinator listens when nobody says otherwise.
-pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
+pub use coordinators::{Coordinators, DEFAULT_URL, problem_of_urls};
+use coordinators::{Fingerprints, Written};
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -37,10 +36,8 @@ impl fmt::Debug for Secret {
 /// Everything this host was told.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where coordinators are, as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
-    ///
-    /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
-    pub urls: Vec<String>,
+    /// Where coordinators are, whom this host takes for one, and what it proves itself by.
+    pub coordinators: Coordinators,
     /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
     pub agent: AgentId,
     /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
@@ -49,11 +46,6 @@ pub struct Config {
     pub session_id: Option<String>,
     /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
     pub timeout: u64,
-    /// What proves who we are: `C3PO_TOKEN`, `token`; default none.
-    pub token: Option<Secret>,
-    /// The certificate by which the coordinator is known: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means
-    /// that the system's authorities and the name in the certificate decide.
-    pub fingerprint: Option<Fingerprint>,
     /// Where what must survive a restart is kept: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
     pub state_dir: PathBuf,
     /// Where things are on this host.
@@ -143,7 +135,23 @@ struct File {
     agent_id: Option<String>,
     timeout: Option<u64>,
     token: Option<Secret>,
-    fingerprint: Option<String>,
+    fingerprint: Option<Fingerprints>,
+}
+
+impl File {
+    /// Returns the file of that text. One that cannot be read is as if there were none.
+    fn of(text: Option<&str>, name: &Path, problems: &mut Vec<String>) -> Self {
+        let Some(text) = text else { return Self::default() };
+        toml::from_str(text).unwrap_or_else(|error| {
+            problems.push(format!("{}: {}", name.display(), error.to_string().trim_end()));
+            Self::default()
+        })
+    }
+
+    fn coordinators(&self) -> Written {
+        let (urls, token) = (self.coordinator_url.clone(), self.token.clone());
+        Written { urls, token, fingerprints: self.fingerprint.clone() }
+    }
 }
 
 /// Where settings come from, so that tests can hold them.
@@ -162,10 +170,9 @@ impl Config {
     pub fn read() -> Self {
         let path = Places::of(&variable).config_file;
         let cwd = std::env::current_dir().ok();
-        let (file, unreadable) = match std::fs::read_to_string(&path) {
-            Ok(text) => (Some(text), None),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (None, None),
-            Err(error) => (None, Some(format!("cannot read {}: {error}", path.display()))),
+        let (file, unreadable) = match text_of(&path) {
+            Ok(text) => (text, None),
+            Err(problem) => (None, Some(problem)),
         };
         let mut config = Self::from_sources(&Sources {
             variable: &variable,
@@ -177,6 +184,18 @@ impl Config {
         });
         config.problems.extend(unreadable);
         config
+    }
+
+    /// Reads again where coordinators are: the file may have changed since, the environment has not.
+    ///
+    /// Errors: each that is wrong with it.
+    pub fn read_coordinators(&self) -> Result<Coordinators, Vec<String>> {
+        let path = &self.places.config_file;
+        let text = text_of(path).map_err(|problem| vec![problem])?;
+        let mut problems = Vec::new();
+        let file = File::of(text.as_deref(), path, &mut problems);
+        let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
+        if problems.is_empty() { Ok(read) } else { Err(problems) }
     }
 
     /// Returns what that file says where nothing else is set.
@@ -196,31 +215,8 @@ impl Config {
     fn from_sources(sources: &Sources<'_>) -> Self {
         let variable = sources.variable;
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
-        let file = sources.file.map_or_else(File::default, |text| {
-            toml::from_str(text).unwrap_or_else(|error| {
-                problems.push(format!("{}: {}", sources.file_name.display(), error.to_string().trim_end()));
-                File::default()
-            })
-        });
-        let urls = variable("C3PO_COORDINATOR_URL").or(file.coordinator_url).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let urls = targets(&urls).unwrap_or_else(|problem| {
-            problems.push(problem);
-            Vec::new()
-        });
-        let fingerprint = variable("C3PO_FINGERPRINT").or(file.fingerprint);
-        let fingerprint = fingerprint.and_then(|text| {
-            let parsed = text.parse().map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}")));
-            parsed.ok()
-        });
-        if fingerprint.is_some()
-            && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
-        {
-            // The key would be said in the clear, to anybody who answers there.
-            problems.push(format!(
-                "{plain} is without TLS, and this host knows its coordinator by a certificate: write https://, or take out \
-                 C3PO_FINGERPRINT (fingerprint in config.toml)"
-            ));
-        }
+        let file = File::of(sources.file, sources.file_name, &mut problems);
+        let coordinators = Coordinators::read(variable, file.coordinators(), &mut problems);
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
@@ -233,13 +229,11 @@ impl Config {
             WAIT_DEFAULT
         });
         Self {
-            urls,
+            coordinators,
             agent,
             host: variable("C3PO_HOST").map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
-            token: variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token),
-            fingerprint,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
             runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
@@ -276,9 +270,13 @@ impl Places {
     }
 }
 
-/// Returns what is wrong with one or several URLs of coordinators, separated by commas.
-pub fn problem_of_urls(urls: &str) -> Option<String> {
-    targets(urls).err()
+/// Returns the text of the file, if there is one.
+fn text_of(path: &Path) -> Result<Option<String>, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
 }
 
 /// Returns a base directory: what the variable names, or a folder in the home.
@@ -306,35 +304,6 @@ fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warni
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.trim().parse().ok().filter(|seconds| (1..=WAIT_MAX).contains(seconds));
     seconds.ok_or_else(|| format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}"))
-}
-
-/// Returns where to dial, for one or several URLs separated by commas.
-fn targets(urls: &str) -> Result<Vec<String>, String> {
-    let targets: Vec<_> =
-        urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
-    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which names no URL")) } else { Ok(targets) }
-}
-
-fn target(url: &str) -> Result<String, String> {
-    let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
-    let (scheme, rest) = match url.split_once("://") {
-        Some(parts) => parts,
-        // A word alone is a mistake more often than a host at port 80.
-        None if url.contains(':') => ("http", url),
-        None => return Err(wrong("is no URL")),
-    };
-    let scheme = match scheme.to_ascii_lowercase().as_str() {
-        "http" | "ws" => "ws",
-        "https" | "wss" => "wss",
-        _ => return Err(wrong("is neither http:// nor https://")),
-    };
-    let rest = rest.trim_end_matches('/');
-    let place = rest.strip_suffix(wire::PATH).unwrap_or(rest);
-    let target = format!("{scheme}://{place}{}", wire::PATH);
-    match target.parse::<Uri>() {
-        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(target),
-        _ => Err(wrong("is no URL")),
-    }
 }
 
 /// Returns the machine's name, as the kernel has it.
@@ -397,8 +366,8 @@ mod tests {
     #[test]
     fn nothing_said_means_the_defaults() {
         let config = read(&[("HOME", "/home/x"), ("C3PO_TOKEN", ""), ("C3PO_AGENT_ID", " ")], None);
-        assert_eq!(config.urls, ["ws://127.0.0.1:8420/acp"]);
-        assert_eq!((config.agent.as_str(), config.timeout, config.token), ("Home-Assistant", 60, None));
+        assert_eq!(config.coordinators.urls, ["ws://127.0.0.1:8420/acp"]);
+        assert_eq!((config.agent.as_str(), config.timeout, config.coordinators.token), ("Home-Assistant", 60, None));
         assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
         assert!(config.problems.is_empty() && config.warnings.is_empty());
     }
@@ -420,7 +389,8 @@ mod tests {
     fn the_environment_overrides_the_file() {
         let file = "coordinator_url = \"http://nas:8420\"\nagent_id = \"a\"\ntimeout = 5\ntoken = \"t\"\n";
         let config = read(&[], Some(file));
-        assert_eq!((config.urls[0].as_str(), config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
+        let url = config.coordinators.urls[0].as_str();
+        assert_eq!((url, config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
         let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
         assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
     }
@@ -459,42 +429,11 @@ mod tests {
     }
 
     #[test]
-    fn urls_become_targets() {
-        let check = |urls: &str, expected: Result<&[&str], ()>| {
-            let found = targets(urls);
-            let found: Result<Vec<_>, ()> =
-                found.as_ref().map(|all| all.iter().map(String::as_str).collect()).map_err(|_| ());
-            assert_eq!(found, expected.map(<[&str]>::to_vec), "{urls}");
-        };
-        check("http://a:1, ws://b:2/", Ok(&["ws://a:1/acp", "ws://b:2/acp"]));
-        check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));
-        check("nas:8420", Ok(&["ws://nas:8420/acp"]));
-        check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
-        check("https://nas:8420/,wss://b/acp", Ok(&["wss://nas:8420/acp", "wss://b/acp"]));
-        for bad in ["ftp://a", "http://", ",", "http://a b", "nonsense", "nas:8420,nonsense"] {
-            check(bad, Err(()));
-        }
-    }
-
-    #[test]
-    fn a_fingerprint_is_one_or_a_problem_and_no_use_without_tls() {
-        let print = format!("sha256:{}", "ab".repeat(32));
-        let url = ("C3PO_COORDINATOR_URL", "https://nas:8420");
-        let config = read(&[url, ("C3PO_FINGERPRINT", &print)], Some("fingerprint = \"sha256:no\"\n"));
-        assert_eq!(config.fingerprint.map(|found| found.to_string()), Some(print.clone()));
-        assert!(config.problems.is_empty() && config.warnings.is_empty());
-        let config = read(&[url], Some("fingerprint = \"sha256:no\"\n"));
-        assert!(config.fingerprint.is_none() && config.problems[0].contains("64 hexadecimal digits"));
-        let config = read(&[("C3PO_FINGERPRINT", &print)], None);
-        assert!(config.problems[0].contains("without TLS"), "the key would be said in the clear");
-    }
-
-    #[test]
     fn unknown_keys_are_problems_and_secrets_are_not_printed() {
         let config = read(&[], Some("coordinator = \"x\"\n"));
         assert!(config.problems[0].contains("coordinator"), "{:?}", config.problems);
         let config = read(&[("C3PO_TOKEN", "hush")], None);
         assert!(!format!("{config:?}").contains("hush"));
-        assert_eq!(config.token.as_ref().map(Secret::expose), Some("hush"));
+        assert_eq!(config.coordinators.token.as_ref().map(Secret::expose), Some("hush"));
     }
 }

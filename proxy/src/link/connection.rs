@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::wire::{CLOSE_REFUSED, CLOSE_TAKEN_OVER, Frame, Hello, Outgoing, RequestId, SUBPROTOCOL, Welcome};
 use futures_util::{SinkExt, StreamExt};
 use tokio::time::timeout;
@@ -12,7 +12,9 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::stream::{self, DialError, Stream};
+use super::failed::{DialError, Stage};
+use super::http;
+use super::stream::{self, Stream};
 use super::trust::Trust;
 use crate::config::Secret;
 
@@ -44,8 +46,14 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Dials a coordinator.
-    pub(super) async fn dial(target: &str, token: Option<&Secret>, trust: &Trust) -> Result<Self, DialError> {
-        let mut request = target.into_client_request().map_err(|error| DialError::Failed(error.to_string()))?;
+    pub(super) async fn dial(
+        target: &str,
+        token: Option<&Secret>,
+        trust: &Trust,
+        stage: &Stage,
+    ) -> Result<Self, DialError> {
+        let no_url = |error: tungstenite::Error| DialError::failed(error.to_string(), Advice::WorkOn);
+        let mut request = target.into_client_request().map_err(no_url)?;
         let headers = request.headers_mut();
         headers.insert("sec-websocket-protocol", HeaderValue::from_static(SUBPROTOCOL));
         if let Some(token) = token {
@@ -60,46 +68,48 @@ impl Connection {
             .write_buffer_size(8 << 10)
             .max_message_size(Some(INCOMING_MAX))
             .max_frame_size(Some(INCOMING_MAX));
+        let uri = request.uri().clone();
         let dialling = async {
-            let stream = stream::connect(request.uri(), trust).await?;
+            let stream = stream::connect(&uri, trust, stage).await?;
             let upgraded = client_async_with_config(request, stream, Some(config)).await;
             upgraded.map(|(socket, _)| Self { socket }).map_err(dial_error)
         };
         // In a box: a handshake is large, and done before the link is used.
         match timeout(HANDSHAKE_MAX, Box::pin(dialling)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(DialError::Failed(format!("no answer within {} s", HANDSHAKE_MAX.as_secs()))),
+            Ok(Err(error)) => Err(Box::pin(http::named(error, &uri, trust)).await),
+            Ok(connected) => connected,
+            Err(_) => Err(stage.gave_up(HANDSHAKE_MAX)),
         }
     }
 
     /// Takes the agent's name. Nothing else may be said before.
     pub(super) async fn hello(&mut self, hello: &Hello) -> Result<Welcome, DialError> {
-        let failed = |error: String| DialError::Failed(format!("hello: {error}"));
+        let failed = |error: String| DialError::failed(format!("hello: {error}"), Advice::SaysNothing);
         let id = RequestId::Number(0);
         self.write(&Outgoing::request(&id, "hello", hello).text()).await.map_err(failed)?;
         match timeout(HANDSHAKE_MAX, self.read_welcome()).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(failed(format!("no answer within {} s", HANDSHAKE_MAX.as_secs()))),
+            Err(_) => Err(failed(format!("it gave no answer within {} s", HANDSHAKE_MAX.as_secs()))),
         }
     }
 
     async fn read_welcome(&mut self) -> Result<Welcome, DialError> {
+        let failed = |why: String| DialError::failed(why, Advice::WorkOn);
         loop {
             let text = match self.read().await {
                 Incoming::Text(text) => text,
                 Incoming::Alive => continue,
-                Incoming::TakenOver => return Err(DialError::Failed("the agent was taken over".to_owned())),
-                Incoming::Closed(why) => return Err(DialError::Failed(why)),
+                Incoming::TakenOver => return Err(failed("the agent was taken over".to_owned())),
+                Incoming::Closed(why) => return Err(failed(why)),
             };
             match Frame::parse(&text) {
                 Ok(Frame::Response { outcome: Ok(result), .. }) => {
-                    return serde_json::from_str(result.get())
-                        .map_err(|error| DialError::Failed(format!("hello: {error}")));
+                    return serde_json::from_str(result.get()).map_err(|error| failed(format!("hello: {error}")));
                 }
                 Ok(Frame::Response { outcome: Err(error), .. }) => return Err(DialError::Refused(error.into())),
                 // Whatever else it says before its answer is not for a proxy without a name.
                 Ok(_) => {}
-                Err(error) => return Err(DialError::Failed(error.to_string())),
+                Err(error) => return Err(failed(error.to_string())),
             }
         }
     }
@@ -154,11 +164,10 @@ fn bad_token() -> Refusal {
 }
 
 fn dial_error(error: tungstenite::Error) -> DialError {
-    let tungstenite::Error::Http(response) = error else {
-        return DialError::Failed(match error {
-            tungstenite::Error::Io(error) => error.to_string(),
-            error => error.to_string(),
-        });
+    let response = match error {
+        tungstenite::Error::Http(response) => response,
+        tungstenite::Error::Io(error) => return DialError::failed(error.to_string(), Advice::WorkOn),
+        error => return DialError::failed(error.to_string(), Advice::AnotherProgram),
     };
     let told = response.body().as_deref().and_then(|body| serde_json::from_slice::<Refusal>(body).ok());
     match (response.status().as_u16(), told) {
@@ -168,6 +177,6 @@ fn dial_error(error: tungstenite::Error) -> DialError {
             "the coordinator demands a token and did not accept ours",
         )),
         (403, None) => DialError::Refused(Refusal::new(ErrorCode::Forbidden, "the coordinator turned us away")),
-        (status, None) => DialError::Failed(format!("the address answers, but not as a coordinator: HTTP {status}")),
+        (status, None) => DialError::failed(format!("it answers HTTP {status}"), Advice::AnotherProgram),
     }
 }

@@ -3,16 +3,22 @@
 use std::io;
 use std::time::Duration;
 
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, Refusal};
+use serde::de::IgnoredAny;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::http::Uri;
 
-use super::stream::{self, DialError};
+use super::failed::{DialError, Stage};
+use super::stream::{self, Stream};
 use super::trust::Trust;
 
 /// How long everything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a program that is not a coordinator may take to show what it is, and how much of that is read.
+const WHO_MAX: (Duration, u64) = (Duration::from_secs(1), 4 << 10);
+/// How much of a first line is shown.
+const LINE_MAX: usize = 60;
 /// The longest answer that is read, in bytes: a list of all agents is one.
 const ANSWER_MAX: u64 = 16 << 20;
 
@@ -48,15 +54,57 @@ async fn ask(
     trust: &Trust,
     request: impl Fn(&Uri) -> Result<String, Refusal>,
 ) -> Result<(u16, String), Refusal> {
-    let down = |why: String| Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {url}: {why}"));
     let uri: Uri = url.parse().map_err(|_| Refusal::invalid(format!("'{url}' is no URL")))?;
-    let request = request(&uri)?;
-    match timeout(DEADLINE, exchange(&uri, trust, &request)).await {
-        Ok(Ok(answer)) => parse(&answer).ok_or_else(|| down("it does not speak HTTP".to_owned())),
-        Ok(Err(DialError::Refused(refusal))) => Err(refusal),
-        Ok(Err(DialError::Failed(why))) => Err(down(why)),
-        Err(_) => Err(down(format!("no answer within {} s", DEADLINE.as_secs()))),
-    }
+    let (request, stage) = (request(&uri)?, Stage::default());
+    let outcome = match timeout(DEADLINE, exchange(&uri, trust, &request, &stage)).await {
+        Ok(Ok(answer)) => answered(&answer).ok_or_else(|| another_program(&answer)),
+        Ok(Err(error)) => Err(named(error, &uri, trust).await),
+        Err(_) => Err(stage.gave_up(DEADLINE)),
+    };
+    outcome.map_err(|error| error.into_refusal(url))
+}
+
+/// Returns why there is no connection: with the name of the other program, if one answers there.
+pub(super) async fn named(error: DialError, uri: &Uri, trust: &Trust) -> DialError {
+    let secure = match &error {
+        DialError::Failed { advice: Advice::WriteHttp, .. } => false,
+        DialError::Failed { advice: Advice::AnotherProgram, .. } => stream::is_secure(uri),
+        _ => return error,
+    };
+    let mut answer = Vec::new();
+    // What it said until then is enough.
+    let _ = timeout(WHO_MAX.0, look(uri, secure.then_some(trust), &mut answer)).await;
+    let answer = String::from_utf8_lossy(&answer);
+    if answer.is_empty() || answered(&answer).is_some() { error } else { another_program(&answer) }
+}
+
+/// Reads what a program answers to a question for a coordinator: over TLS, if there is somebody to trust.
+async fn look(uri: &Uri, trust: Option<&Trust>, answer: &mut Vec<u8>) -> Result<(), DialError> {
+    let stage = Stage::default();
+    let mut stream = match trust {
+        Some(trust) => stream::connect(uri, trust, &stage).await?,
+        None => Stream::Plain(stream::connect_plainly(uri, &stage).await?),
+    };
+    let failed = |error: io::Error| DialError::of_connecting(&error);
+    stream.write_all(b"GET /api/health HTTP/1.0\r\n\r\n").await.map_err(failed)?;
+    stream.flush().await.map_err(failed)?;
+    stream.take(WHO_MAX.1).read_to_end(answer).await.map(drop).map_err(failed)
+}
+
+/// Returns that the answer is not a coordinator's, and whose it is.
+fn another_program(answer: &str) -> DialError {
+    let first: String = answer.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    let shown: String = first.trim().chars().take(LINE_MAX).collect();
+    let head = answer.split("\r\n\r\n").next().unwrap_or_default();
+    let server =
+        head.lines().find_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("server")));
+    let server: String = server.map(|(_, name)| name.trim().chars().take(LINE_MAX).collect()).unwrap_or_default();
+    let why = match (shown.as_str(), server.as_str()) {
+        ("", _) => "it takes connections, and ends them without an answer".to_owned(),
+        (line, "") => format!("another program listens there: it answers '{line}'"),
+        (line, server) => format!("another program listens there: {server}, which answers '{line}'"),
+    };
+    DialError::failed(why, Advice::AnotherProgram)
 }
 
 /// Returns the request as text. In HTTP 1.0, so that the answer comes in one piece and ends with the connection.
@@ -74,26 +122,29 @@ fn request(uri: &Uri, method: &str, path: &str, headers: &[(&str, &str)], body: 
     ))
 }
 
-async fn exchange(uri: &Uri, trust: &Trust, request: &str) -> Result<String, DialError> {
-    let failed = |error: io::Error| DialError::Failed(error.to_string());
-    let mut stream = stream::connect(uri, trust).await?;
+async fn exchange(uri: &Uri, trust: &Trust, request: &str, stage: &Stage) -> Result<String, DialError> {
+    let failed = |error: io::Error| DialError::of_connecting(&error);
+    let mut stream = stream::connect(uri, trust, stage).await?;
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     stream.flush().await.map_err(failed)?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_MAX).read_to_end(&mut answer).await {
         // An end without TLS's own goodbye is an end; what has come is checked against its length.
-        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(failed(error)),
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof && answer.is_empty() => Err(failed(error)),
         _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
     }
 }
 
-/// Returns status and body of an answer that is whole.
-fn parse(answer: &str) -> Option<(u16, String)> {
+/// Returns status and body of an answer that is whole and a coordinator's: all of those are JSON, or empty.
+fn answered(answer: &str) -> Option<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
     let is_length = |line: &&str| line.to_ascii_lowercase().starts_with("content-length:");
     let length = head.lines().find(is_length).and_then(|line| line.split_once(':')?.1.trim().parse::<usize>().ok());
-    length.is_none_or(|length| length == body.len()).then(|| (status, body.to_owned()))
+    let is_whole = length.is_none_or(|length| length == body.len());
+    let is_ours =
+        if body.is_empty() { (200..300).contains(&status) } else { serde_json::from_str::<IgnoredAny>(body).is_ok() };
+    (is_whole && is_ours).then(|| (status, body.to_owned()))
 }
 
 #[cfg(test)]
@@ -117,10 +168,29 @@ mod tests {
 
     #[test]
     fn answers_are_read_where_they_are_whole() {
-        assert_eq!(parse("HTTP/1.0 409 Conflict\r\nContent-Length: 2\r\n\r\nno"), Some((409, "no".to_owned())));
-        assert_eq!(parse("HTTP/1.1 200 OK\r\n\r\nyes"), Some((200, "yes".to_owned())));
-        for answer in ["", "SSH-2.0\r\n\r\n", "HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nno", "HTTP/1.1 200 OK\r\n"] {
-            assert_eq!(parse(answer), None, "{answer}");
+        assert_eq!(answered("HTTP/1.0 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"), Some((409, "{}".to_owned())));
+        assert_eq!(answered("HTTP/1.1 200 OK\r\n\r\n"), Some((200, String::new())));
+        for answer in [
+            "",
+            "SSH-2.0\r\n\r\n",
+            "HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 404 Not Found\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\n<html>",
+        ] {
+            assert_eq!(answered(answer), None, "{answer}");
         }
+    }
+
+    #[test]
+    fn another_program_is_named_by_its_answer() {
+        let check = |answer: &str, expected: &str| assert_eq!(another_program(answer).to_string(), expected);
+        check("SSH-2.0-OpenSSH_9.2\r\n", "another program listens there: it answers 'SSH-2.0-OpenSSH_9.2'");
+        check(
+            "HTTP/1.1 404 Not Found\r\nServer: nginx/1.24.0\r\n\r\n<html>",
+            "another program listens there: nginx/1.24.0, which answers 'HTTP/1.1 404 Not Found'",
+        );
+        check("\u{1b}[31m-ERR\r\n", "another program listens there: it answers '[31m-ERR'");
+        check("", "it takes connections, and ends them without an answer");
     }
 }

@@ -49,7 +49,7 @@ async fn send_now_and_then(shared: &Shared, own: &AgentId) {
 /// Returns the agents whose journals no living session will send, but for one's own.
 async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
-    let (own, targets) = (own.clone(), shared.config.urls.clone());
+    let (own, targets) = (own.clone(), shared.directory.entry().coordinators.urls.clone());
     let looking = tokio::task::spawn_blocking(move || {
         let is_left = |agent: &AgentId| {
             let nobody_lives = || seats.lock(agent).is_ok_and(|seat| seat.is_some());
@@ -62,7 +62,8 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
 
 /// Speaks as that agent for as long as it takes, by a link of its own.
 async fn send_as(shared: &Shared, agent: &AgentId) {
-    let config = Config { agent: agent.clone(), ..shared.config.clone() };
+    let coordinators = shared.directory.entry().coordinators.clone();
+    let config = Config { agent: agent.clone(), coordinators, ..shared.config.clone() };
     let link = Link::of_leftover(config, Arc::new(Nowhere));
     let stop = CancellationToken::new();
     let sending = async {

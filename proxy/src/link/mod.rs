@@ -4,6 +4,8 @@
 //! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
 
 mod connection;
+mod directory;
+mod failed;
 pub(crate) mod http;
 mod journal;
 pub(crate) mod leftovers;
@@ -27,13 +29,14 @@ use std::time::Duration;
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
-use c3po_shared::refusal::ErrorCode;
 use c3po_shared::wire::{Client, Deliver, SessionChange};
 use tokio::sync::{Notify, SetOnce, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+use directory::Directory;
+pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
 pub use journal::Kept;
 use pending::{Answer, OutgoingCall, Pending};
@@ -128,8 +131,8 @@ struct Shared {
     /// Something was taken out of it.
     taken: Notify,
     deliveries: Arc<dyn Deliveries>,
-    /// Whom we take for the coordinator, where it speaks TLS.
-    trust: Trust,
+    /// Where coordinators are now.
+    directory: Directory,
 }
 
 impl Link {
@@ -155,13 +158,13 @@ impl Link {
     }
 
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
-        let standing = Standing::new(config.agent.clone(), config.urls.first().map_or("", String::as_str));
+        let standing = Standing::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
         let reach = Some(kind.reach());
         let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
-        let trust = Trust::new(config.fingerprint);
+        let directory = Directory::new(&config);
         let shared = Shared {
             config,
             kind,
@@ -182,7 +185,7 @@ impl Link {
             kept: Notify::new(),
             taken: Notify::new(),
             deliveries,
-            trust,
+            directory,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -342,7 +345,8 @@ impl Link {
         let mut down = None;
         if queue::is_empty(&self.shared, &agent).await {
             match self.call_now(outgoing.clone()).await {
-                Err(refusal) if refusal.code == ErrorCode::CoordDown => down = Some(refusal),
+                // Only what the link itself refuses names its state.
+                Err(refusal) if refusal.details.contains_key("link") => down = Some(refusal),
                 answer => return answer,
             }
         }

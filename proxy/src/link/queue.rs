@@ -62,7 +62,7 @@ pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
 /// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
 pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
     let at = Timestamp::now();
-    let line = Line::of(call.call_id, &call.call, at, shared.config.urls.clone());
+    let line = Line::of(call.call_id, &call.call, at, shared.directory.entry().coordinators.urls.clone());
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
         let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));

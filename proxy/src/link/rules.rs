@@ -14,6 +14,8 @@ const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 /// How much longer than asked a wait may take while the link is up: the coordinator's own answer is on its way.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
+/// How long a session that was refused waits before it tries again by itself.
+const REFUSED: Duration = Duration::from_secs(60);
 /// Within what time everybody who lost a coordinator is at the next one, where there is another.
 const ELSEWHERE: Duration = Duration::from_millis(200);
 /// After how long a connection counts as stable, so that the next loss starts with the shortest delay.
@@ -47,7 +49,12 @@ pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Du
     (urls > 1 && stable).then(|| Duration::from_millis(spread))
 }
 
-/// Returns whether dialling again after a refusal is of no use. A person is told what a session waits for to pass.
+/// Returns how long a refused session waits before it tries again: each process a little longer, by a time of its own.
+pub(super) fn refused_delay(process: u128) -> Duration {
+    REFUSED + Duration::from_millis(u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default())
+}
+
+/// Returns whether dialling again at once after a refusal is of no use. A person is told what a session waits for to pass.
 pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
     match (code, kind) {
         (
@@ -91,6 +98,12 @@ mod tests {
     fn another_coordinator_is_tried_at_once_unless_connections_keep_ending() {
         assert_eq!(first_delay(2, true, 1_234), Some(Duration::from_millis(34)));
         assert_eq!((first_delay(1, true, 1_234), first_delay(2, false, 1_234)), (None, None));
+    }
+
+    #[test]
+    fn refused_sessions_come_back_after_a_minute_and_not_all_at_once() {
+        assert_eq!(refused_delay(12_345), Duration::from_millis(60_345));
+        assert!((0..10_000).all(|process| refused_delay(process) < Duration::from_secs(66)));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Drives the link: dial, greet, serve, back off, and again, until it is stopped or refused for good.
+//! Drives the link: dial, greet, serve, back off, and again, until it is stopped. A session that is refused waits for another
+//! configuration, or for a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::connection::Connection;
+use super::directory::Entry;
+use super::failed::{self, DialError, Stage};
 use super::seats::Seat;
 use super::serve::{End, serve};
-use super::stream::DialError;
-use super::{GRACE, Kind, Link, PoisonError, Shared, queue, rules};
+use super::{GRACE, Kind, Link, PoisonError, Shared, Standing, as_written, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
@@ -108,12 +110,6 @@ impl Course {
 }
 
 async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
-    if shared.config.urls.is_empty() {
-        let refusal = Refusal::new(ErrorCode::InvalidRequest, shared.config.problems.join("; "));
-        let refusal = refusal.suggest("Correct c3po's configuration and start the session again.");
-        shared.standing.send_modify(|standing| standing.is_refused(refusal));
-        return;
-    }
     let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None };
     let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
@@ -121,14 +117,13 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
             Some(Err(refusal)) => {
-                // A person reads the refusal itself.
-                if shared.kind == Kind::Session {
-                    tracing::error!("the coordinator refuses us for good: {refusal}");
+                is_refused(shared, refusal);
+                if shared.kind != Kind::Session {
+                    return;
                 }
-                shared.standing.send_modify(|standing| standing.is_refused(refusal));
-                return;
+                first_delay = Some(rules::refused_delay(shared.instance.as_u128()));
             }
-            Some(Ok(None)) => shared.standing.send_modify(|standing| standing.failed_rounds += 1),
+            Some(Ok(None)) => shared.standing.send_modify(Standing::round_failed),
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
@@ -138,7 +133,8 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 }
                 // One that goes down has said so, and is stable for all that is known.
                 let stable = stable || matches!(end, End::Draining);
-                first_delay = rules::first_delay(shared.config.urls.len(), stable, shared.instance.as_u128());
+                let urls = shared.directory.entry().coordinators.urls.len();
+                first_delay = rules::first_delay(urls, stable, shared.instance.as_u128());
                 if !goes_on(shared, &mut course, end) {
                     return;
                 }
@@ -152,16 +148,34 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Lets time pass before the next attempt: less of it where a call found no link, or is under way without an answer.
+/// Notes a refusal. It is logged once, however often it comes.
+fn is_refused(shared: &Shared, refusal: Refusal) {
+    let is_news = shared.standing.borrow().refusal.as_ref() != Some(&refusal);
+    // A person reads the refusal itself.
+    if is_news && shared.kind == Kind::Session {
+        let file = shared.config.places.config_file.display();
+        tracing::error!("refused: {refusal}; it is tried again every minute, and at once if {file} changes");
+    }
+    shared.standing.send_modify(|standing| standing.is_refused(refusal));
+}
+
+/// Lets time pass before the next attempt: less of it if a call found no link, or is under way without an answer, or if the
+/// configuration changes.
 async fn pause(shared: &Shared, delay: Duration) {
+    let is_refused = shared.standing.borrow().refusal.is_some();
     let wanted = async {
         tokio::time::sleep(REDIAL_MIN).await;
+        if is_refused {
+            // The answer would be the same, and each attempt costs the coordinator an entry in its audit.
+            std::future::pending::<()>().await;
+        }
         if !shared.pending().has_impatient_calls() {
             shared.wanted.notified().await;
         }
     };
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
+        () = shared.directory.changes() => tracing::debug!("the configuration has changed"),
         () = wanted => tracing::debug!("a call wants the link"),
     }
 }
@@ -196,61 +210,86 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
     true
 }
 
-/// Tries every coordinator once. `Err` is a refusal that no later attempt would change.
+/// Tries every coordinator once. `Err` is what all of them refuse for, which no attempt would change that soon.
 async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connection, Welcome)>, Refusal> {
-    let urls = &shared.config.urls;
+    shared.directory.refresh(&shared.config).await;
+    let entry = shared.directory.entry();
+    let urls = &entry.coordinators.urls;
+    if urls.is_empty() {
+        let refusal = Refusal::new(ErrorCode::InvalidRequest, shared.config.problems.join("; "));
+        return Err(refusal.suggest("Correct c3po's configuration; the session notices by itself."));
+    }
     let name = course.name.clone();
     course.sit(shared, &name).await;
     if shared.kind == Kind::Leftover && course.seat.is_none() {
         return Err(Refusal::new(ErrorCode::Conflict, format!("a living process of this host is {name}")));
     }
+    let (mut refused, mut all_refuse) = (None, true);
     for _ in 0..urls.len() {
         let target = &urls[course.next_url % urls.len()];
-        match dial_in_turn(shared, target, course).await {
-            Ok((connection, welcome, told)) => {
-                course.sit(shared, &welcome.agent_id).await;
-                shared.deliveries.begins(&welcome.agent_id, welcome.generation);
-                shared.pending().write_all_again();
-                if *shared.facts() != told || shared.prompts().is_new() {
-                    shared.pending().tell_facts();
-                }
-                tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
-                shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
-                return Ok(Some((connection, welcome)));
+        let error = match dial_in_turn(shared, &entry, target, course).await {
+            Ok(dialled) => return Ok(Some(is_up(shared, course, target, dialled).await)),
+            Err(error) => error,
+        };
+        tracing::debug!("{target}: {error}");
+        course.next_url += 1;
+        match error {
+            // Another one may be well.
+            DialError::Refused(refusal) if rules::is_final(refusal.code, shared.kind) => {
+                refused.get_or_insert(refusal.detail("coordinator", as_written(target)));
             }
-            Err(DialError::Refused(refusal)) if rules::is_final(refusal.code, shared.kind) => return Err(refusal),
-            Err(error) => {
-                tracing::debug!("{target}: {error}");
-                shared.standing.send_modify(|standing| standing.attempt_failed(target, error.to_string()));
-                course.next_url += 1;
+            error => {
+                all_refuse = false;
+                let why = error.to_string();
+                let refusal = failed::for_host(error.into_refusal(&as_written(target)), &entry.coordinators);
+                shared.standing.send_modify(|standing| standing.attempt_failed(why, refusal));
             }
         }
     }
+    let Some(refusal) = refused else { return Ok(None) };
+    if all_refuse {
+        return Err(refusal);
+    }
+    shared.standing.send_modify(|standing| standing.another_refused(&refusal));
     Ok(None)
 }
 
-/// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
-async fn dial_in_turn(
-    shared: &Shared,
-    target: &str,
-    course: &Course,
-) -> Result<(Connection, Welcome, SessionChange), DialError> {
-    // On the heap, for it is large and soon over.
-    let dialling = Box::pin(dial_one(shared, target, course));
-    if shared.config.urls.len() == 1 {
-        return dialling.await;
+/// A connection, how it was greeted, and what it was told of the session.
+type Dialled = (Connection, Welcome, SessionChange);
+
+/// Notes that the link is up.
+async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dialled) -> (Connection, Welcome) {
+    let (connection, welcome, told) = dialled;
+    course.sit(shared, &welcome.agent_id).await;
+    shared.deliveries.begins(&welcome.agent_id, welcome.generation);
+    shared.pending().write_all_again();
+    if *shared.facts() != told || shared.prompts().is_new() {
+        shared.pending().tell_facts();
     }
-    let too_long = |_| Err(DialError::Failed(format!("no answer within {} s", TURN_MAX.as_secs())));
-    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(too_long)
+    tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
+    shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
+    (connection, welcome)
 }
 
-/// Returns the connection, and what it was told of the session.
+/// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
+async fn dial_in_turn(shared: &Shared, entry: &Entry, target: &str, course: &Course) -> Result<Dialled, DialError> {
+    // On the heap, for it is large and soon over.
+    let stage = Stage::default();
+    let dialling = Box::pin(dial_one(shared, entry, target, course, &stage));
+    if entry.coordinators.urls.len() == 1 {
+        return dialling.await;
+    }
+    tokio::time::timeout(TURN_MAX, dialling).await.unwrap_or_else(|_| Err(stage.gave_up(TURN_MAX)))
+}
+
 async fn dial_one(
     shared: &Shared,
+    entry: &Entry,
     target: &str,
     course: &Course,
-) -> Result<(Connection, Welcome, SessionChange), DialError> {
-    let mut connection = Connection::dial(target, shared.config.token.as_ref(), &shared.trust).await?;
+    stage: &Stage,
+) -> Result<Dialled, DialError> {
+    let mut connection = Connection::dial(target, entry.coordinators.token.as_ref(), &entry.trust, stage).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {

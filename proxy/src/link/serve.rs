@@ -77,7 +77,7 @@ pub(super) async fn serve(
 /// Returns when the silence has lasted too long: sooner where a call is owed its answer and another coordinator may
 /// give it.
 fn silent_at(shared: &Shared, heard: Instant) -> Instant {
-    let others = shared.config.urls.len() > 1;
+    let others = shared.directory.entry().coordinators.urls.len() > 1;
     let owed = shared.pending().owed_since().filter(|_| others).map(|since| since.max(heard) + OWED_MAX);
     owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
 }

@@ -21,7 +21,8 @@ pub enum State {
     Connected,
     /// It was up, and is dialled again.
     Reconnecting,
-    /// Refused for good: credentials, version or configuration.
+    /// Refused, for its credentials, version or configuration. It is tried again every minute, and at once if the
+    /// configuration changes.
     Failed,
 }
 
@@ -51,6 +52,8 @@ pub struct Standing {
     pub coordinator: String,
     /// Why the last attempt or connection ended.
     pub last_error: Option<String>,
+    /// The same as callers are told.
+    pub trouble: Option<Refusal>,
     /// Who we are: the canonical name once there was a `hello`, the wished one before.
     pub agent: AgentId,
     /// What the coordinator said to the last `hello`.
@@ -59,7 +62,7 @@ pub struct Standing {
     pub agents_online: Option<usize>,
     /// How often every coordinator was tried in vain since the last success.
     pub failed_rounds: u32,
-    /// Why there will be no link.
+    /// Why there is no link until something is corrected.
     pub refusal: Option<Refusal>,
 }
 
@@ -71,6 +74,7 @@ impl Standing {
             down_since_clock: None,
             coordinator: as_written(target),
             last_error: None,
+            trouble: None,
             agent,
             welcome: None,
             agents_online: None,
@@ -88,9 +92,31 @@ impl Standing {
         }
     }
 
-    pub(super) fn attempt_failed(&mut self, target: &str, error: String) {
-        self.coordinator = as_written(target);
-        self.last_error = Some(error);
+    pub(super) fn attempt_failed(&mut self, why: String, refusal: Refusal) {
+        if let Some(coordinator) = refusal.details.get("coordinator").and_then(|url| url.as_str()) {
+            self.coordinator = coordinator.to_owned();
+        }
+        self.last_error = Some(why);
+        self.trouble = Some(refusal);
+    }
+
+    /// Beside one that could not be reached, another coordinator refused us.
+    pub(super) fn another_refused(&mut self, refusal: &Refusal) {
+        let error = self.last_error.take().unwrap_or_default();
+        self.last_error = Some(format!("{error}; and {}", refusal.error));
+        if let Some(trouble) = &mut self.trouble {
+            trouble.error = format!("{}; and {}", trouble.error, refusal.error);
+        }
+    }
+
+    /// Every coordinator was tried in vain.
+    pub(super) fn round_failed(&mut self) {
+        self.failed_rounds += 1;
+        if self.refusal.take().is_some() {
+            self.state = if self.welcome.is_some() { State::Reconnecting } else { State::Connecting };
+            self.down_since = Some(Instant::now());
+            self.down_since_clock = Some(Timestamp::now());
+        }
     }
 
     pub(super) fn is_up(&mut self, target: &str, welcome: Welcome) {
@@ -99,6 +125,8 @@ impl Standing {
         self.down_since_clock = None;
         self.coordinator = as_written(target);
         self.last_error = None;
+        self.trouble = None;
+        self.refusal = None;
         self.failed_rounds = 0;
         self.agent = welcome.agent_id.clone();
         self.welcome = Some(welcome);
@@ -117,10 +145,12 @@ impl Standing {
         self.down_since = Some(Instant::now());
         self.down_since_clock = Some(Timestamp::now());
         self.last_error = Some(error);
+        self.trouble = None;
     }
 
     pub(super) fn is_refused(&mut self, refusal: Refusal) {
         self.state = State::Failed;
+        self.agents_online = None;
         self.last_error = Some(refusal.error.clone());
         self.refusal = Some(refusal);
     }
@@ -139,9 +169,18 @@ impl Standing {
     }
 
     /// Returns the refusal of a call that found no link. One that was never written is certainly not applied.
-    pub(super) fn down(&self, written: bool) -> Refusal {
+    pub(crate) fn down(&self, written: bool) -> Refusal {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");
-        let mut refusal = Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator))
+        let unknown = || Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator));
+        // What was written may have been done before the coordinator lost its store. Other refusals are not of this call.
+        let fits = |trouble: &&Refusal| match trouble.code {
+            ErrorCode::CoordDown => true,
+            ErrorCode::StoreUnavailable => !written,
+            _ => false,
+        };
+        let trouble = self.trouble.as_ref().filter(fits).cloned();
+        let mut refusal = trouble
+            .unwrap_or_else(unknown)
             .detail("coordinator", self.coordinator.as_str())
             .detail("link", self.state.as_str())
             .detail("applied", rules::applied(written));
@@ -172,6 +211,21 @@ mod tests {
         check("ws://nas:8420/acp", "http://nas:8420");
         check("wss://nas/c3po/acp", "https://nas/c3po");
         check("", "http://");
+    }
+
+    #[test]
+    fn a_call_is_told_of_the_store_only_if_it_was_never_written() {
+        let mut standing = Standing::new("web".parse().unwrap(), "ws://nas:8420/acp");
+        let told = |standing: &Standing, written| {
+            let refusal = standing.down(written);
+            (refusal.code, refusal.details["applied"].clone(), refusal.error.contains("nothing was done"))
+        };
+        let away = Refusal::new(ErrorCode::StoreUnavailable, "the store is away; nothing was done");
+        standing.attempt_failed("the store is away".to_owned(), away);
+        assert_eq!(told(&standing, false), (ErrorCode::StoreUnavailable, "no".into(), true));
+        assert_eq!(told(&standing, true), (ErrorCode::CoordDown, "unknown".into(), false));
+        standing.attempt_failed("busy".to_owned(), Refusal::rate_limited(3, 2, 1));
+        assert_eq!(told(&standing, false), (ErrorCode::CoordDown, "no".into(), false));
     }
 
     #[test]

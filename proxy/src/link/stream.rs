@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,19 +12,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::http::Uri;
 
+use super::failed::{DialError, Stage};
 use super::resolve::addresses;
 use super::trust::{Another, Trust};
-
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum DialError {
-    /// The coordinator said so.
-    #[error("{0}")]
-    Refused(Refusal),
-    /// It could not be reached, or did not speak our protocol.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// A connection to a coordinator.
 pub(super) enum Stream {
@@ -33,23 +23,44 @@ pub(super) enum Stream {
 }
 
 /// Connects to the coordinator of a URL: with TLS for `https` and `wss`.
-pub(super) async fn connect(uri: &Uri, trust: &Trust) -> Result<Stream, DialError> {
-    let failed = |error: io::Error| DialError::Failed(error.to_string());
-    let secure = matches!(uri.scheme_str(), Some("https" | "wss"));
-    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
-    let addresses = addresses(host, port).await.map_err(failed)?;
-    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    if !secure {
+pub(super) async fn connect(uri: &Uri, trust: &Trust, stage: &Stage) -> Result<Stream, DialError> {
+    let stream = connect_plainly(uri, stage).await?;
+    if !is_secure(uri) {
         return Ok(Stream::Plain(stream));
     }
-    let connector = trust.connector().await.map_err(DialError::Failed)?;
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| DialError::Failed(format!("{host}: {error}")))?;
+    let no_tls = |why: String| DialError::failed(why, Advice::WorkOn);
+    let connector = trust.connector().await.map_err(no_tls)?;
+    let host = host(uri);
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| no_tls(format!("{host}: {error}")))?;
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Stream::Tls(Box::new(stream))),
-        Err(error) => Err(not_trusted(&format!("{host}:{port}"), trust, &error)),
+        Err(error) => Err(not_trusted(&format!("{host}:{}", port(uri)), trust, &error)),
     }
+}
+
+/// Connects to the host and port of a URL, whatever its scheme.
+pub(super) async fn connect_plainly(uri: &Uri, stage: &Stage) -> Result<TcpStream, DialError> {
+    let host = host(uri);
+    let unknown = |error: io::Error| DialError::failed(format!("{host}: {error}"), Advice::NoSuchHost);
+    let addresses = addresses(host, port(uri)).await.map_err(unknown)?;
+    stage.is_resolved();
+    let stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| DialError::of_connecting(&error))?;
+    stage.is_connected();
+    stream.set_nodelay(true).map_err(|error| DialError::of_connecting(&error))?;
+    Ok(stream)
+}
+
+/// Returns whether a URL is one of TLS.
+pub(super) fn is_secure(uri: &Uri) -> bool {
+    matches!(uri.scheme_str(), Some("https" | "wss"))
+}
+
+fn host(uri: &Uri) -> &str {
+    uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+}
+
+fn port(uri: &Uri) -> u16 {
+    uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 })
 }
 
 /// Returns what a handshake that failed means for whoever wanted the link.
@@ -61,14 +72,14 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => other.0.downcast_ref::<Another>(),
         _ => None,
     };
-    if let (Some(Another(shown)), Some(trusted)) = (another, trust.fingerprint()) {
-        let error = format!(
-            "the coordinator at {place} shows another certificate ({shown}) than the one this host trusts ({trusted})"
-        );
-        return DialError::Refused(unauthorized(error).suggest(
-            "If the coordinator was set up anew, ask for a new join line (`c3po-coordinator invite`) and run \
-             `c3po join`; if not, somebody may be in between.",
-        ));
+    if let Some(Another(shown)) = another {
+        let trusted: Vec<_> = trust.fingerprints().iter().map(ToString::to_string).collect();
+        let trusted = match trusted.as_slice() {
+            [one] => format!("the one this host trusts ({one})"),
+            several => format!("those this host trusts ({})", several.join(", ")),
+        };
+        let error = format!("the coordinator at {place} shows another certificate ({shown}) than {trusted}");
+        return DialError::Refused(unauthorized(error).advise(Advice::AnotherCertificate));
     }
     match error_of_tls {
         // These pass: a certificate is renewed, a clock is set.
@@ -77,18 +88,13 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
             | CertificateError::ExpiredContext { .. }
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. }),
-        )) => DialError::Failed(format!("its certificate: {error}")),
+        )) => DialError::failed(format!("its certificate: {error}"), Advice::WorkOn),
         Some(rustls::Error::InvalidCertificate(error)) => {
             let error = format!("this system does not trust the certificate of the coordinator at {place}: {error}");
-            DialError::Refused(unauthorized(error).suggest(
-                "If it is the coordinator's own, ask for a join line (`c3po-coordinator invite`) and run `c3po join`, \
-                 or set C3PO_FINGERPRINT to what the coordinator's log shows.",
-            ))
+            DialError::Refused(unauthorized(error).advise(Advice::UnknownCertificate))
         }
-        Some(rustls::Error::InvalidMessage(_)) => {
-            DialError::Failed("it does not speak TLS: write http:// for https://, if that is meant".to_owned())
-        }
-        _ => DialError::Failed(format!("TLS: {error}")),
+        Some(rustls::Error::InvalidMessage(_)) => DialError::failed("it does not speak TLS", Advice::WriteHttp),
+        _ => DialError::failed(format!("TLS: {error}"), Advice::WorkOn),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whom this host takes for its coordinator over TLS: one certificate, or whatever the system trusts.
+//! Whom this host takes for its coordinator over TLS: certain certificates, or whatever the system trusts.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use tokio_rustls::TlsConnector;
 /// Whom this host takes for its coordinator. Cheap to clone and to make: nothing is read before a URL needs TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
-    /// The certificate that is accepted, and no other; where there is none, those that the system trusts.
-    fingerprint: Option<Fingerprint>,
+    /// The certificates that are accepted, and no others; if there are none, those that the system trusts.
+    fingerprints: Vec<Fingerprint>,
     config: Arc<OnceCell<Arc<ClientConfig>>>,
 }
 
 impl Trust {
-    /// Trusts exactly the certificate with that fingerprint; without one, the system's authorities, and the name.
-    pub(crate) fn new(fingerprint: Option<Fingerprint>) -> Self {
-        Self { fingerprint, config: Arc::default() }
+    /// Trusts exactly the certificates with these fingerprints; without any, the system's authorities, and the name.
+    pub(crate) fn new(fingerprints: Vec<Fingerprint>) -> Self {
+        Self { fingerprints, config: Arc::default() }
     }
 
-    pub(super) fn fingerprint(&self) -> Option<Fingerprint> {
-        self.fingerprint
+    pub(super) fn fingerprints(&self) -> &[Fingerprint] {
+        &self.fingerprints
     }
 
     /// Returns what makes the handshake.
@@ -40,8 +40,8 @@ impl Trust {
         let config = self.config.get_or_try_init(async || {
             // The system's authorities are a large file, or a folder of many.
             let built = tokio::task::spawn_blocking({
-                let fingerprint = self.fingerprint;
-                move || client_config(fingerprint)
+                let fingerprints = self.fingerprints.clone();
+                move || client_config(fingerprints)
             });
             built.await.unwrap_or_else(|error| Err(error.to_string()))
         });
@@ -49,17 +49,16 @@ impl Trust {
     }
 }
 
-fn client_config(fingerprint: Option<Fingerprint>) -> Result<Arc<ClientConfig>, String> {
+fn client_config(fingerprints: Vec<Fingerprint>) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let mut config = match fingerprint {
-        Some(fingerprint) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint, provider }))
-            .with_no_client_auth(),
-        None => builder.with_root_certificates(system_roots()?).with_no_client_auth(),
+    let mut config = if fingerprints.is_empty() {
+        builder.with_root_certificates(system_roots()?).with_no_client_auth()
+    } else {
+        let pinned = Arc::new(Pinned { fingerprints, provider });
+        builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A link lasts for hours; what would make the next one a little faster is memory of every idle proxy.
@@ -80,14 +79,14 @@ fn system_roots() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Accepts one certificate, whatever its names and dates: the fingerprint came by a way that is trusted.
+/// Accepts certain certificates, whatever their names and dates: the fingerprints came by a way that is trusted.
 #[derive(Debug)]
 struct Pinned {
-    fingerprint: Fingerprint,
+    fingerprints: Vec<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
-/// The certificate is not the one that is trusted.
+/// The certificate is not one that is trusted.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate is {0}")]
 pub(super) struct Another(pub(super) Fingerprint);
@@ -108,7 +107,7 @@ impl ServerCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let shown = fingerprint_of(certificate)?;
-        if shown == self.fingerprint {
+        if self.fingerprints.contains(&shown) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(CertificateError::Other(OtherError(Arc::new(Another(shown)))).into())
@@ -184,8 +183,11 @@ mod tests {
         parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);
         let made = parameters.self_signed(&own).unwrap();
         let certificate = made.der().clone();
-        let trust = Trust::new(Some(fingerprint_of(&certificate).unwrap()));
+        let trusted = fingerprint_of(&certificate).unwrap();
+        let trust = Trust::new(vec![trusted]);
         handshake(&certificate, &own, &trust).await.expect("names and dates are no matter");
+        let among = Trust::new(vec![Fingerprint::of([7; 32]), trusted]);
+        handshake(&certificate, &own, &among).await.expect("it is one of several");
         let refused = handshake(&certificate, &other, &trust).await.expect_err("it has not the key");
         assert!(refused.to_string().contains("BadSignature"), "{refused}");
         let another = CertificateParams::new(["elsewhere".to_owned()]).unwrap().self_signed(&other).unwrap();

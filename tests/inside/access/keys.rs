@@ -321,6 +321,20 @@ async fn a_key_that_gets_another_text_by_itself_is_told_it() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn the_list_of_keys_has_when_each_was_used_last() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (admin, unused) = (gate.key("admin", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
+    let listed: Value = serde_json::from_str(&ask(&gate, "GET", "/api/keys", Some(&admin), None, "").await?.body)?;
+    let used = |key: &str| -> Result<bool> {
+        let id = id(key)?;
+        let shown = listed["keys"].as_array().into_iter().flatten().find(|shown| shown["id"] == id);
+        Ok(shown.context("it is listed")?["last_used_at"].is_string())
+    };
+    assert_eq!((used(&admin)?, used(&unused)?), (true, false));
+    Ok(())
+}
+
 /// A coordinator that demands keys, on a Redis that can be stopped.
 async fn on_redis() -> Result<(Gate, Redis)> {
     let redis = Redis::start().await?;

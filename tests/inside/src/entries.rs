@@ -95,7 +95,10 @@ pub fn join_code(text: &str) {
 /// A host's file.
 pub fn host_file(text: &str) {
     let config = Config::of_file(text);
-    assert!(!config.urls.is_empty() || !config.problems.is_empty(), "it can be used, or says what is wrong");
+    assert!(
+        !config.coordinators.urls.is_empty() || !config.problems.is_empty(),
+        "it can be used, or says what is wrong"
+    );
 }
 
 /// A file of rules.

@@ -135,12 +135,11 @@ async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_claude_nothing_is_done_and_the_advice_is_clear() -> Result<()> {
+async fn without_claude_all_else_is_done_and_reported_and_the_advice_is_clear() -> Result<()> {
     let host = Host::new(None)?;
     let empty = host.tree()?;
     for (arguments, part) in [
-        (&["install"][..], "neither in PATH"),
-        (&["install", "--dry-run"], "neither in PATH"),
+        (&["install", "--dry-run"][..], "neither in PATH"),
         (&["install", "--claude", "/nowhere/claude"], "/nowhere/claude"),
     ] {
         let said = host.c3po(arguments).await?;
@@ -148,6 +147,37 @@ async fn without_claude_nothing_is_done_and_the_advice_is_clear() -> Result<()> 
         assert!(said.err.contains(part) && said.err.contains("try: Install Claude Code"), "{}", said.err);
     }
     assert_eq!(host.tree()?, empty);
+
+    let said = host.c3po(&["install", "--coordinator", "http://127.0.0.1:9"]).await?;
+    assert_eq!(said.status.code(), Some(1));
+    assert!(said.err.contains("neither in PATH") && said.err.contains("try: Install Claude Code"), "{}", said.err);
+    for part in ["written", "coordinator_url in", "there is no claude command", "Connection refused", "make up"] {
+        assert!(said.out.contains(part), "{part} is missing in:\n{}", said.out);
+    }
+    assert!(host.installed().join("plugin/bin/c3po").exists());
+    let config = fs::read_to_string(host.home().join(".config/c3po/config.toml"))?;
+    assert_eq!(config, "coordinator_url = \"http://127.0.0.1:9\"\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn tools_are_allowed_one_by_one_if_that_is_said_and_taken_back() -> Result<()> {
+    let Ok(claude) = real() else { return skipped("permissions of an installation", "there is no Claude Code") };
+    let host = Host::new(Some(&claude))?;
+    host.write_settings(r#"{"permissions": {"allow": ["Bash(ls)"]}}"#)?;
+    let allow = |host: &Host| anyhow::Ok(host.parsed_settings()?["permissions"]["allow"].clone());
+    // Nobody is there to be asked.
+    let said = host.c3po(&["install"]).await?.good()?;
+    assert!(said.contains("send_message, reply") && said.contains("c3po install --allow"), "{said}");
+    assert_eq!(allow(&host)?, serde_json::json!(["Bash(ls)"]));
+    assert_eq!(host.c3po(&["install", "--allow", "--json"]).await?.outcomes("permissions")?, ["done"]);
+    let tools = ["send_message", "reply", "get_messages", "wait_for_message", "ack_messages", "list_agents"];
+    let named = tools.map(|tool| format!("mcp__plugin_c3po_c3po__{tool}"));
+    let expected = ["Bash(ls)".to_owned()].into_iter().chain(named).collect::<Vec<_>>();
+    assert_eq!(allow(&host)?, serde_json::json!(expected));
+    assert_eq!(host.c3po(&["install", "--allow", "--json"]).await?.outcomes("permissions")?, ["unchanged"]);
+    host.c3po(&["uninstall"]).await?.good()?;
+    assert_eq!(allow(&host)?, serde_json::json!(["Bash(ls)"]));
     Ok(())
 }
 

@@ -76,6 +76,18 @@ async fn what_was_changed_since_the_installation_stays() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_key_of_the_host_stays_valid_and_that_is_reported() -> Result<()> {
+    let host = Host::new(None)?;
+    fs::create_dir_all(host.home().join(".config/c3po"))?;
+    let config = "coordinator_url = \"https://nas:8420\"\ntoken = \"c3po_0a1b2c3d_secret\"\n";
+    fs::write(host.home().join(".config/c3po/config.toml"), config)?;
+    let said = host.c3po(&["uninstall"]).await?.good()?;
+    assert!(said.contains("key 0a1b2c3d stays valid at https://nas:8420"), "{said}");
+    assert!(said.contains("c3po-coordinator keys revoke 0a1b2c3d") && !said.contains("secret"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn half_an_installation_is_taken_back_as_well() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("half an installation", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;

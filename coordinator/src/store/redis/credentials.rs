@@ -1,6 +1,7 @@
 //! Credentials of hosts and invites in Redis: one hash of each, which every coordinator reads.
 
 use async_trait::async_trait;
+use c3po_shared::time::Timestamp;
 
 use super::key_names::CHANGES;
 use super::library::Call;
@@ -31,9 +32,24 @@ impl KeyStore for RedisStore {
     }
 
     async fn forget_key(&self, key: &Key) -> Result<()> {
-        let mut call = self.names.call("forget_credential", [self.credentials()]);
+        let mut call = self.names.call("forget_credential", [self.credentials(), self.key_uses()]);
         call.arg(&key.id).arg(key.revision);
         self.within(self.connection.invoke::<u8>(&call)).await.map(drop)
+    }
+
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
+        let mut write = redis::cmd("HSET");
+        write.arg(self.key_uses());
+        for (id, at) in uses {
+            write.arg(id).arg(at.millis());
+        }
+        self.within(self.connection.run::<u64>(&write)).await.map(drop)
+    }
+
+    async fn uses(&self) -> Result<Vec<(String, Timestamp)>> {
+        let mut read = redis::cmd("HGETALL");
+        let kept: Vec<(String, u64)> = self.within(self.connection.run(read.arg(self.key_uses()))).await?;
+        Ok(kept.into_iter().map(|(id, at)| (id, Timestamp::from_millis(at))).collect())
     }
 
     async fn put_invite(&self, invite: &Invite) -> Result<()> {
@@ -71,6 +87,10 @@ impl KeyStore for RedisStore {
 impl RedisStore {
     fn credentials(&self) -> String {
         self.names.key("credentials")
+    }
+
+    fn key_uses(&self) -> String {
+        self.names.key("key_uses")
     }
 
     fn open_invites(&self) -> String {

@@ -1,6 +1,9 @@
 //! Keys and invites in SQLite.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
+use c3po_shared::time::Timestamp;
 use rusqlite::OptionalExtension;
 
 use super::SqliteStore;
@@ -33,6 +36,15 @@ impl KeyStore for SqliteStore {
     async fn forget_key(&self, key: &Key) -> Result<()> {
         let (id, revision) = (key.id.clone(), revision(key));
         self.writer.run(move |work| forget(work, &id, revision)).await
+    }
+
+    async fn note_uses(&self, uses: &[(String, Timestamp)]) -> Result<()> {
+        let noted: HashMap<String, u64> = uses.iter().map(|(id, at)| (id.clone(), at.millis())).collect();
+        self.writer.run(move |work| note_uses(work, &noted)).await
+    }
+
+    async fn uses(&self) -> Result<Vec<(String, Timestamp)>> {
+        self.reader.run(uses).await
     }
 
     async fn put_invite(&self, invite: &Invite) -> Result<()> {
@@ -84,8 +96,25 @@ fn forget(work: &mut Work<'_>, id: &str, revision: i64) -> Result<()> {
         let sql = "INSERT INTO keys (id, revision, record) VALUES ('', ?, '')
             ON CONFLICT (id) DO UPDATE SET revision = revision + excluded.revision";
         work.connection.prepare_cached(sql)?.execute([revision + 1])?;
+        let sql = "UPDATE keys SET record = json_remove(record, '$.\"' || ? || '\"') WHERE id = '' AND record <> ''";
+        work.connection.prepare_cached(sql)?.execute([id])?;
     }
     Ok(())
+}
+
+/// The row without an id holds them as an object: a write of them changes no key, and costs a minute one commit.
+fn note_uses(work: &mut Work<'_>, noted: &HashMap<String, u64>) -> Result<()> {
+    let sql = "INSERT INTO keys (id, revision, record) VALUES ('', 0, ?)
+        ON CONFLICT (id) DO UPDATE SET record = json_patch(iif(record = '', '{}', record), excluded.record)";
+    work.connection.prepare_cached(sql)?.execute([json(noted)?])?;
+    Ok(())
+}
+
+fn uses(work: &mut Work<'_>) -> Result<Vec<(String, Timestamp)>> {
+    let sql = "SELECT record FROM keys WHERE id = '' AND record <> ''";
+    let kept: Option<String> = work.connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+    let kept: HashMap<String, u64> = kept.and_then(|kept| serde_json::from_str(&kept).ok()).unwrap_or_default();
+    Ok(kept.into_iter().map(|(id, at)| (id, Timestamp::from_millis(at))).collect())
 }
 
 fn invite_somebody(work: &mut Work<'_>, invite: &Invite) -> Result<()> {
@@ -138,7 +167,6 @@ fn one(work: &mut Work<'_>, hash: &str, sql: &str) -> Result<Option<Invite>> {
 
 #[cfg(test)]
 mod tests {
-    use c3po_shared::time::Timestamp;
     use c3po_shared::vocabulary::Scope;
     use rusqlite::Connection;
 

@@ -63,7 +63,7 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: Wanted<'_>) -> Resul
 /// Returns the text with these keys set to these values, and without those that have none; all else in it stays.
 ///
 /// Errors: it is no TOML, or is written so that a line of a key cannot be told.
-pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<String>)]) -> Result<String> {
+pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Value>)]) -> Result<String> {
     let mut expected: toml::Table = text.parse().context("it is not valid TOML")?;
     let is_of = |line: &str, key: &str| {
         line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))
@@ -73,9 +73,8 @@ pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<String>)]
         lines.retain(|line| !is_of(line, key));
         expected.remove(*key);
         if let Some(value) = value {
-            let value = toml::Value::from(value.as_str());
             lines.push(format!("{key} = {value}"));
-            expected.insert((*key).to_owned(), value);
+            expected.insert((*key).to_owned(), value.clone());
         }
     }
     let replaced = lines.join("\n") + "\n";

@@ -3,6 +3,7 @@
 pub(super) mod bundle;
 pub(super) mod client;
 pub(super) mod host_file;
+pub(super) mod permissions;
 pub(super) mod settings;
 pub(super) mod status_line;
 pub(super) mod steps;

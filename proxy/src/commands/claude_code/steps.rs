@@ -41,6 +41,11 @@ impl<'a> Steps<'a> {
         Self { printer, steps: Vec::new(), dry }
     }
 
+    /// Returns whether a program reads them.
+    pub(in crate::commands) fn is_json(&self) -> bool {
+        self.printer.json
+    }
+
     /// Tells of a step.
     pub(in crate::commands) fn tell(
         &mut self,

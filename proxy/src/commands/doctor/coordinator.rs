@@ -15,8 +15,8 @@ use super::report::Report;
 use crate::commands::failure::Failure;
 use crate::commands::session::Session;
 use crate::commands::words;
-use crate::config::Config;
-use crate::link::{Trust, http};
+use crate::config::{Config, Coordinators};
+use crate::link::{Trust, as_written, http};
 
 /// How long taking an agent off the list may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);
@@ -25,6 +25,9 @@ const FORGET_MAX: Duration = Duration::from_secs(2);
 const RUNGS: [&str; 3] = ["by a wait", "by a hook", "by a waiter"];
 
 pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    if config.coordinators.urls.len() > 1 {
+        each(config, report).await?;
+    }
     let mark = Uuid::new_v4().simple().to_string();
     let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
     let outcome = Session::with(config.clone(), false, async |session| {
@@ -51,8 +54,38 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
         match outcome {
             Outcome::Seen(found) => report.ok(rung, found)?,
-            Outcome::Lost(found) => report.fail(rung, found, "See the lines above; `C3PO_LOG=debug` tells more.")?,
+            Outcome::Lost(found) => report.fail(rung, &found, about(&found))?,
             Outcome::Untried(why) => report.skip(rung, why)?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns what to do about a message that was lost on its way.
+fn about(found: &str) -> &'static str {
+    if found.contains(ErrorCode::RateLimited.as_str()) {
+        "Nothing is broken: wait a minute, then run `c3po doctor` again."
+    } else {
+        "See the lines above; `C3PO_LOG=debug` tells more."
+    }
+}
+
+/// Tries every coordinator alone: where one takes the place of another, all of them have to be well.
+async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    for target in &config.coordinators.urls {
+        let coordinators = Coordinators { urls: vec![target.clone()], ..config.coordinators.clone() };
+        let only = Config { coordinators, ..config.clone() };
+        let url = as_written(target);
+        match Session::with(only, false, async |_| Ok(())).await {
+            Ok(()) => report.ok("url", format!("{url} answers, and knows this host"))?,
+            // What the key is for does not matter here.
+            Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
+                report.ok("url", format!("{url} answers, and knows the key of this host"))?;
+            }
+            Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
+                report.fail("url", format!("{url}: {refusal}"), &words::suggestion(&refusal))?;
+            }
+            Err(failure) => return Err(failure),
         }
     }
     Ok(())
@@ -134,8 +167,8 @@ async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
 async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(), Refusal> {
     /// How long the coordinator is left to hear the goodbye.
     const PAUSE: Duration = Duration::from_millis(10);
-    let trust = Trust::new(config.fingerprint);
-    let bearer = config.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
+    let trust = Trust::new(config.coordinators.fingerprints.clone());
+    let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", agent.as_str())];
     headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
     while http::post_json(coordinator, &trust, "/api/unregister", &headers, "").await?.0 == 409 {

@@ -62,7 +62,7 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
         return Ok(());
     }
     let source = if file.exists() { file.display().to_string() } else { "no config.toml".to_owned() };
-    let token = if config.token.is_some() { "with a token" } else { "without a token" };
+    let token = if config.coordinators.token.is_some() { "with a token" } else { "without a token" };
     report.ok("configuration", format!("{source}, {token}"))
 }
 

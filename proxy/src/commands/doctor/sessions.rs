@@ -70,7 +70,11 @@ fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Fai
     }
     match status.link {
         State::Connected | State::Disconnected => report.ok("session", found),
-        State::Failed => report.fail("session", found, "Mend what the error names, then start the session again."),
+        State::Failed => report.fail(
+            "session",
+            found,
+            "Mend what the error names. The session tries again when config.toml changes, and every minute.",
+        ),
         State::Connecting | State::Reconnecting => {
             report.warn("session", found, "It goes on trying; see what is said about the coordinator below.")
         }

@@ -19,11 +19,12 @@ define('put_credential', SMALL, function(keys, args)
   return 1
 end)
 
--- Forgets a credential, unless it was changed since. KEYS: -, credentials. ARGV: id, revision
+-- Forgets a credential and when it was used, unless it was changed since. KEYS: -, credentials, uses. ARGV: id, revision
 define('forget_credential', SMALL, function(keys, args)
   local before = redis.call('HGET', keys[2], args[1])
   if before and string.match(before, '^%d+') == args[2] then
     redis.call('HDEL', keys[2], args[1])
+    redis.call('HDEL', keys[3], args[1])
     redis.call('HINCRBY', keys[2], 'changes', 1)
   end
   return 1

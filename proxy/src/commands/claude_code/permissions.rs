@@ -1,0 +1,102 @@
+//! Which of c3po's tools sessions may use without asking: entries in the user's settings, one for each tool.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use c3po_shared::catalogue::Tool;
+use serde_json::{Value, json};
+
+use super::settings::Members;
+
+/// The tools of a conversation. Those that change who one is, or write to everybody, go on asking.
+const TOOLS: [Tool; 6] =
+    [Tool::SendMessage, Tool::Reply, Tool::GetMessages, Tool::WaitForMessage, Tool::AckMessages, Tool::ListAgents];
+/// What Claude Code calls a tool of the plugin's server.
+const PREFIX: &str = "mcp__plugin_c3po_c3po__";
+
+/// Returns the tools, as one sentence names them.
+pub(in crate::commands) fn listed() -> String {
+    TOOLS.map(Tool::name).join(", ")
+}
+
+fn entries() -> impl Iterator<Item = String> {
+    TOOLS.iter().map(|tool| format!("{PREFIX}{}", tool.name()))
+}
+
+/// Returns the settings in which these tools need no permission; `None` if that is so already.
+pub(in crate::commands) fn allowed(members: &Members) -> Option<Members> {
+    let mut members = members.clone();
+    let allow = members.entry("permissions").or_insert_with(|| json!({})).as_object_mut()?;
+    let allow = allow.entry("allow").or_insert_with(|| json!([])).as_array_mut()?;
+    let missing: Vec<_> = entries().map(Value::from).filter(|entry| !allow.contains(entry)).collect();
+    if missing.is_empty() {
+        return None;
+    }
+    allow.extend(missing);
+    Some(members)
+}
+
+/// Takes those entries out of the settings, and what is empty without them.
+pub(in crate::commands) fn take_back(members: &mut Members) {
+    let Some(permissions) = members.get_mut("permissions").and_then(Value::as_object_mut) else { return };
+    let Some(allow) = permissions.get_mut("allow").and_then(Value::as_array_mut) else { return };
+    let (before, ours) = (allow.len(), entries().map(Value::from).collect::<Vec<_>>());
+    allow.retain(|entry| !ours.contains(entry));
+    if allow.len() == before || !allow.is_empty() {
+        return;
+    }
+    permissions.shift_remove("allow");
+    if permissions.is_empty() {
+        members.shift_remove("permissions");
+    }
+}
+
+/// Asks a person whether the tools may be used without asking. Without a terminal nobody is there to say yes.
+pub(in crate::commands) fn ask() -> bool {
+    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return false;
+    }
+    let question = format!(
+        "May sessions use these tools of c3po without asking each time: {}?\nOther tools go on asking. [y/N] ",
+        listed()
+    );
+    let mut answer = String::new();
+    // Who cannot be asked, or says nothing, has not said yes.
+    let asked = io::stdout().write_all(question.as_bytes()).and_then(|()| io::stdout().flush());
+    let heard = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
+    heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(value: &Value) -> Members {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn each_tool_is_allowed_by_its_name_and_taken_back_by_it() {
+        let check = |before: Value| {
+            let mut with = allowed(&members(&before)).unwrap();
+            let allow = with["permissions"]["allow"].as_array().unwrap();
+            for entry in ["mcp__plugin_c3po_c3po__send_message", "mcp__plugin_c3po_c3po__list_agents"] {
+                assert!(allow.contains(&json!(entry)), "{allow:?}");
+            }
+            assert!(!allow.contains(&json!("mcp__plugin_c3po_c3po__broadcast")), "{allow:?}");
+            assert_eq!(allowed(&with), None, "a second time adds nothing");
+            take_back(&mut with);
+            assert_eq!(Value::Object(with), before);
+        };
+        check(json!({}));
+        check(json!({"model": "opus", "permissions": {"allow": ["Bash(ls)"], "deny": ["WebFetch"]}}));
+        check(json!({"permissions": {"deny": ["WebFetch"]}}));
+    }
+
+    #[test]
+    fn settings_of_another_form_are_left_alone() {
+        assert_eq!(allowed(&members(&json!({"permissions": "all"}))), None);
+        let mut odd = members(&json!({"permissions": {"allow": []}}));
+        take_back(&mut odd);
+        assert_eq!(Value::Object(odd), json!({"permissions": {"allow": []}}));
+    }
+}

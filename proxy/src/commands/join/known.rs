@@ -1,0 +1,165 @@
+//! Which coordinators a host knows before it joins and after: decisions without effects.
+
+use c3po_shared::join::Fingerprint;
+
+use crate::config::Coordinators;
+use crate::link::as_written;
+
+/// The port of a coordinator if none is written.
+const PORT: u16 = 8420;
+
+/// How a join relates to the coordinators that this host knew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// It knew none.
+    First,
+    /// It knew this one.
+    Again,
+    /// It knew others of the same fleet, and knows this one besides.
+    Added,
+    /// It knew others, which it leaves.
+    Instead,
+}
+
+/// The coordinators of a host, as people write them, and their certificates: one for each in the same order, if `join` wrote
+/// them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) urls: Vec<String>,
+    pub(super) fingerprints: Vec<Fingerprint>,
+}
+
+impl Known {
+    /// Returns what a file names; nothing if it names no coordinator.
+    pub(super) fn of(text: &str, coordinators: &Coordinators) -> Self {
+        let names_one = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("coordinator_url"));
+        if !names_one {
+            return Self::default();
+        }
+        let urls = coordinators.urls.iter().map(|target| as_written(target)).collect();
+        Self { urls, fingerprints: coordinators.fingerprints.clone() }
+    }
+
+    /// Returns how joining at a URL relates to it, if that fleet knows this host's key or does not.
+    pub(super) fn relation(&self, url: &str, fingerprint: Option<Fingerprint>, same_fleet: bool) -> Relation {
+        // A list of certificates is for all of the coordinators, and no certificate for none.
+        let fits = self.fingerprints.is_empty() == fingerprint.is_none();
+        match (self.urls.is_empty(), self.urls.iter().any(|known| known == url)) {
+            (true, _) => Relation::First,
+            (_, true) if fits || self.urls.len() == 1 => Relation::Again,
+            (_, false) if same_fleet && fits => Relation::Added,
+            _ => Relation::Instead,
+        }
+    }
+
+    /// Returns what the host knows after it has joined at a URL that shows that certificate.
+    pub(super) fn after(&self, url: &str, fingerprint: Option<Fingerprint>, relation: Relation) -> Self {
+        let only = || Self { urls: vec![url.to_owned()], fingerprints: fingerprint.into_iter().collect() };
+        match relation {
+            Relation::First | Relation::Instead => only(),
+            Relation::Again if self.urls.len() == 1 => only(),
+            Relation::Again => {
+                let at = self.urls.iter().position(|known| known == url);
+                self.with(fingerprint, self.urls.clone(), at)
+            }
+            Relation::Added => {
+                let urls = [self.urls.as_slice(), &[url.to_owned()]].concat();
+                self.with(fingerprint, urls, None)
+            }
+        }
+    }
+
+    /// Returns those URLs with the certificates that were known and this one: in place of that of the same URL, if it is
+    /// known which that is.
+    fn with(&self, fingerprint: Option<Fingerprint>, urls: Vec<String>, at: Option<usize>) -> Self {
+        let Some(fingerprint) = fingerprint else { return Self { urls, fingerprints: Vec::new() } };
+        let mut fingerprints = match self.fingerprints.as_slice() {
+            [one] => vec![*one; self.urls.len()],
+            several => several.to_vec(),
+        };
+        match at.filter(|_| fingerprints.len() == self.urls.len()) {
+            Some(at) => fingerprints[at] = fingerprint,
+            None => fingerprints.push(fingerprint),
+        }
+        Self { urls, fingerprints }
+    }
+}
+
+/// Returns a URL as a host writes it down: one that is only a name gets the scheme that fits its code, and the usual port.
+pub(super) fn completed(url: &str, has_certificate: bool) -> String {
+    let url = url.trim_end_matches('/');
+    if url.contains("://") {
+        return url.to_owned();
+    }
+    let scheme = if has_certificate { "https" } else { "http" };
+    let has_port = url
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']')));
+    if has_port { format!("{scheme}://{url}") } else { format!("{scheme}://{url}:{PORT}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAS: &str = "https://nas:8420";
+    const LAPTOP: &str = "https://laptop:8420";
+
+    fn print(byte: u8) -> Fingerprint {
+        Fingerprint::of([byte; 32])
+    }
+
+    fn known(urls: &[&str], prints: &[u8]) -> Known {
+        let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+        Known { urls, fingerprints: prints.iter().map(|byte| print(*byte)).collect() }
+    }
+
+    #[test]
+    fn a_name_alone_is_made_a_url() {
+        let check = |url: &str, secure: bool, expected: &str| assert_eq!(completed(url, secure), expected);
+        check("nas", true, "https://nas:8420");
+        check("nas", false, "http://nas:8420");
+        check("nas:8430/", true, "https://nas:8430");
+        check("[fe80::1]", true, "https://[fe80::1]:8420");
+        check("[fe80::1]:8430", true, "https://[fe80::1]:8430");
+        check("https://nas/c3po/", true, "https://nas/c3po");
+        check("http://nas:8420", true, "http://nas:8420");
+    }
+
+    #[test]
+    fn a_coordinator_of_the_same_fleet_is_added() {
+        let check = |before: &Known, url: &str, byte: u8, same_fleet: bool, expected: (Relation, Known)| {
+            let relation = before.relation(url, Some(print(byte)), same_fleet);
+            assert_eq!((relation, before.after(url, Some(print(byte)), relation)), expected, "{before:?} {url}");
+        };
+        let (nas, both) = (known(&[NAS], &[1]), known(&[NAS, LAPTOP], &[1, 2]));
+        check(&Known::default(), NAS, 1, false, (Relation::First, nas.clone()));
+        check(&nas, NAS, 3, true, (Relation::Again, known(&[NAS], &[3])));
+        check(&nas, NAS, 3, false, (Relation::Again, known(&[NAS], &[3])));
+        check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));
+        check(&nas, LAPTOP, 2, false, (Relation::Instead, known(&[LAPTOP], &[2])));
+        check(&both, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
+        // One certificate for both, as a copy of the folder makes it.
+        let copied = known(&[NAS, LAPTOP], &[1]);
+        check(&copied, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
+        check(
+            &copied,
+            "https://box:8420",
+            3,
+            true,
+            (Relation::Added, known(&[NAS, LAPTOP, "https://box:8420"], &[1, 1, 3])),
+        );
+    }
+
+    #[test]
+    fn certificates_of_a_hosts_own_and_of_authorities_do_not_mix() {
+        let (pinned, plain) = (known(&[NAS], &[1]), known(&["http://nas:8420"], &[]));
+        assert_eq!(pinned.relation("https://public.example", None, true), Relation::Instead);
+        assert_eq!(plain.relation(LAPTOP, Some(print(2)), true), Relation::Instead);
+        let added = plain.relation("http://laptop:8420", None, true);
+        assert_eq!(
+            plain.after("http://laptop:8420", None, added),
+            known(&["http://nas:8420", "http://laptop:8420"], &[])
+        );
+    }
+}

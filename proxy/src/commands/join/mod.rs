@@ -1,0 +1,207 @@
+//! `c3po join`: lets this host in at a coordinator, and writes down where that is, what it is known by, and the host's key.
+
+mod known;
+
+use std::fs;
+
+use c3po_shared::ids::AgentId;
+use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use serde_json::json;
+
+use self::known::{Known, Relation};
+use super::claude_code::host_file;
+use super::failure::Failure;
+use super::print::Printer;
+use super::session::Session;
+use crate::config::{self, Config, Secret};
+use crate::link::Trust;
+use crate::link::http::post_json;
+
+/// Where, and with what.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where the coordinator is, such as https://nas:8420
+    url: String,
+    /// The code that `c3po-coordinator invite` printed; `-` reads standard input
+    code: String,
+    /// The name of this host in the coordinator's list of keys [default: its own]
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+/// What a host knew, and where it joins.
+struct Joining {
+    url: String,
+    code: JoinCode,
+    /// The text of its file.
+    before: String,
+    known: Known,
+    older_key: Option<String>,
+    /// What proves that the host has a key of this fleet already.
+    proof: Option<String>,
+    /// What it calls itself.
+    host: String,
+}
+
+pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
+    let file = &config.places.config_file;
+    let joining = look(&config, &arguments)?;
+    // Before the code is spent: a key that cannot be written down is lost.
+    let before = &joining.before;
+    host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
+    fs::create_dir_all(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
+    host_file::write(file, before).map_err(unwritable)?;
+
+    let joined = ask(&joining).await?;
+    let relation = joining.relation(joined.older_key.is_some());
+    let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
+    after.and_then(|after| host_file::write(file, &after)).map_err(|error| lost(&error, &joined.key_id))?;
+    tell(&config, printer, &joining, relation, &joined)?;
+    check().await
+}
+
+fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
+    let code: JoinCode = super::text(arguments.code.clone())?
+        .parse()
+        .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;
+    let url = known::completed(&arguments.url, code.fingerprint.is_some());
+    if let Some(problem) = config::problem_of_urls(&url) {
+        return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL: ", "")));
+    }
+    if let (Some(_), Some(place)) = (code.fingerprint, url.strip_prefix("http://")) {
+        let why = format!("the coordinator of this code speaks TLS: write https://{place} for {url}");
+        return Err(Failure::Usage(why));
+    }
+    let before = host_file::text(&config.places.config_file).map_err(unwritable)?.unwrap_or_default();
+    let written = Config::of_file(&before).coordinators;
+    let older_key = written.key_id().map(str::to_owned);
+    // A token that somebody chose may be guessed by whoever gets a proof of it.
+    let key = config.coordinators.token.as_ref().map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
+    let proof = key.map(|key| join::proof(key, &code.secret()));
+    let host = arguments.host.clone().unwrap_or_else(|| config.host.clone());
+    Ok(Joining { url, code, known: Known::of(&before, &written), before, older_key, proof, host })
+}
+
+impl Joining {
+    fn relation(&self, same_fleet: bool) -> Relation {
+        self.known.relation(&self.url, self.code.fingerprint, same_fleet)
+    }
+
+    fn after(&self, relation: Relation) -> Known {
+        self.known.after(&self.url, self.code.fingerprint, relation)
+    }
+}
+
+/// What is to stand in the file.
+fn values(known: &Known, key: &str) -> [(&'static str, Option<toml::Value>); 3] {
+    let text = |fingerprint: &Fingerprint| toml::Value::from(fingerprint.to_string());
+    let fingerprints = match known.fingerprints.as_slice() {
+        [] => None,
+        [one] => Some(text(one)),
+        several => Some(several.iter().map(text).collect::<Vec<_>>().into()),
+    };
+    [("coordinator_url", Some(known.urls.join(",").into())), ("fingerprint", fingerprints), ("token", Some(key.into()))]
+}
+
+async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
+    let Joining { url, code, older_key, proof, host, .. } = joining;
+    let request =
+        JoinRequest { code: code.secret(), host: host.clone(), proof: proof.clone(), older_key: older_key.clone() };
+    let body = serde_json::to_string(&request).expect("texts are JSON");
+    let trust = Trust::new(code.fingerprint.into_iter().collect());
+    let asked = post_json(url, &trust, join::PATH, &[], &body).await;
+    let (status, answer) = asked.map_err(|refusal| match refusal.code {
+        ErrorCode::CoordDown => {
+            refusal.suggest("Check that the coordinator runs and is reached from here, then run the same line again.")
+        }
+        _ => refusal,
+    })?;
+    if status == 200 {
+        return serde_json::from_str(&answer).map_err(|_| foreign(url, status).into());
+    }
+    Err(serde_json::from_str::<Refusal>(&answer).unwrap_or_else(|_| foreign(url, status)).into())
+}
+
+fn foreign(url: &str, status: u16) -> Refusal {
+    let error = format!("{url} answers, but not as a coordinator that lets hosts in: HTTP {status}");
+    Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
+}
+
+/// Returns what to do where a key was made and cannot be kept.
+fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
+    Failure::Stopped {
+        why: format!("this host's file: {error:#}"),
+        advice: format!(
+            "Mend that and ask for another line: the code was used. The key {key_id} that it made is lost: \
+             `c3po-coordinator keys revoke {key_id}`."
+        ),
+    }
+}
+
+fn unwritable(error: anyhow::Error) -> Failure {
+    Failure::Stopped {
+        why: format!("this host's file: {error:#}"),
+        advice: "Mend that; the code was not used yet.".to_owned(),
+    }
+}
+
+fn tell(
+    config: &Config,
+    printer: &Printer,
+    joining: &Joining,
+    relation: Relation,
+    joined: &JoinReply,
+) -> Result<(), Failure> {
+    let said = &joining.host;
+    let (file, url) = (config.places.config_file.display().to_string(), &joining.url);
+    if printer.json {
+        let agents = &joined.agents;
+        let coordinators = joining.after(relation).urls;
+        let document = json!({"coordinator": url, "coordinators": coordinators, "key_id": joined.key_id, "agents": agents,
+            "file": file, "expires_at": joined.expires_at, "host": joined.host, "older_key": joined.older_key});
+        return printer.document(&document);
+    }
+    let agents = joined.agents.join(", ");
+    let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
+    printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
+    if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
+        printer.line(&format!(
+            "It is called {host}: another key stands for {said}, and keeps its agents and their mail. If this is that machine, \
+             join with a line of `c3po-coordinator invite --host {said}`."
+        ))?;
+    }
+    let others: Vec<_> = joining.known.urls.iter().filter(|known| *known != url).map(String::as_str).collect();
+    let others = others.join(", ");
+    match relation {
+        Relation::Added => {
+            printer.line(&format!("It is the same fleet as at {others}: this host uses whichever of them answers."))?
+        }
+        Relation::Instead => printer.line(&format!("It is not used at {others} any more."))?,
+        Relation::First | Relation::Again => {}
+    }
+    let older = joined.older_key.as_ref().filter(|older| older.valid);
+    if let Some(older) = older {
+        printer.line(&format!(
+            "The older key {} of this host stays valid. On the coordinator's machine this ends it: {}",
+            older.id, older.revoke
+        ))?;
+    }
+    printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tries everything.")
+}
+
+/// Connects as a session of this host would, by what was written.
+async fn check() -> Result<(), Failure> {
+    let config = Config::read();
+    if let Some(problem) = config.problems.first() {
+        return Err(Failure::Usage(problem.clone()));
+    }
+    match Session::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
+        // A key for some agents only knows no person; that it was told so shows that it is known.
+        Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
+        Err(Failure::NoCoordinator(refusal)) => {
+            Err(Failure::NoCoordinator(refusal.suggest("This host is in; `c3po status` tries the connection again.")))
+        }
+        outcome => outcome,
+    }
+}

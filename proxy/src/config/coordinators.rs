@@ -1,0 +1,202 @@
+//! Where coordinators are, whom this host takes for one, and what it proves itself by: one part of the configuration, which
+//! a running proxy reads again.
+
+use c3po_shared::join::Fingerprint;
+use c3po_shared::wire;
+use serde::Deserialize;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+use super::Secret;
+
+/// Where a coordinator listens when nobody says otherwise.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
+
+/// Where coordinators are, whom this host takes for one, and what it proves itself by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coordinators {
+    /// Where they are, as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
+    ///
+    /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
+    pub urls: Vec<String>,
+    /// What proves who we are: `C3PO_TOKEN`, `token`; default none.
+    pub token: Option<Secret>,
+    /// The certificates by which coordinators are known: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means that
+    /// the system's authorities and the name in the certificate decide.
+    pub fingerprints: Vec<Fingerprint>,
+}
+
+/// What the file has of them.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) urls: Option<String>,
+    pub(super) token: Option<Secret>,
+    pub(super) fingerprints: Option<Fingerprints>,
+}
+
+/// Fingerprints as the file has them: one text, or a list.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Fingerprints {
+    /// One, or several separated by commas.
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Fingerprints {
+    fn texts(&self) -> Vec<&str> {
+        let texts = match self {
+            Self::One(text) => text.split(',').collect::<Vec<_>>(),
+            Self::Several(texts) => texts.iter().map(String::as_str).collect(),
+        };
+        texts.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect()
+    }
+}
+
+impl Coordinators {
+    /// Reads them of the environment, and of the file where that says nothing.
+    pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>, file: Written, problems: &mut Vec<String>) -> Self {
+        let urls = variable("C3PO_COORDINATOR_URL").or(file.urls).unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let mut urls = targets(&urls).unwrap_or_else(|problem| {
+            problems.push(problem);
+            Vec::new()
+        });
+        let fingerprints = variable("C3PO_FINGERPRINT").map(Fingerprints::One).or(file.fingerprints);
+        let fingerprints = fingerprints.as_ref().map(Fingerprints::texts).unwrap_or_default();
+        let fingerprints: Vec<_> = fingerprints
+            .into_iter()
+            .filter_map(|text| {
+                let parsed = text.parse();
+                parsed.map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}"))).ok()
+            })
+            .collect();
+        if !fingerprints.is_empty()
+            && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
+        {
+            // The key would be said in the clear, to anybody who answers there.
+            problems.push(format!(
+                "{plain} is without TLS, and this host knows its coordinator by a certificate: write https://, or take out \
+                 C3PO_FINGERPRINT (fingerprint in config.toml)"
+            ));
+            urls.retain(|url| !url.starts_with("ws://"));
+        }
+        let token = variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token);
+        Self { urls, token, fingerprints }
+    }
+
+    /// Returns the id that the host's key names; `None` without a key.
+    pub fn key_id(&self) -> Option<&str> {
+        self.token.as_ref()?.expose().strip_prefix(KEY_PREFIX)?.split_once('_').map(|(id, _)| id)
+    }
+
+    /// Returns whether this host was let in at a coordinator, which is then not this host's to start.
+    pub fn is_joined(&self) -> bool {
+        self.key_id().is_some() || !self.fingerprints.is_empty()
+    }
+}
+
+/// The first characters of every key.
+const KEY_PREFIX: &str = "c3po_";
+
+/// Returns what is wrong with one or several URLs of coordinators, separated by commas.
+pub fn problem_of_urls(urls: &str) -> Option<String> {
+    targets(urls).err()
+}
+
+/// Returns where to dial, for one or several URLs separated by commas.
+fn targets(urls: &str) -> Result<Vec<String>, String> {
+    let targets: Vec<_> =
+        urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
+    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which names no URL")) } else { Ok(targets) }
+}
+
+fn target(url: &str) -> Result<String, String> {
+    let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
+    let (scheme, rest) = match url.split_once("://") {
+        Some(parts) => parts,
+        // A word alone is a mistake more often than a host at port 80.
+        None if url.contains(':') => ("http", url),
+        None => return Err(wrong("is no URL")),
+    };
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" | "ws" => "ws",
+        "https" | "wss" => "wss",
+        _ => return Err(wrong("is neither http:// nor https://")),
+    };
+    let rest = rest.trim_end_matches('/');
+    let place = rest.strip_suffix(wire::PATH).unwrap_or(rest);
+    let target = format!("{scheme}://{place}{}", wire::PATH);
+    match target.parse::<Uri>() {
+        Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(target),
+        _ => Err(wrong("is no URL")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)], file: &str) -> (Coordinators, Vec<String>) {
+        let variable =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let (mut problems, file) = (Vec::new(), toml::from_str::<super::super::File>(file).unwrap());
+        let read = Coordinators::read(&variable, file.coordinators(), &mut problems);
+        (read, problems)
+    }
+
+    fn print(digits: &str) -> String {
+        format!("sha256:{}", digits.repeat(32))
+    }
+
+    #[test]
+    fn urls_become_targets() {
+        let check = |urls: &str, expected: Result<&[&str], ()>| {
+            let found = targets(urls);
+            let found: Result<Vec<_>, ()> =
+                found.as_ref().map(|all| all.iter().map(String::as_str).collect()).map_err(|_| ());
+            assert_eq!(found, expected.map(<[&str]>::to_vec), "{urls}");
+        };
+        check("http://a:1, ws://b:2/", Ok(&["ws://a:1/acp", "ws://b:2/acp"]));
+        check("ws://a:1/acp", Ok(&["ws://a:1/acp"]));
+        check("nas:8420", Ok(&["ws://nas:8420/acp"]));
+        check("http://[::1]:8420", Ok(&["ws://[::1]:8420/acp"]));
+        check("https://nas:8420/,wss://b/acp", Ok(&["wss://nas:8420/acp", "wss://b/acp"]));
+        for bad in ["ftp://a", "http://", ",", "http://a b", "nonsense", "nas:8420,nonsense"] {
+            check(bad, Err(()));
+        }
+    }
+
+    #[test]
+    fn a_fingerprint_is_one_or_a_problem_and_no_use_without_tls() {
+        let url = ("C3PO_COORDINATOR_URL", "https://nas:8420");
+        let (found, problems) = read(&[url, ("C3PO_FINGERPRINT", &print("ab"))], "fingerprint = \"sha256:no\"\n");
+        assert_eq!(found.fingerprints.iter().map(ToString::to_string).collect::<Vec<_>>(), [print("ab")]);
+        assert_eq!(problems, Vec::<String>::new());
+        let (found, problems) = read(&[url], "fingerprint = \"sha256:no\"\n");
+        assert!(found.fingerprints.is_empty() && problems[0].contains("64 hexadecimal digits"));
+        let urls = ("C3PO_COORDINATOR_URL", "http://nas:8420,https://laptop:8420");
+        let (found, problems) = read(&[urls, ("C3PO_FINGERPRINT", &print("ab"))], "");
+        assert!(problems[0].contains("ws://nas:8420/acp is without TLS"), "{problems:?}");
+        assert_eq!(found.urls, ["wss://laptop:8420/acp"], "the key would be said in the clear");
+    }
+
+    #[test]
+    fn several_fingerprints_are_a_list_or_stand_between_commas() {
+        let (one, other) = (print("ab"), print("cd"));
+        let check = |variables: &[(&str, &str)], file: &str| {
+            let url = [("C3PO_COORDINATOR_URL", "https://nas:8420,https://laptop:8420")];
+            let (found, problems) = read(&[url.as_slice(), variables].concat(), file);
+            let found: Vec<_> = found.fingerprints.iter().map(ToString::to_string).collect();
+            assert_eq!((found, problems), (vec![one.clone(), other.clone()], Vec::new()), "{file}");
+        };
+        check(&[], &format!("fingerprint = [\"{one}\", \"{other}\"]\n"));
+        check(&[], &format!("fingerprint = \"{one},{other}\"\n"));
+        check(&[("C3PO_FINGERPRINT", &format!("{one}, {other}"))], "fingerprint = \"sha256:no\"\n");
+    }
+
+    #[test]
+    fn the_key_names_its_id() {
+        let id = |token: &str| read(&[("C3PO_TOKEN", token)], "").0.key_id().map(str::to_owned);
+        assert_eq!(id("c3po_0a1b2c3d_secret_x"), Some("0a1b2c3d".to_owned()));
+        assert_eq!((id("a token of everybody"), id("c3po_")), (None, None));
+    }
+}

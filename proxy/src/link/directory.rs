@@ -1,0 +1,103 @@
+//! Where coordinators are and whom this host takes for one, read again when this host's file has changed.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::trust::Trust;
+use crate::config::{Config, Coordinators};
+
+/// How often the file is looked at while there is no link: one call of the system.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a disk may take for that.
+const DISK_MAX: Duration = Duration::from_secs(1);
+
+/// Where coordinators are, as far as is known now.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) coordinators: Coordinators,
+    pub(super) trust: Trust,
+}
+
+impl Entry {
+    fn of(coordinators: Coordinators) -> Arc<Self> {
+        let trust = Trust::new(coordinators.fingerprints.clone());
+        Arc::new(Self { coordinators, trust })
+    }
+}
+
+/// By what a changed file is known: its time, its length, and which one it is. `None` if there is no file.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+/// Where coordinators are, and the file that may come to say something else.
+#[derive(Debug)]
+pub(super) struct Directory {
+    file: PathBuf,
+    now: Mutex<(Arc<Entry>, Stamp)>,
+}
+
+impl Directory {
+    /// Takes them as they were read.
+    pub(super) fn new(config: &Config) -> Self {
+        let file = config.places.config_file.clone();
+        let stamp = stamp(std::fs::metadata(&file).ok());
+        Self { file, now: Mutex::new((Entry::of(config.coordinators.clone()), stamp)) }
+    }
+
+    /// Returns where they are.
+    pub(super) fn entry(&self) -> Arc<Entry> {
+        Arc::clone(&self.now().0)
+    }
+
+    /// Returns as soon as the file is another one than at the last reading. Safe to cancel.
+    pub(super) async fn changes(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if self.look().await.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Reads the file again if it has changed. What cannot be read changes nothing, until it changes again.
+    pub(super) async fn refresh(&self, config: &Config) {
+        let Some(found) = self.look().await else { return };
+        let reading = spawn_blocking({
+            let config = config.clone();
+            move || config.read_coordinators()
+        });
+        let read = timeout(DISK_MAX, reading).await;
+        let Ok(Ok(read)) = read else { return };
+        let mut now = self.now();
+        now.1 = found;
+        match read {
+            Ok(coordinators) if coordinators == now.0.coordinators => {}
+            Ok(coordinators) => {
+                tracing::info!("the configuration has changed and is used from now on");
+                now.0 = Entry::of(coordinators);
+            }
+            Err(problems) => tracing::warn!("the changed configuration is not used: {}", problems.join("; ")),
+        }
+    }
+
+    /// Returns the stamp of the file if it is another one than at the last reading.
+    async fn look(&self) -> Option<Stamp> {
+        let file = self.file.clone();
+        let looking = spawn_blocking(move || stamp(std::fs::metadata(file).ok()));
+        let found = timeout(DISK_MAX, looking).await.ok()?.ok()?;
+        (found != self.now().1).then_some(found)
+    }
+
+    fn now(&self) -> MutexGuard<'_, (Arc<Entry>, Stamp)> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stamp(about: Option<Metadata>) -> Stamp {
+    about.map(|about| (about.mtime(), about.mtime_nsec(), about.len(), about.ino()))
+}

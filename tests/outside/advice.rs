@@ -1,0 +1,320 @@
+//! What people and models are told when something is in the way: each cause as it really is, with its own sentence, its
+//! advice and its exit code.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::{Coordinator, free_address};
+use harness::mcp::McpClient;
+use harness::process::{command, program};
+use harness::proxy::{proxy_command, session};
+use harness::redis::Redis;
+use harness::skip::skipped;
+use harness::small_disk::SmallDisk;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+/// A host that nobody was let in from, and what it is told.
+struct Host {
+    home: TempDir,
+    variables: Vec<(&'static str, String)>,
+    told: String,
+}
+
+impl Host {
+    fn knowing(url: &str) -> Result<Self> {
+        let variables = vec![("C3PO_COORDINATOR_URL", url.to_owned())];
+        Ok(Self { home: TempDir::new()?, variables, told: String::new() })
+    }
+
+    fn with(mut self, variable: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((variable, value.into()));
+        self
+    }
+
+    fn prepare(&self, command: &mut Command) {
+        command.env("XDG_RUNTIME_DIR", self.home.path()).envs(self.variables.iter().cloned());
+    }
+
+    /// A person types these commands.
+    async fn types(&mut self, lines: &[&str]) -> Result<()> {
+        for line in lines {
+            let mut c3po = command(program("c3po")?, self.home.path());
+            c3po.args(line.split(' '));
+            self.prepare(&mut c3po);
+            self.hears(line, &c3po.output().await?);
+        }
+        Ok(())
+    }
+
+    /// The same in a network namespace of its own, which `setup` prepares. Returns false if that is not allowed.
+    async fn types_apart(&mut self, setup: &str, line: &str) -> Result<bool> {
+        let mut unshare = command("unshare", self.home.path());
+        let script = format!("{{ {setup}; }} || exit 99; exec \"$@\"");
+        unshare.args(["-n", "sh", "-c", &script, "sh"]).arg(program("c3po")?).args(line.split(' '));
+        self.prepare(&mut unshare);
+        let path = std::env::var_os("PATH").unwrap_or_default().into_string().unwrap_or_default();
+        let output = unshare.env("PATH", format!("{path}:/usr/sbin:/sbin")).output().await?;
+        if matches!(output.status.code(), Some(99)) || String::from_utf8_lossy(&output.stderr).contains("unshare:") {
+            return Ok(false);
+        }
+        self.hears(line, &output);
+        Ok(true)
+    }
+
+    fn hears(&mut self, line: &str, output: &Output) {
+        let (code, said) = (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr));
+        let printed = if said.is_empty() { String::from_utf8_lossy(&output.stdout) } else { said };
+        self.told += &format!("$ c3po {line}\n{printed}[exit {code}]\n\n");
+    }
+
+    /// A model calls a tool in a session of this host.
+    async fn calls(&mut self, project: &str, tool: &str) -> Result<()> {
+        let mut proxy = proxy_command(self.home.path(), project, "")?;
+        self.prepare(&mut proxy);
+        let client = McpClient::start(proxy, &self.home.path().join(format!("{project}.log")))?;
+        client.initialize().await?;
+        let arguments = if tool == "ping" { json!({}) } else { json!({"target": "b", "message": "hi"}) };
+        let answer = client.call(tool, arguments).await?;
+        ensure!(answer.is_error, "{tool} was not refused: {answer:?}");
+        let refusal = answer.json()?;
+        let text = |name: &str| refusal[name].as_str().unwrap_or_default().to_owned();
+        self.told += &format!("> {tool}\n{} ({})\n{}\n\n", text("error"), text("code"), text("suggestion"));
+        Ok(())
+    }
+
+    /// Returns everything that it was told, without what differs each time.
+    fn told(&self, hidden: &[(&str, &str)]) -> String {
+        let home = self.home.path().display().to_string();
+        let told = hidden.iter().fold(self.told.replace(&home, "HOME"), |told, (from, to)| told.replace(from, to));
+        told.trim_end().to_owned()
+    }
+}
+
+fn port(address: SocketAddr) -> String {
+    address.port().to_string()
+}
+
+#[tokio::test]
+async fn nothing_listens() -> Result<()> {
+    let address = free_address()?;
+    let (url, port) = (format!("http://{address}"), port(address));
+    let mut own = Host::knowing(&url)?;
+    own.types(&["status", "send b hi"]).await?;
+    own.calls("web", "ping").await?;
+    insta::assert_snapshot!("nothing_listens", own.told(&[(&port, "PORT")]));
+    let mut joined = Host::knowing(&url)?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
+    joined.types(&["status", "send b hi"]).await?;
+    ensure!(!joined.told.contains("make up"), "{}", joined.told);
+    insta::assert_snapshot!("nothing_listens_joined", joined.told(&[(&port, "PORT")]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_network_is_in_the_way() -> Result<()> {
+    const NAME: &str = "advice::the_network_is_in_the_way";
+    let mut host = Host::knowing("https://10.77.0.9:8420")?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
+    // What is sent to that address arrives, and nobody takes it: as with a firewall that drops.
+    let dropped = "ip link add dev near type veth peer name far && ip addr add 10.77.0.2/24 dev near && \
+                   ip link set near up && ip link set far up && \
+                   ip neigh add 10.77.0.9 lladdr 02:00:00:00:00:09 dev near";
+    for setup in [dropped, "true"] {
+        for line in ["status", "send b hi"] {
+            if !host.types_apart(setup, line).await? {
+                return skipped(NAME, "a network namespace is not allowed");
+            }
+        }
+    }
+    insta::assert_snapshot!("the_network_is_in_the_way", host.told(&[]));
+    let mut named = Host::knowing("https://nas.invalid:8420")?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
+    named.types_apart("true", "status").await?;
+    named.types_apart("true", "send b hi").await?;
+    insta::assert_snapshot!("a_name_that_nobody_knows", named.told(&[]));
+    Ok(())
+}
+
+/// Answers every connection with a text, as another program on the port does.
+fn answering(text: &'static str) -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            // Whoever asked may be gone.
+            let _ = stream.write_all(text.as_bytes());
+            let _ = std::io::Read::read(&mut stream, &mut [0; 1_024]);
+        }
+    });
+    Ok(address)
+}
+
+#[tokio::test]
+async fn another_program_is_on_the_port() -> Result<()> {
+    let ssh = answering("SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")?;
+    let web = answering("HTTP/1.1 404 Not Found\r\nServer: nginx/1.24.0\r\nContent-Length: 6\r\n\r\n<html>")?;
+    let mut told = String::new();
+    for (scheme, address) in [("http", ssh), ("http", web), ("https", ssh)] {
+        let mut host = Host::knowing(&format!("{scheme}://{address}"))?;
+        host.types(&["status", "send b hi"]).await?;
+        told += &format!("{}\n\n", host.told(&[(&port(address), "PORT")]));
+    }
+    insta::assert_snapshot!("another_program_is_on_the_port", told.trim_end());
+    Ok(())
+}
+
+#[tokio::test]
+async fn tls_and_certificates() -> Result<()> {
+    let (work, folder) = (TempDir::new()?, TempDir::new()?);
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut with = Coordinator::absent(work.path(), &store)?.over_tls("auto");
+    with.restart().await?;
+    let without = Coordinator::start(folder.path()).await?;
+    let (with_port, without_port, shown) = (port(with.address()), port(without.address()), with.fingerprint()?);
+    let hidden = [(with_port.as_str(), "PORT"), (without_port.as_str(), "PORT"), (shown.as_str(), "sha256:SHOWN")];
+    let lines = ["status", "send b hi"];
+
+    let mut plain = Host::knowing(&format!("http://{}", with.address()))?;
+    plain.types(&lines).await?;
+    plain.calls("web", "ping").await?;
+    insta::assert_snapshot!("plain_to_tls", plain.told(&hidden));
+    let mut secure = Host::knowing(&format!("https://{}", without.address()))?;
+    secure.types(&lines).await?;
+    secure.calls("web", "ping").await?;
+    insta::assert_snapshot!("tls_to_plain", secure.told(&hidden));
+    let mut wrong = Host::knowing(&with.url())?.with("C3PO_FINGERPRINT", format!("sha256:{}", "ab".repeat(32)));
+    wrong.types(&lines).await?;
+    wrong.calls("web", "ping").await?;
+    insta::assert_snapshot!("another_certificate", wrong.told(&hidden));
+    let mut unknown = Host::knowing(&with.url())?;
+    unknown.types(&lines).await?;
+    insta::assert_snapshot!("an_unknown_certificate", unknown.told(&hidden));
+    Ok(())
+}
+
+/// Asks a coordinator on its own machine, and returns the first line that it prints.
+async fn admin(work: &Path, coordinator: &Coordinator, words: &[&str]) -> Result<String> {
+    let mut admin = command(program("c3po-coordinator")?, work);
+    let said = admin.args(words).args(["--listen", &coordinator.address().to_string()]).output().await?;
+    ensure!(said.status.success(), "{said:?}");
+    Ok(String::from_utf8(said.stdout)?.lines().next().context("a line")?.to_owned())
+}
+
+#[tokio::test]
+async fn keys_and_what_they_cover() -> Result<()> {
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.with("C3PO_CLOSED", Path::new("true"));
+    coordinator.restart().await?;
+    let mut none = Host::knowing(&coordinator.url())?;
+    none.types(&["status", "send b hi"]).await?;
+    none.calls("web", "ping").await?;
+    insta::assert_snapshot!("no_key", none.told(&[]));
+    let key = admin(work.path(), &coordinator, &["keys", "create", "box", "--agents", "box-*,web"]).await?;
+    let id = key.split('_').nth(1).context("its id")?.to_owned();
+    let mut narrow = Host::knowing(&coordinator.url())?.with("C3PO_TOKEN", key);
+    narrow.types(&["send b hi", "send b hi --as web-2"]).await?;
+    narrow.calls("meshtastic", "ping").await?;
+    narrow.calls("web-2", "ping").await?;
+    insta::assert_snapshot!("a_key_for_other_names", narrow.told(&[(&id, "KEY")]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_store_is_away_or_full() -> Result<()> {
+    let (work, mut redis) = (TempDir::new()?, Redis::start().await?);
+    let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
+    let (port, lines) = (port(coordinator.address()), ["status", "send b hi", "inbox"]);
+    let mut host = Host::knowing(&coordinator.url())?;
+    redis.pause()?;
+    host.types(&lines).await?;
+    redis.resume()?;
+    insta::assert_snapshot!("the_store_hangs", host.told(&[(&port, "PORT")]));
+
+    let session = session(work.path(), "b", &coordinator.url()).await?;
+    session.reply("ping", json!({})).await?;
+    redis.tell(&["CONFIG", "SET", "maxmemory", "1mb"]).await?;
+    let mut host = Host::knowing(&coordinator.url())?;
+    host.types(&["send b hi"]).await?;
+    host.calls("web", "send_message").await?;
+    insta::assert_snapshot!("the_store_is_full", host.told(&[(&port, "PORT")]));
+
+    redis.kill()?;
+    let mut host = Host::knowing(&coordinator.url())?;
+    host.types(&lines).await?;
+    host.calls("web", "ping").await?;
+    insta::assert_snapshot!("the_store_is_away", host.told(&[(&port, "PORT")]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_coordinator_hangs() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let port = port(coordinator.address());
+    let mut host = Host::knowing(&coordinator.url())?;
+    coordinator.process()?.signal("STOP").await?;
+    let outcome = host.types(&["status", "send b hi"]).await;
+    coordinator.process()?.signal("CONT").await?;
+    outcome?;
+    insta::assert_snapshot!("the_coordinator_hangs", host.told(&[(&port, "PORT")]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_disk_is_full() -> Result<()> {
+    let work = TempDir::new()?;
+    let Some(disk) = SmallDisk::mount(&work.path().join("store"), 2_048)? else {
+        return skipped("advice::the_disk_is_full", "mounting a small disk is not allowed");
+    };
+    let store = format!("sqlite:{}", disk.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.unlimited();
+    coordinator.restart().await?;
+    let port = port(coordinator.address());
+    let mut host = Host::knowing(&coordinator.url())?;
+    let sender = session(work.path(), "sender", &coordinator.url()).await?;
+    sender.reply("send_message", json!({"target": "human", "message": "before"})).await?;
+    disk.fill(0)?;
+    let text = "x".repeat(3_000);
+    for number in 0..1_000 {
+        let sent = sender.call("send_message", json!({"target": "human", "message": text})).await?;
+        if sent.is_error {
+            break;
+        }
+        ensure!(number < 999, "the disk was never full");
+    }
+    host.types(&["send sender hi"]).await?;
+    insta::assert_snapshot!("the_disk_is_full", host.told(&[(&port, "PORT")]));
+    for line in ["status", "agents", "inbox"] {
+        let mut reader = Host::knowing(&coordinator.url())?;
+        reader.types(&[line]).await?;
+        ensure!(reader.told.contains("[exit 0]"), "reading goes on: {}", reader.told);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn too_many_sends_and_a_taken_port() -> Result<()> {
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.with("C3PO_RATE_LIMIT", Path::new("1"));
+    coordinator.restart().await?;
+    let port = port(coordinator.address());
+    let session = session(work.path(), "b", &coordinator.url()).await?;
+    session.reply("ping", json!({})).await?;
+    let mut host = Host::knowing(&coordinator.url())?;
+    host.types(&["send b one", "send b two"]).await?;
+    let refused = host.told.split("$ ").last().context("the second one")?.to_owned();
+    let seconds = refused.split("Wait ").nth(1).and_then(|rest| rest.split(' ').next()).context("seconds")?;
+    insta::assert_snapshot!("too_many_sends", refused.replace(&format!("Wait {seconds} s"), "Wait N s").trim_end());
+
+    let mut second = command(program("c3po-coordinator")?, work.path());
+    second.args(["--listen", &coordinator.address().to_string(), "--store", "sqlite:other.db"]).stdin(Stdio::null());
+    let said = second.current_dir(work.path()).output().await?;
+    let taken = String::from_utf8(said.stderr)?.replace(&port, "PORT");
+    insta::assert_snapshot!("a_taken_port", format!("{}[exit {}]", taken, said.status.code().unwrap_or(-1)));
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Two coordinators of one fleet with certificates of their own, and hosts that joined at both: whichever is killed, and
+//! whatever a session was refused for, it comes back without being touched.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::mcp::McpClient;
+use harness::process::{command, program};
+use harness::redis::Redis;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// By then every session is back: twice that would be noticed by people.
+const BACK: Duration = Duration::from_secs(10);
+
+/// A coordinator on that Redis that demands keys, over TLS with a certificate of its own.
+async fn coordinator(folder: PathBuf, redis: &Redis) -> Result<Coordinator> {
+    std::fs::create_dir(&folder)?;
+    let coordinator = Coordinator::absent(&folder, &redis.url())?.over_tls("auto");
+    let mut coordinator = coordinator.with("C3PO_CLOSED", Path::new("true"));
+    coordinator.restart().await?;
+    Ok(coordinator)
+}
+
+/// Asks a coordinator on its own machine.
+async fn admin(folder: &Path, coordinator: &Coordinator, words: &[&str]) -> Result<String> {
+    let mut admin = command(program("c3po-coordinator")?, folder);
+    let said = admin.args(words).args(["--listen", &coordinator.address().to_string()]).output().await?;
+    ensure!(said.status.success(), "{said:?}");
+    Ok(String::from_utf8(said.stdout)? + &String::from_utf8_lossy(&said.stderr))
+}
+
+/// Lets a host in, with the line that the coordinator prints. Returns what the host was told.
+async fn join(home: &Path, folder: &Path, coordinator: &Coordinator) -> Result<String> {
+    let said = admin(folder, coordinator, &["invite"]).await?;
+    let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.clone())?;
+    let joined = person(home, &line.split_whitespace().skip(1).collect::<Vec<_>>()).await?;
+    ensure!(joined.status.success(), "{joined:?}");
+    Ok(String::from_utf8(joined.stdout)?)
+}
+
+async fn person(home: &Path, words: &[&str]) -> Result<std::process::Output> {
+    let mut c3po = command(program("c3po")?, home);
+    c3po.args(words).env("XDG_RUNTIME_DIR", home).env("PATH", "/usr/bin:/bin");
+    Ok(c3po.output().await?)
+}
+
+fn file(home: &Path) -> PathBuf {
+    home.join(".config/c3po/config.toml")
+}
+
+/// A session of a host that knows what stands in its file.
+async fn session(home: &Path, project: &str) -> Result<McpClient> {
+    let folder = home.join(project);
+    std::fs::create_dir_all(&folder)?;
+    let mut proxy = command(program("c3po")?, home);
+    proxy.arg("proxy").current_dir(&folder).env("CLAUDE_PROJECT_DIR", &folder).env("XDG_RUNTIME_DIR", home);
+    let client = McpClient::start(proxy, &home.join(format!("{project}.log")))?;
+    client.initialize().await?;
+    Ok(client)
+}
+
+/// Waits until a session has a link, and returns what `ping` says.
+async fn back(session: &McpClient) -> Result<Value> {
+    eventually("the session is back", BACK, async || {
+        let pong = session.call("ping", json!({})).await.ok()?;
+        pong.json().ok().filter(|_| !pong.is_error)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whichever_of_two_coordinators_is_killed_every_session_is_back_within_ten_seconds() -> Result<()> {
+    let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
+    let (nas_folder, laptop_folder) = (work.path().join("nas"), work.path().join("laptop"));
+    let mut nas = coordinator(nas_folder.clone(), &redis).await?;
+    let mut laptop = coordinator(laptop_folder.clone(), &redis).await?;
+    ensure!(nas.fingerprint()? != laptop.fingerprint()?, "each has a certificate of its own");
+    let first = join(home.path(), &nas_folder, &nas).await?;
+    ensure!(first.contains("Next: `c3po install`") && !first.contains("same fleet"), "{first}");
+    let second = join(home.path(), &laptop_folder, &laptop).await?;
+    ensure!(second.contains(&format!("It is the same fleet as at {}", nas.url())), "{second}");
+    let written = std::fs::read_to_string(file(home.path()))?;
+    ensure!(written.contains(&format!("coordinator_url = \"{},{}\"", nas.url(), laptop.url())), "{written}");
+
+    let (asks, answers) = (session(home.path(), "asks").await?, session(home.path(), "answers").await?);
+    let mut longest = Duration::ZERO;
+    for turn in ["nas", "laptop", "nas again"] {
+        for session in [&asks, &answers] {
+            back(session).await?;
+        }
+        let killed = if turn == "laptop" { &mut laptop } else { &mut nas };
+        killed.kill().await?;
+        let began = Instant::now();
+        for session in [&asks, &answers] {
+            back(session).await?;
+        }
+        longest = longest.max(began.elapsed());
+        let sent = asks.reply("send_message", json!({"target": "answers", "message": turn})).await?;
+        let got = answers.reply("wait_for_message", json!({"timeout": 10})).await?;
+        assert_eq!((&got["id"], got["message"].as_str()), (&sent["id"], Some(turn)));
+        answers.reply("reply", json!({"message_id": sent["id"], "response": "yes"})).await?;
+        killed.restart().await?;
+    }
+    eprintln!("the longest way back took {longest:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_certificate_among_several_is_passed_over_and_doctor_reports_each() -> Result<()> {
+    let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
+    let (nas_folder, laptop_folder) = (work.path().join("nas"), work.path().join("laptop"));
+    let mut nas = coordinator(nas_folder.clone(), &redis).await?;
+    let laptop = coordinator(laptop_folder, &redis).await?;
+    join(home.path(), &nas_folder, &nas).await?;
+    // The laptop stands first, and nobody has its certificate.
+    let written = std::fs::read_to_string(file(home.path()))?;
+    std::fs::write(file(home.path()), written.replace(&nas.url(), &format!("{},{}", laptop.url(), nas.url())))?;
+
+    let session = session(home.path(), "web").await?;
+    back(&session).await?;
+    let agents = person(home.path(), &["agents"]).await?;
+    ensure!(agents.status.success() && String::from_utf8_lossy(&agents.stdout).contains("web"), "{agents:?}");
+    let doctor = person(home.path(), &["doctor", "--json"]).await?;
+    let found: Value = serde_json::from_slice(&doctor.stdout)?;
+    let urls: Vec<_> = found["findings"].as_array().into_iter().flatten().filter(|one| one["check"] == "url").collect();
+    let verdict = |url: &str| {
+        let of_url = urls.iter().find(|one| one["found"].as_str().is_some_and(|found| found.contains(url)));
+        of_url.map(|one| (one["verdict"].clone(), one["found"].to_string()))
+    };
+    let (failed, why) = verdict(&laptop.url()).context("the laptop's is reported")?;
+    ensure!(failed == "fail" && why.contains("another certificate"), "{failed} {why}");
+    let (fine, why) = verdict(&nas.url()).context("the other one is reported")?;
+    ensure!(fine == "ok", "{fine} {why}");
+
+    // The only one that it trusts is away for a moment: the other one's certificate is no reason to give up.
+    nas.kill().await?;
+    let told = session.call("ping", json!({})).await?;
+    ensure!(told.is_error && told.json()?["code"] == "COORD_DOWN", "{told:?}");
+    ensure!(told.text.contains("another certificate"), "{told:?}");
+    nas.restart().await?;
+    back(&session).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_again() -> Result<()> {
+    let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
+    let folder = work.path().join("nas");
+    let nas = coordinator(folder.clone(), &redis).await?;
+    join(home.path(), &folder, &nas).await?;
+    let session = session(home.path(), "web").await?;
+    back(&session).await?;
+    let written = std::fs::read_to_string(file(home.path()))?;
+    let key = written.split("c3po_").nth(1).and_then(|rest| rest.split('_').next()).context("a key")?;
+    admin(&folder, &nas, &["keys", "rotate", key]).await?;
+    eventually("the session is refused", BACK, async || {
+        let pong = session.call("ping", json!({})).await.ok()?;
+        (pong.is_error && pong.text.contains("UNAUTHORIZED")).then_some(())
+    })
+    .await?;
+
+    let told = join(home.path(), &folder, &nas).await?;
+    let end = told.lines().find(|line| line.contains("older key")).context("the older key is named")?;
+    back(&session).await?;
+    // The command that it printed ends the older key, as pasted.
+    let pasted = end.split_once(": ").context("a command")?.1;
+    let mut shell = command("sh", &folder);
+    let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
+    let ended = shell.args(["-c", pasted]).env("PATH", format!("{path}:/usr/bin:/bin")).output().await?;
+    ensure!(ended.status.success(), "{pasted}: {ended:?}");
+    let keys = admin(&folder, &nas, &["keys", "list"]).await?;
+    ensure!(keys.lines().any(|line| line.contains(key) && line.contains("revoked")), "{keys}");
+    assert_eq!(back(&session).await?["agent_id"], "web", "the new one admits it");
+    Ok(())
+}
