@@ -1,9 +1,11 @@
 //! What was put before the model, and what proves that the model went on after it.
 
 use std::collections::{HashSet, VecDeque};
+use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
+use tokio::time::Instant;
 
 use super::note::Note;
 use crate::local::protocol::{Event, Name};
@@ -14,6 +16,8 @@ const SHOWN_MAX: usize = 4 * INBOX_MAX;
 const UNPROVEN_MAX: usize = INBOX_MAX;
 /// How many texts are kept: a rewind takes the last few prompts back.
 const NOTES_MAX: usize = 200;
+/// How long other hooks may look at a result before it stands in the conversation.
+const RESULT_LATE: Duration = Duration::from_secs(20);
 /// How many tool uses are remembered as over: a few steps of a model.
 const ENDED_MAX: usize = 256;
 
@@ -38,6 +42,7 @@ pub(super) struct Shown {
 struct Unproven {
     ids: Vec<MessageId>,
     awaits: Awaits,
+    since: Instant,
 }
 
 /// What has to happen before messages count as seen.
@@ -106,6 +111,30 @@ impl Shown {
         self.standing.difference(named).cloned().collect()
     }
 
+    /// Returns the messages of results whose step has not ended for long and that the conversation does not name, and when
+    /// to look for others.
+    pub(super) fn unwritten(&self, named: &HashSet<MessageId>, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
+        let open = self.unproven.iter().filter(|unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_))));
+        let (mut dropped, mut next) = (Vec::new(), None);
+        for unproven in open {
+            let mut missing = unproven.ids.iter().filter(|id| !named.contains(*id)).peekable();
+            let until = unproven.since + RESULT_LATE;
+            if until <= now {
+                dropped.extend(missing.cloned());
+            } else if missing.peek().is_some() {
+                next = Some(next.map_or(until, |next: Instant| next.min(until)));
+            }
+        }
+        (dropped, next)
+    }
+
+    /// Keeps the text of a message that came into the context without it.
+    pub(super) fn keep_once(&mut self, note: Note) {
+        if !self.notes.iter().any(|kept| kept.id == note.id) {
+            self.keep(vec![note]);
+        }
+    }
+
     /// Takes messages out of the context. Returns the texts that are known.
     pub(super) fn take_back(&mut self, ids: &[MessageId]) -> Vec<Note> {
         for id in ids {
@@ -136,20 +165,20 @@ impl Shown {
     }
 
     /// Messages came into the context by the result of a tool.
-    pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>) {
+    pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>, now: Instant) {
         let is_over = tool_use.as_ref().is_some_and(|tool_use| self.ended.contains(tool_use));
         // A result that comes after its step was moved to the background, and is given to the model later.
-        self.add(ids, if is_over { Awaits::NextInput } else { Awaits::EndOf(tool_use) });
+        self.add(ids, if is_over { Awaits::NextInput } else { Awaits::EndOf(tool_use) }, now);
     }
 
     /// Messages came into the session's own context by a hook.
-    pub(super) fn by_hook(&mut self, ids: &[MessageId]) {
-        self.add(ids, Awaits::StepOf(None));
+    pub(super) fn by_hook(&mut self, ids: &[MessageId], now: Instant) {
+        self.add(ids, Awaits::StepOf(None), now);
     }
 
-    fn add(&mut self, ids: &[MessageId], awaits: Awaits) {
+    fn add(&mut self, ids: &[MessageId], awaits: Awaits, since: Instant) {
         self.hold(ids);
-        self.unproven.push_back(Unproven { ids: ids.to_vec(), awaits });
+        self.unproven.push_back(Unproven { ids: ids.to_vec(), awaits, since });
         if self.unproven.len() > UNPROVEN_MAX {
             self.unproven.pop_front();
         }
@@ -258,7 +287,7 @@ mod tests {
     #[test]
     fn a_result_is_seen_when_a_step_follows_the_one_it_belongs_to() {
         let mut shown = Shown::default();
-        shown.by_tool(&[id(1)], Some("t1".into()));
+        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
         assert!(shown.holds(&id(1)));
         assert!(shown.proven_by(&Event::new(Name::PreToolUse)).is_empty(), "another call of the same step");
         assert!(shown.proven_by(&batch(&["t1", "t2"])).is_empty());
@@ -270,15 +299,15 @@ mod tests {
     #[test]
     fn the_end_of_a_turn_is_a_step() {
         let mut shown = Shown::default();
-        shown.by_hook(&[id(1), id(2)]);
+        shown.by_hook(&[id(1), id(2)], Instant::now());
         assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1), id(2)]);
     }
 
     #[test]
     fn what_a_subagent_was_shown_only_a_subagent_has_seen() {
         let mut shown = Shown::default();
-        shown.by_tool(&[id(1)], Some("t1".into()));
-        shown.by_hook(&[id(2)]);
+        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
+        shown.by_hook(&[id(2)], Instant::now());
         assert!(shown.proven_by(&of_subagent(batch(&["t1"]))).is_empty());
         assert_eq!(shown.proven_by(&batch(&["t9"])), [id(2)]);
         assert_eq!(shown.proven_by(&of_subagent(Event::new(Name::SubagentStop))), [id(1)]);
@@ -288,7 +317,7 @@ mod tests {
     fn a_result_that_came_after_its_step_waits_for_the_next_input() {
         let mut shown = Shown::default();
         shown.proven_by(&batch(&["t1"]));
-        shown.by_tool(&[id(1)], Some("t1".into()));
+        shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
         assert!(shown.proven_by(&Event::new(Name::Stop)).is_empty());
         assert!(shown.proven_by(&Event::new(Name::UserPromptSubmit)).is_empty());
         assert_eq!(shown.proven_by(&Event::new(Name::Stop)), [id(1)]);
@@ -298,7 +327,7 @@ mod tests {
     fn memory_is_bounded() {
         let mut shown = Shown::default();
         for number in 0..10_000 {
-            shown.by_hook(&[id(number)]);
+            shown.by_hook(&[id(number)], Instant::now());
         }
         assert_eq!((shown.order.len(), shown.ids.len(), shown.unproven.len()), (SHOWN_MAX, SHOWN_MAX, UNPROVEN_MAX));
         assert!(shown.holds(&id(9_999)) && !shown.holds(&id(0)));

@@ -165,7 +165,9 @@ impl Transcript {
         if link.is_sidechain {
             return;
         }
-        let (ids, message) = (ids_in(&whole), &whole["message"]);
+        // What the client reports to its person is not sent to the model: a prompt that a hook refused, for one.
+        let ids = if whole["type"] == "system" { Vec::new() } else { ids_in(&whole) };
+        let message = &whole["message"];
         let answer = message["id"].as_str().map(str::to_owned);
         if let Some(answer) = &answer {
             self.answers.entry(answer.clone()).or_default().push(link.uuid);
@@ -389,6 +391,13 @@ mod tests {
         check(std::slice::from_ref(&queued), &[1], &[1, 2, 3, 4]);
         check(&[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)], &[1], &[1, 2, 3, 4]);
         check(&[queued, answer(7, 6, "msg_2", "claude")], &[1, 2, 3, 4], &[1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_prompt_that_a_hook_refused_does_not_stand_in_the_conversation() {
+        let refused = json!({"type": "system", "uuid": uuid(2), "parentUuid": uuid(1), "isSidechain": false,
+            "content": format!("UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: {}", named(1))});
+        check(&[line(1, 0, &named(2)), refused, line(3, 2, "go on")], &[2]);
     }
 
     #[test]

@@ -41,6 +41,13 @@ impl Hop {
         }
     }
 
+    /// Something came into the conversation, where the transcript is to show it.
+    pub(super) fn look_soon(&mut self, now: Instant) {
+        if !self.is_one_shot {
+            self.evidence.want(now + WRITTEN);
+        }
+    }
+
     /// Returns until when at the latest it is open whether the message stands in the conversation, if it is.
     pub(in crate::deliver) fn doubted_until(&self, id: &MessageId) -> Option<Instant> {
         self.in_flight.flight(id).filter(|flight| flight.channel == Channel::Unsure).map(|flight| flight.until)
@@ -80,11 +87,8 @@ impl Hop {
             let by_hooks = gone.extract_if(.., |id| self.has_stepped(id)).collect();
             self.have_entered(by_hooks, Via::Hook);
         }
-        // A push that no hook of any turn has shown either was never there.
-        let was_there = |id: &MessageId| self.in_flight.flight(id).is_some_and(|flight| flight.turn.is_some());
-        let (gone, never): (Vec<_>, Vec<_>) = gone.into_iter().partition(was_there);
+        // A push that no hook has shown may stand in the client's queue yet.
         self.in_flight.repeat(&gone);
-        self.in_flight.free_again(&never);
         let is_read = |id: &MessageId| standing.is_some_and(|standing| standing.answered.contains(id));
         let (read, mut unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
         self.have_entered(read, Via::Transcript);
@@ -101,14 +105,20 @@ impl Hop {
                 self.stalled.extend(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()));
             }
             self.shown.keep(notes);
-            self.shown.by_hook(&ids);
+            self.shown.by_hook(&ids, now);
             self.say(ids, Stage::InSession, via);
         }
         let Some(Standing { named, answered }) = standing else { return };
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);
         self.shown.stand_in(named);
-        let taken_out = self.shown.taken_out(named);
+        let mut taken_out = self.shown.taken_out(named);
+        // A person broke a tool off while other hooks looked at its result: the client puts a refusal in its place.
+        let (dropped, next) = self.shown.unwritten(named, now);
+        taken_out.extend(dropped);
+        if let Some(next) = next {
+            self.evidence.want(next);
+        }
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);
         }

@@ -88,7 +88,9 @@ impl Hop {
         }
         let notes = self.in_flight.remove(&ids);
         self.shown.keep(notes);
-        self.shown.by_hook(&ids);
+        self.shown.by_hook(&ids, now);
+        // A person may break the turn off, of which no hook reports, and go back before it.
+        self.look_soon(now);
         self.say(ids, Stage::InSession, flight.via);
     }
 

@@ -137,7 +137,7 @@ impl Hop {
             Input::Called(named) => self.called(&named, now),
             Input::Taken(id) => effects.granted = self.takes(id, now),
             Input::InParts(ids) => self.in_parts(ids, now),
-            Input::Presented(presented) => self.presented(presented),
+            Input::Presented(presented) => self.presented(presented, now),
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),
             Input::Client(client) => self.client_is(client, now),
@@ -167,10 +167,13 @@ impl Hop {
 
     fn arrived(&mut self, messages: Vec<Arriving>, now: Instant) {
         for arriving in messages {
-            if self.shown.holds(&arriving.message.id) {
+            let is_shown = self.shown.holds(&arriving.message.id);
+            let mut note = Note::of(arriving, now);
+            if is_shown {
+                // The result of a wait was faster than its text, which a rewind needs.
+                self.shown.keep_once(note);
                 continue;
             }
-            let mut note = Note::of(arriving, now);
             // The store learns of it by a receipt, which may come there after the new context.
             note.repeated |= self.shown.held_before(&note.id);
             let doubted = (note.repeated && self.joined).then(|| note.id.clone());

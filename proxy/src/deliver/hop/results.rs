@@ -49,7 +49,7 @@ impl Hop {
     }
 
     /// What was written is in the session, or in a subagent that used the tool.
-    pub(super) fn presented(&mut self, presented: Presented) {
+    pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
         let Presented { ids, via, tool_use } = presented;
         if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
             self.in_flight.repeat(&ids);
@@ -57,7 +57,8 @@ impl Hop {
         }
         let notes = self.in_flight.remove(&ids);
         self.shown.keep(notes);
-        self.shown.by_tool(&ids, tool_use);
+        self.shown.by_tool(&ids, tool_use, now);
+        self.look_soon(now);
         self.say(ids, Stage::InSession, via);
     }
 

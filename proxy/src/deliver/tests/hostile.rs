@@ -272,6 +272,52 @@ fn what_a_subagent_was_given_is_marked_when_it_is_fetched_again() {
 }
 
 #[test]
+fn what_was_shown_in_a_turn_that_was_broken_off_comes_again_after_a_rewind() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    scene.reads(&[1], &[]);
+    // Esc, and a rewind to the prompt of that turn.
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.reads(&[], &[]);
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
+fn a_result_that_the_client_replaced_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.reads(&[], &[]);
+    scene.passes(19);
+    scene.reads(&[], &[]);
+    let again = scene.print(&typed("p2"));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+    assert_eq!(scene.hop.facts().context, Some(1), "the context of its receipt never held it");
+}
+
+#[test]
+fn news_that_a_wait_returned_before_its_text_came_is_there_after_a_rewind() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.arrive(vec![message(1, news())]);
+    scene.hear(&of_turn("p1", Event { tool_use_ids: vec!["t1".into()], ..event(Name::PostToolBatch) }));
+    scene.reads(&[1], &[1]);
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.reads(&[], &[]);
+    let again = scene.print(&typed("p3"));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
 fn a_message_that_was_read_in_part_comes_again_marked() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
