@@ -4,6 +4,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
 use inside::gate::Gate;
@@ -280,5 +281,23 @@ async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
             "{variable}: {said}"
         );
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administrator() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (host, admin) = (Host::with(&gate, "agent", "*").await?, Host::with(&gate, "admin", "*").await?);
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    ensure!(host.fails("agents rm web", 1).await?.contains("connected session"));
+    web.notify("goodbye", json!({})).await?;
+    let said = eventually("the session is over", SOON, async || host.says("agents rm web").await.ok()).await?;
+    assert_eq!(said, "web is forgotten, and its name is free.\n");
+    ensure!(host.fails("agents rm web", 1).await?.contains("no agent named web"));
+    let refused = host.fails("hosts rename somebody nas", 1).await?;
+    ensure!(refused.contains("`c3po-coordinator hosts rename somebody nas`"), "{refused}");
+    let renamed: Value = serde_json::from_str(&admin.says("hosts rename somebody nas --json").await?)?;
+    assert_eq!(renamed, json!({"from": "somebody", "to": "nas", "agents": 0, "keys": 1}));
     Ok(())
 }
