@@ -17,7 +17,7 @@ SECONDS_EACH ?= 600
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-12s %s\n' "$$name" "$$text"; done
+		printf '  make %-14s %s\n' "$$name" "$$text"; done
 
 up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LISTEN=ADDRESS:PORT for another place
 	@tests/setup/rust
