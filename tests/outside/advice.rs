@@ -216,9 +216,9 @@ async fn keys_and_what_they_cover() -> Result<()> {
     let key = admin(work.path(), &coordinator, &["keys", "create", "box", "--agents", "box-*,web"]).await?;
     let id = key.split('_').nth(1).context("its id")?.to_owned();
     let mut narrow = Host::knowing(&coordinator.url())?.with("C3PO_TOKEN", key);
-    narrow.types(&["send b hi", "send b hi --as web-2"]).await?;
+    narrow.types(&["send b hi", "send b hi --as web-front"]).await?;
     narrow.calls("meshtastic", "ping").await?;
-    narrow.calls("web-2", "ping").await?;
+    narrow.calls("web-front", "ping").await?;
     insta::assert_snapshot!("a_key_for_other_names", narrow.told(&[(&id, "KEY")]));
     Ok(())
 }
