@@ -54,6 +54,8 @@ enum Awaits {
     NextInput,
     /// The next step of that agent: of a subagent, or of the session itself.
     StepOf(Option<String>),
+    /// An answer below it in the transcript: a person may take the turn back in which it came.
+    Answer,
 }
 
 impl Shown {
@@ -176,6 +178,11 @@ impl Shown {
         self.add(ids, Awaits::StepOf(None), now);
     }
 
+    /// Messages stand in the conversation, and no answer of the model below them.
+    pub(super) fn by_transcript(&mut self, ids: &[MessageId], now: Instant) {
+        self.add(ids, Awaits::Answer, now);
+    }
+
     fn add(&mut self, ids: &[MessageId], awaits: Awaits, since: Instant) {
         self.hold(ids);
         self.unproven.push_back(Unproven { ids: ids.to_vec(), awaits, since });
@@ -241,7 +248,7 @@ impl Shown {
             let is_of_it = match &unproven.awaits {
                 Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
                 Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
-                Awaits::StepOf(_) => false,
+                Awaits::StepOf(_) | Awaits::Answer => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());

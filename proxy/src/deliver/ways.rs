@@ -5,8 +5,9 @@ use std::time::Duration;
 use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
-/// How long a way that failed is left alone, the first time; each further failure doubles it.
-const REST: Duration = Duration::from_secs(30);
+/// How long a way that failed is left alone, the first time; each further failure doubles it. On a busy machine a push may
+/// seem to fail, and no idle session is to wait for half a minute then.
+const REST: Duration = Duration::from_secs(15);
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(30 * 60);
 

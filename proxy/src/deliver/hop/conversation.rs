@@ -105,7 +105,7 @@ impl Hop {
                 self.stalled.extend(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()));
             }
             self.shown.keep(notes);
-            self.shown.by_hook(&ids, now);
+            self.shown.by_transcript(&ids, now);
             self.say(ids, Stage::InSession, via);
         }
         let Some(Standing { named, answered }) = standing else { return };

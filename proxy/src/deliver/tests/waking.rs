@@ -248,7 +248,8 @@ fn a_message_in_the_conversation_is_not_put_there_again_and_its_turn_is_begun_an
     assert!(reminder.contains(id(1).as_str()) && !reminder.contains("text 1"), "{reminder}");
     assert_eq!(scene.prompt(&reminder), None);
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.receipts().len(), 1);
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
     scene.passes(600);
     assert!(matches!(scene.next(), Todo::Look(_) | Todo::Read(_)), "once");
 }
