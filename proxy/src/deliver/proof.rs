@@ -157,13 +157,8 @@ impl Shown {
 
     /// The session dealt with messages: it is not shown them again, also where it loses them.
     pub(super) fn settle(&mut self, ids: &[MessageId]) {
-        self.and_seen(ids);
-        self.notes.retain(|note| !ids.contains(&note.id));
-    }
-
-    /// Messages are in the context, and were seen.
-    pub(super) fn and_seen(&mut self, ids: &[MessageId]) {
         self.hold(ids);
+        self.notes.retain(|note| !ids.contains(&note.id));
     }
 
     /// Messages came into the context by the result of a tool.
@@ -191,7 +186,8 @@ impl Shown {
         }
     }
 
-    fn hold(&mut self, ids: &[MessageId]) {
+    /// Messages are in the context.
+    pub(super) fn hold(&mut self, ids: &[MessageId]) {
         for id in ids {
             if self.ids.insert(id.clone()) {
                 self.order.push_back(id.clone());

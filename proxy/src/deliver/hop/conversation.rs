@@ -71,29 +71,46 @@ impl Hop {
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
     pub(super) fn conversation(&mut self, standing: Option<&Standing>, now: Instant) {
+        // The client writes its transcript a little later than it runs its hooks.
+        let old = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
+        let old = old.into_iter().collect::<HashSet<_>>();
         let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
         let is_named = |id: &MessageId| standing.is_some_and(|standing| standing.named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
-        // The client writes its transcript a little later than it runs its hooks.
-        let gone = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
-        let aged: HashSet<_> = gone.iter().cloned().collect();
-        let is_old = |id: &MessageId| aged.contains(id);
-        if missing.iter().any(|id| !is_old(id)) {
+        self.are_missing(missing, &old, standing.is_some(), now);
+        if let Some(standing) = standing {
+            self.stand_there(there, &old, &standing.answered, now);
+            self.compare(standing, now);
+        }
+    }
+
+    /// The conversation lacks these: they come again once that has lasted.
+    fn are_missing(&mut self, ids: Vec<MessageId>, old: &HashSet<MessageId>, is_read: bool, now: Instant) {
+        let (mut gone, fresh): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| old.contains(id));
+        if !fresh.is_empty() {
             self.evidence.want(now + WRITTEN / 2);
         }
-        let mut gone: Vec<_> = gone.into_iter().filter(|id| missing.contains(id)).collect();
-        if standing.is_none() {
+        if !is_read {
             // The hooks are all the evidence that there is.
             let by_hooks = gone.extract_if(.., |id| self.has_stepped(id)).collect();
             self.have_entered(by_hooks, Via::Hook);
         }
         // A push that no hook has shown may stand in the client's queue yet.
         self.in_flight.repeat(&gone);
-        let is_read = |id: &MessageId| standing.is_some_and(|standing| standing.answered.contains(id));
-        let (read, mut unread): (Vec<_>, Vec<_>) = there.into_iter().partition(is_read);
+    }
+
+    /// The conversation has these. An answer of the model below them proves that it read them.
+    fn stand_there(
+        &mut self,
+        ids: Vec<MessageId>,
+        old: &HashSet<MessageId>,
+        answered: &HashSet<MessageId>,
+        now: Instant,
+    ) {
+        let (read, mut unread): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| answered.contains(id));
         self.have_entered(read, Via::Transcript);
         // The answer of their turn is there, by its hooks, and not written yet; or their prompt waits for the turn after.
-        let unwritten = unread.extract_if(.., |id| self.has_stepped(id) && !is_old(id)).count();
+        let unwritten = unread.extract_if(.., |id| self.has_stepped(id) && !old.contains(id)).count();
         if unwritten > 0 {
             self.evidence.want(now + WRITTEN / 2);
         } else if unread.iter().any(|id| self.has_stepped(id)) {
@@ -108,7 +125,10 @@ impl Hop {
             self.shown.by_transcript(&ids, now);
             self.say(ids, Stage::InSession, via);
         }
-        let Some(Standing { named, answered }) = standing else { return };
+    }
+
+    /// Compares the conversation with what the session was shown: a person may have taken a part of it back.
+    fn compare(&mut self, Standing { named, answered }: &Standing, now: Instant) {
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);
         self.shown.stand_in(named);

@@ -286,7 +286,7 @@ impl Hop {
         for (via, ids) in self.by_way(ids) {
             let notes = self.in_flight.remove(&ids);
             self.shown.keep(notes);
-            self.shown.and_seen(&ids);
+            self.shown.hold(&ids);
             self.receipt(ids, Stage::InSession, via, Some(proof));
         }
     }
