@@ -155,13 +155,15 @@ pub struct Step {
 pub fn furthest(history: &[Step]) -> Stage {
     match history.last().map(|step| step.stage) {
         Some(end @ (Stage::Expired | Stage::Refused | Stage::Held)) => end,
-        _ => history
-            .iter()
-            .map(|step| step.stage)
-            .filter(|stage| *stage <= Stage::Answered)
-            .max()
-            .unwrap_or(Stage::Stored),
+        _ => reached(history),
     }
+}
+
+/// Returns the furthest stage that was a success, whatever came after it. Evidence beyond it counts also where it comes
+/// after the message expired: the session had been given the message before.
+pub fn reached(history: &[Step]) -> Stage {
+    let successes = history.iter().map(|step| step.stage).filter(|stage| *stage <= Stage::Answered);
+    successes.max().unwrap_or(Stage::Stored)
 }
 
 /// The stage that a send had reached when it returned.

@@ -3,9 +3,10 @@
 use anyhow::Result;
 use c3po_coordinator::store::StoreError;
 use c3po_shared::receipt::{Stage, Via};
+use harness::eventually::eventually;
 
 use super::Fixture;
-use super::fixture::{claim, id, message, news, progress, seen_at_once, woken};
+use super::fixture::{SOON, brief, claim, id, message, news, progress, seen_at_once, woken};
 
 pub(crate) async fn a_history_has_each_step_once_in_order_with_its_evidence(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
@@ -102,6 +103,23 @@ pub(crate) async fn late_evidence_adds_nothing(fixture: Fixture) -> Result<()> {
         fixture.advance(&sent, &tenure, stage, Via::ToolCall).await?;
     }
     assert_eq!(fixture.stages(&sent.id).await?, before);
+    Ok(())
+}
+
+pub(crate) async fn evidence_counts_after_the_message_expired(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.post(brief("a", "b", "brief")).await?;
+    fixture.advance(&sent, &tenure, Stage::OnHost, Via::Deliver).await?;
+    let out = async || (fixture.pending("b").await.ok()? == 0).then_some(());
+    eventually("the message's time is over", SOON, out).await?;
+
+    fixture.advance(&sent, &tenure, Stage::InSession, Via::UserPromptSubmit).await?;
+    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
+    let expected = [Stage::Stored, Stage::OnHost, Stage::Expired, Stage::InSession, Stage::Seen];
+    assert_eq!(fixture.stages(&sent.id).await?, expected);
+    fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
+    assert_eq!(fixture.pending("b").await?, 0);
+    assert_eq!(fixture.stages(&sent.id).await?, expected);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::ARCHIVE_LIFE;
-use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest};
+use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
@@ -80,10 +80,12 @@ impl Reached {
 
 /// Records it of one message. Returns the stages that were recorded.
 fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<Vec<Stage>> {
-    if furthest(&message.history).is_final() {
+    let end = furthest(&message.history);
+    let has_expired = end == Stage::Expired;
+    if end.is_final() && !has_expired {
         return Ok(Vec::new());
     }
-    if progress.stage == Stage::InSession && message.open {
+    if progress.stage == Stage::InSession && message.open && !has_expired {
         let sql = if reached.is_over {
             "UPDATE messages SET repeated = 1 WHERE position = ? AND repeated = 0"
         } else {
@@ -102,7 +104,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
     if recorded.is_empty() {
         return Ok(recorded);
     }
-    if recorded.contains(&Stage::Seen) && !message.wants_answer {
+    if has_expired || (recorded.contains(&Stage::Seen) && !message.wants_answer) {
         message.settle(work)?;
     } else {
         message.write_history(work)?;
@@ -115,7 +117,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
 fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, at: Timestamp) -> Vec<Step> {
     let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
     let here = history.iter().any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
-    let beyond = stage > furthest(history);
+    let beyond = stage > reached(history);
     let proves = match stage {
         Stage::InSession => beyond || (has(Stage::InSession) && !here),
         Stage::Seen => beyond && here,

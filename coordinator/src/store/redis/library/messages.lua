@@ -125,14 +125,15 @@ end)
 
 local RANK = { stored = 1, on_host = 2, in_session = 3, seen = 4 }
 
--- How far a history got: the furthest stage, nothing after an end; whether the host, any session, and this one had it.
+-- How far a history got: the furthest stage, nothing after an end other than `expired`, beyond which later evidence
+-- counts; whether the host, any session, and this one had it.
 local function progress(history, session)
   local furthest, on_host, was_shown, here = RANK.stored, false, false, false
   for passed, whose in string.gmatch(history, '([%a_]+) %d+ %S+ (%S+) %S+') do
-    if not RANK[passed] then
+    if not RANK[passed] and passed ~= 'expired' then
       return nil
     end
-    furthest = math.max(furthest, RANK[passed])
+    furthest = math.max(furthest, RANK[passed] or 0)
     on_host = on_host or passed == 'on_host'
     if passed == 'in_session' then
       was_shown, here = true, here or whose == session
