@@ -113,7 +113,7 @@ impl Hop {
         let unwritten = unread.extract_if(.., |id| self.has_stepped(id) && !old.contains(id)).count();
         if unwritten > 0 {
             self.evidence.want(now + WRITTEN / 2);
-        } else if unread.iter().any(|id| self.has_stepped(id)) {
+        } else if unread.iter().any(|id| !self.turn.has_failed() || self.has_stepped(id)) {
             self.evidence.want(now + ANSWERED_LATE);
         }
         for (via, ids) in self.by_way(unread) {

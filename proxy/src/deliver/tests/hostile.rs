@@ -136,6 +136,21 @@ fn an_answer_that_is_written_late_proves_what_stands_above_it() {
 }
 
 #[test]
+fn the_answer_after_a_push_that_was_broken_off_may_be_written_late() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.receipts();
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    scene.passes(4);
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
 fn what_waits_in_the_client_with_a_prompt_and_is_taken_back_comes_again() {
     let mut scene = after_a_turn();
     // A turn that no hook reported is under way: the prompt waits for its end.
