@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{self, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use crate::mcp::McpClient;
@@ -29,4 +32,18 @@ pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<Mc
     let client = McpClient::start(command, &work.join(format!("{project}.log")))?;
     client.initialize().await.with_context(|| format!("the proxy of {project}"))?;
     Ok(client)
+}
+
+/// Runs the hook of a prompt, as the client of the one session in that folder does.
+///
+/// Errors: it does not start, or ends with another code than 0.
+pub async fn prompt(work: &Path, text: &str) -> Result<()> {
+    let mut hook = command(program("c3po")?, work);
+    hook.args(["hook", "user-prompt-submit"]).env("XDG_RUNTIME_DIR", work);
+    hook.env("CLAUDE_PID", process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut hook = hook.spawn()?;
+    let input = json!({"session_id": "s1", "prompt_id": "p1", "prompt": text}).to_string();
+    hook.stdin.take().context("its input")?.write_all(input.as_bytes()).await?;
+    ensure!(hook.wait().await?.success(), "a hook ends with 0");
+    Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use harness::dice::Dice;
 use harness::mcp::McpClient;
-use harness::proxy::session;
+use harness::proxy::{prompt, session};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,12 @@ const WAIT_SECONDS: u64 = 20;
 const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
 /// How long a session rests after something failed.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a person leaves a session to itself: seconds, the least and the most.
+const PERSON_AWAY: (u64, u64) = (60, 240);
+/// What a refusal by the guard against loops says.
+const LOOP: &str = "LOOP_SUSPECTED";
+/// The name of the count of such refusals. There are to be none: persons type into every session.
+pub(crate) const LOOP_ALARMS: &str = "sessions: LOOP ALARMS";
 /// One deed in so many is a broadcast to everybody.
 const BROADCAST_ONE_IN: usize = 400;
 
@@ -76,7 +82,9 @@ impl Sessions {
         // Each begins with another coordinator, and knows the others.
         let mut urls = self.urls.to_vec();
         urls.rotate_left(number % self.urls.len());
-        let mut client = session(&self.work, name, &urls.join(",")).await?.quietly();
+        // A hook finds the proxy by its folder: all sessions here have one client, this process.
+        let work = self.work.join(name);
+        let mut client = session(&work, name, &urls.join(",")).await?.quietly();
         let process = format!("proxy-{number}");
         self.roster.enter(&process, client.process().id()?);
         let restarts = number % RESTARTED == RESTARTED - 1;
@@ -86,6 +94,7 @@ impl Sessions {
             () = life => {}
             never = self.answer_questions(&client) => match never {},
             never = self.do_things(&client, number, count, chance) => match never {},
+            never = self.be_typed_into(&work, number) => match never {},
         }
         self.roster.leave(&process);
         if restarts && !lives.is_multiple_of(3) {
@@ -96,6 +105,16 @@ impl Sessions {
         let status = client.end(GOODBYE).await?;
         anyhow::ensure!(status.success(), "a proxy ended with {status}");
         Ok(())
+    }
+
+    /// Gets a prompt from its person, again and again.
+    async fn be_typed_into(&self, work: &Path, number: usize) -> std::convert::Infallible {
+        let mut chance = Dice::new(1_000 + number as u64);
+        loop {
+            sleep(chance.millis(PERSON_AWAY.0 * 1_000, PERSON_AWAY.1 * 1_000)).await;
+            self.traffic.count("sessions: prompts");
+            self.note("a prompt", prompt(work, "go on").await).await;
+        }
     }
 
     /// Answers whoever asks.
@@ -173,6 +192,9 @@ impl Sessions {
     async fn note(&self, what: &str, outcome: Result<()>) {
         if let Err(error) = outcome {
             let error = format!("{error:#}");
+            if error.contains(LOOP) {
+                self.traffic.count(LOOP_ALARMS);
+            }
             let reason =
                 error.split("the server's log").next().unwrap_or_default().chars().take(200).collect::<String>();
             self.traffic.count(format!("sessions: {what} failed: {reason}"));

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::samples::{Sample, Samples};
+use super::sessions::LOOP_ALARMS;
 
 /// Growth in an hour that counts as none: this share of what is held, or so many bytes, whichever is more.
 const SHARE: f64 = 0.05;
@@ -44,9 +45,9 @@ pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
 }
 
 impl Verdict {
-    /// Returns whether nothing grows that should not.
-    pub(crate) fn is_flat(&self) -> bool {
-        self.rows.iter().all(|row| row.flat != Some(false))
+    /// Returns whether nothing grows that should not, and nobody was taken for a loop.
+    pub(crate) fn holds(&self) -> bool {
+        self.rows.iter().all(|row| row.flat != Some(false)) && !self.counts.contains_key(LOOP_ALARMS)
     }
 }
 

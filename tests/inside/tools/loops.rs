@@ -1,7 +1,7 @@
 //! Two agents that answer each other without end are stopped after so many messages, and a person lets them go on.
 
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,12 +12,11 @@ use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
-use harness::proxy::session;
+use harness::proxy::{prompt, session};
 use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
 
 use super::id;
 
@@ -185,18 +184,6 @@ async fn a_prompt_that_a_person_typed_in_either_session_starts_the_count_anew() 
         // A message of the same millisecond may still count.
         assert_eq!(talk(&mut a, "b", &mut b, FEW - 1).await?, (FEW - 1, None), "{prompted}");
     }
-    Ok(())
-}
-
-/// Runs the hook of a prompt, as the client of the session in that folder does.
-async fn prompt(work: &Path, text: &str) -> Result<()> {
-    let mut hook = command(program("c3po")?, work);
-    hook.args(["hook", "user-prompt-submit"]).env("XDG_RUNTIME_DIR", work);
-    hook.env("CLAUDE_PID", std::process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut hook = hook.spawn()?;
-    let input = json!({"session_id": "s1", "prompt_id": "p1", "prompt": text}).to_string();
-    hook.stdin.take().context("its input")?.write_all(input.as_bytes()).await?;
-    ensure!(hook.wait().await?.success(), "a hook ends with 0");
     Ok(())
 }
 
