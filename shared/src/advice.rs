@@ -20,6 +20,8 @@ words! {
         ReadThread = "read_thread",
         /// Answer the message, or wait for another one.
         AnswerIt = "answer_it",
+        /// Another agent waits for this one: answer it before waiting for it; `message_id` in the details is its message.
+        AnswerFirst = "answer_first",
         /// Send it again, or have it kept on the host.
         SendAgain = "send_again",
         /// Look what there is.
@@ -72,6 +74,10 @@ impl Advice {
                 "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
             }
             Self::AnswerIt => "Answer it with reply, or wait without message_id for the next message.",
+            Self::AnswerFirst => {
+                "Reply first to the message that message_id names, with your own question in it if need be: its sender waits \
+                 for you. Your question stays with its recipient."
+            }
             Self::SendAgain => "Send it again in a moment, or with queue_if_down: then it waits behind the others.",
             Self::ListTools => "See tools/list for what there is.",
             Self::WorkOn

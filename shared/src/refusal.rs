@@ -34,6 +34,8 @@ words! {
         RateLimited = "RATE_LIMITED",
         /// Two agents seem to answer each other without end, or a person stopped them.
         LoopSuspected = "LOOP_SUSPECTED",
+        /// The wait would close a circle of agents that wait for each other.
+        WouldDeadlock = "WOULD_DEADLOCK",
         /// The request itself is wrong.
         InvalidRequest = "INVALID_REQUEST",
         /// A text is longer than it may be.
@@ -69,6 +71,7 @@ impl ErrorCode {
             Self::AgentUnavailable => Some(Advice::AskAnother),
             Self::MessageNotFound => Some(Advice::UseWholeId),
             Self::AlreadyAnswered => Some(Advice::ReadThread),
+            Self::WouldDeadlock => Some(Advice::AnswerFirst),
             Self::Unauthorized => Some(Advice::JoinAgain),
             Self::CoordDown => Some(Advice::WorkOn),
             Self::StoreUnavailable => Some(Advice::StoreAway),
@@ -85,7 +88,7 @@ impl ErrorCode {
             Self::Forbidden | Self::ForbiddenByPolicy => -32003,
             Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => -32004,
             Self::Timeout => -32008,
-            Self::Conflict | Self::AlreadyAnswered | Self::VersionMismatch => -32009,
+            Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::VersionMismatch => -32009,
             Self::RateLimited | Self::LoopSuspected | Self::InboxFull => -32029,
             Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
             Self::NotSupported => -32601,
@@ -101,7 +104,7 @@ impl ErrorCode {
             Self::Forbidden | Self::ForbiddenByPolicy => 403,
             Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => 404,
             Self::Timeout => 408,
-            Self::Conflict | Self::AlreadyAnswered | Self::Interrupted => 409,
+            Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
             Self::RateLimited | Self::LoopSuspected | Self::InboxFull => 429,
@@ -126,6 +129,7 @@ impl ErrorCode {
             Self::LoopSuspected => {
                 "Stop writing to this agent and ask your user, who can see the pair with `c3po guard list` and allow it."
             }
+            Self::WouldDeadlock => Advice::AnswerFirst.for_models(),
             Self::InvalidRequest => "Check parameter values and formats.",
             Self::PayloadTooLarge => {
                 "Shorten the text, or write it to a file the other agent can read and send the path."
@@ -285,6 +289,20 @@ impl Refusal {
                  machine, or `c3po guard allow {one} {other}` with an admin key."
             ))
             .detail("agents", vec![one, other])
+    }
+
+    /// An agent that waits for an answer, perhaps by way of others, waits for the sender of this message. `circle` has
+    /// the messages whose answers they wait for; the last is one to the sender.
+    pub fn would_deadlock(message: &MessageId, circle: &[MessageId]) -> Self {
+        let waits: Vec<_> = circle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
+        let error = format!("waiting for {} would never end: {}", message.to(), waits.join(", "));
+        let agents = circle.iter().map(MessageId::from).chain([message.from(), message.to()]);
+        let agents: Vec<_> = agents.map(|agent| agent.to_string()).collect();
+        let refusal = Self::new(ErrorCode::WouldDeadlock, error).detail("cycle", agents);
+        match circle.last() {
+            Some(first) => refusal.detail("message_id", first.as_str()),
+            None => refusal,
+        }
     }
 
     /// Too many wrong join codes in the last minute.

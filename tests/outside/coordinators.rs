@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::ids::CallId;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
@@ -214,6 +215,38 @@ async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages
         refused["error"].as_str()?.starts_with("a person stopped").then_some(())
     })
     .await
+}
+
+#[tokio::test]
+async fn three_agents_at_two_coordinators_do_not_wait_for_each_other_in_a_circle() -> Result<()> {
+    let (work, redis) = (TempDir::new()?, Redis::start().await?);
+    let [here, there] = two(&work, &redis).await?;
+    let mut links = Vec::new();
+    for (coordinator, name) in [(&here, "a"), (&there, "b"), (&here, "c")] {
+        links.push(Link::join(&coordinator.address().to_string(), name).await?.0);
+    }
+    let [mut a, mut b, mut c]: [Link; 3] = links.try_into().ok().context("three")?;
+    let mut asked = Vec::new();
+    for (link, from, to) in [(&mut a, "a", "b"), (&mut b, "b", "c")] {
+        let question = link.call("send_message", json!({"target": to, "message": "ready?"})).await?["id"].clone();
+        link.begin(CallId::fresh(), "wait_for_message", json!({"message_id": question, "timeout": 60})).await?;
+        let known = format!("{{c3po}}:waits:{from}");
+        eventually("the wait is known", SOON, async || {
+            redis.tell(&["EXISTS", &known]).await.ok()?.starts_with(":1").then_some(())
+        })
+        .await?;
+        asked.push(question);
+    }
+    let last = c.call("send_message", json!({"target": "a", "message": "ready?"})).await?;
+    let refused = c.try_call("wait_for_message", json!({"message_id": last["id"], "timeout": 60})).await?;
+    let refusal = refused.err().context("it was not refused")?;
+    assert_eq!(refusal["code"], "WOULD_DEADLOCK");
+    assert_eq!(refusal["details"], json!({"cycle": ["a", "b", "c", "a"], "message_id": asked[1]}));
+    // It answers with its question, and everybody goes on.
+    c.call("reply", json!({"message_id": asked[1], "response": "when a is"})).await?;
+    let waited = c.call("wait_for_message", json!({"message_id": last["id"], "timeout": 1})).await?;
+    assert_eq!(waited["timeout"], true);
+    Ok(())
 }
 
 /// Sends `target` a message, to which no reply comes. Returns whether it was accepted.

@@ -20,6 +20,8 @@ use crate::store::{Arrival, Mark, Selection};
 
 /// After how long without news a wait looks at the store all the same: a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// How long it is known that an agent waits for an answer, from each look on. One that was cancelled counts until then.
+const WAITS_FOR: Duration = LOOK_AGAIN.saturating_add(Duration::from_secs(10));
 /// How soon a wait looks again after the store failed it.
 const RETRY: Duration = Duration::from_secs(1);
 /// How many unshown messages are read at once: more than one only where other waits were handed some.
@@ -56,7 +58,10 @@ pub(super) async fn wait_for_message(
     loop {
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(reply),
-            Ok(Ok(None)) => look_again(caller, Instant::now()),
+            Ok(Ok(None)) => {
+                check_circle(office, caller, &wanted, deadline).await?;
+                look_again(caller, Instant::now())
+            }
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
             Err(_) if first => return Err(Refusal::store_unavailable()),
             Ok(Err(_)) | Err(_) => RETRY,
@@ -75,6 +80,22 @@ pub(super) async fn wait_for_message(
                 None => TimedOut::any(seconds, pending(office, caller).await),
             }));
         }
+    }
+}
+
+/// Notes that a session waits for an answer. Refuses to wait where another agent waits, in the end, for this session.
+///
+/// A store that does not answer forbids no wait.
+async fn check_circle(office: &Office, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
+    let Wanted::Answer(id) = wanted else { return Ok(()) };
+    if caller.is_person() {
+        return Ok(());
+    }
+    let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
+    let noted = timeout(CALL_DEADLINE, office.store.await_answer(id, lease)).await;
+    match noted.ok().and_then(Result::ok).unwrap_or_default().as_slice() {
+        [] => Ok(()),
+        circle => Err(Refusal::would_deadlock(id, circle)),
     }
 }
 

@@ -12,6 +12,7 @@ mod open;
 pub mod redis;
 pub mod sqlite;
 mod thread;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
 pub use self::open::open;
 pub use self::thread::{Excerpt, Mark, Stretch};
+pub use self::waiting::WaitStore;
+use self::waiting::Waits;
 
 /// How many wakes a slow listener may fall behind before it has to read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
@@ -228,7 +231,9 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What any store must keep, whatever its tables or keys.
 #[async_trait]
-pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::marker::Send + Sync + 'static {
+pub trait Store:
+    KeyStore + AuditStore + GuardStore + WaitStore + std::fmt::Debug + std::marker::Send + Sync + 'static
+{
     /// Takes the name for a session, if it is free or its owner's and no other process holds it.
     ///
     /// Returns `None` where it is another owner's, where this owner has another name, and where another instance holds it
@@ -309,7 +314,7 @@ pub trait Store: KeyStore + AuditStore + GuardStore + std::fmt::Debug + std::mar
     /// The tenure is that of the session that they reached, `None` for a person's command, of which no context is noted.
     /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
     /// in another session or context, which is one more step), and `seen` of what was not `in_session` in the same
-    /// session and context. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
+    /// session and context. What expired counts by how far it got before. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
     /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
     /// known makes that the present one first. `seen` settles one that wants no answer.
     ///

@@ -94,6 +94,7 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
             "Nothing to do: the sender has an answer. `c3po thread` shows it; `c3po send` adds to it."
         }
         Advice::AnswerIt => "Answer it with `c3po reply`.",
+        Advice::AnswerFirst => "Answer first the message that is named: its sender waits for you.",
         Advice::SendAgain => "Send it again in a moment.",
         Advice::ListTools => "`c3po --help` lists what there is.",
         Advice::StartOne => {

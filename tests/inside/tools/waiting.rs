@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use c3po_shared::ids::CallId;
+use anyhow::{Context, Result};
+use c3po_shared::ids::{CallId, MessageId};
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
@@ -64,6 +64,36 @@ async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Res
     let nothing = meshtastic.call("wait_for_message", json!({"timeout": 1})).await?;
     assert_eq!(nothing["timeout"], true);
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_that_would_close_a_circle_names_the_message_to_answer_first() -> Result<()> {
+    let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
+    let first = ask(&mut homeassistant, "which port?").await?;
+    let waiting =
+        homeassistant.begin(CallId::fresh(), "wait_for_message", json!({"message_id": first, "timeout": 60})).await?;
+    let back = json!({"target": "homeassistant", "message": "which host?"});
+    let second = id(&meshtastic.call("send_message", back).await?);
+    let closing: MessageId = second.parse()?;
+    eventually("the first wait is known", SOON, async || {
+        let circle = served.store.await_answer(&closing, Duration::from_millis(1)).await.ok()?;
+        (!circle.is_empty()).then_some(())
+    })
+    .await?;
+    let refused = meshtastic.try_call("wait_for_message", json!({"message_id": second, "timeout": 60})).await?;
+    let refusal = refused.err().context("it was not refused")?;
+    assert_eq!(refusal["code"], "WOULD_DEADLOCK");
+    assert_eq!(refusal["error"], "waiting for homeassistant would never end: homeassistant waits for meshtastic");
+    assert_eq!(refusal["details"]["message_id"], first.as_str());
+    assert_eq!(refusal["details"]["cycle"], json!(["homeassistant", "meshtastic", "homeassistant"]));
+    // A wait for anything returns the question; once that is answered each may wait for the other.
+    assert_eq!(meshtastic.call("wait_for_message", json!({"timeout": 20})).await?["id"], first.as_str());
+    meshtastic.call("reply", json!({"message_id": first, "response": "8123; which host?"})).await?;
+    let answer = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
+    assert_eq!(answer["response"], "8123; which host?");
+    let timed_out = meshtastic.call("wait_for_message", json!({"message_id": second, "timeout": 1})).await?;
+    assert_eq!(timed_out["timeout"], true);
     Ok(())
 }
 

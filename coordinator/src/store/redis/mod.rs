@@ -24,6 +24,7 @@ mod slots;
 mod startup;
 mod sweep;
 mod threads;
+mod waiting;
 mod wakes;
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! The embedded store: one SQLite file, a thread that writes and a thread that reads.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ mod progress;
 mod rows;
 mod threads;
 mod upgrade;
+mod waiting;
 mod worker;
 
 pub use open::OpenError;
@@ -29,7 +31,7 @@ use self::inbox::Part;
 use self::worker::{Work, Worker};
 use super::{
     Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Removal, Result, Selection,
-    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Wake,
+    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -40,6 +42,7 @@ pub struct SqliteStore {
     reader: Worker,
     writer: Worker,
     wakes: broadcast::Sender<Wake>,
+    waits: Mutex<Waits>,
 }
 
 impl SqliteStore {
@@ -52,7 +55,7 @@ impl SqliteStore {
         let place = opened.place;
         let writer = Worker::writer(opened.writer, wakes.clone(), move || place.check())?;
         let reader = Worker::reader(opened.reader)?;
-        Ok(Self { reader, writer, wakes })
+        Ok(Self { reader, writer, wakes, waits: Mutex::default() })
     }
 
     /// Copies the database at that path and the certificate of the data folder into a new file. Blocks.
@@ -155,8 +158,12 @@ impl Store for SqliteStore {
     }
 
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome> {
-        let answer = answer.clone();
-        self.writer.run(move |work| messages::answer(work, &answer)).await
+        let call = answer.clone();
+        let outcome = self.writer.run(move |work| messages::answer(work, &call)).await?;
+        if let (AnswerOutcome::Sent(SendOutcome::Stored), Some(question)) = (&outcome, &answer.message.reply_to) {
+            self.waits.lock().unwrap_or_else(PoisonError::into_inner).end(question);
+        }
+        Ok(outcome)
     }
 
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {

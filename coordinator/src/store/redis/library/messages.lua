@@ -91,6 +91,7 @@ define('answer', SMALL, function(keys, args)
   end
   local position = put(keys[11], keys[12], due, args, 3)
   wake('receipt', name)
+  redis.call('HDEL', waits_key(facts.from), question)
   use(keys, 2)
   local history = (redis.call('HGET', keys[6], 'history') or '') .. step('answered', now, 'reply', '-', reply)
   redis.call('HSET', keys[6], 'reply', reply, 'reply_call', args[4], 'history', history)

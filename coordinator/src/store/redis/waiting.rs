@@ -1,0 +1,19 @@
+//! Waits for answers in Redis: a key for each agent that waits, which every coordinator reads.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use c3po_shared::ids::MessageId;
+
+use super::{RedisStore, millis, records};
+use crate::store::{Result, WaitStore};
+
+#[async_trait]
+impl WaitStore for RedisStore {
+    async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
+        let mut call = self.names.call("await_answer", []);
+        call.arg(message.as_str()).arg(millis(lease));
+        let circle: Vec<String> = self.within(self.connection.invoke(&call)).await?;
+        circle.iter().map(|id| records::parse(id)).collect()
+    }
+}

@@ -1,0 +1,61 @@
+//! Waits for answers: the one that would close a circle is found, and nothing is noted of it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use c3po_shared::ids::MessageId;
+use harness::eventually::eventually;
+
+use super::Fixture;
+use super::fixture::{SOON, message};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Returns the id of a message between these agents: a store looks at the names alone.
+fn asked(from: &str, to: &str) -> MessageId {
+    message(from, to, "question").id
+}
+
+pub(crate) async fn a_wait_that_would_close_a_circle_is_found(fixture: Fixture) -> Result<()> {
+    let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
+    let ids = ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
+    for id in ids.iter().flatten() {
+        assert!(waits(id).await?.is_empty(), "{id}");
+    }
+    let path: Vec<_> = ids.iter().flatten().cloned().collect();
+    // The same wait again, and one beside it, close nothing; any that leads back does, also a second time.
+    assert!(waits(&path[0]).await?.is_empty() && waits(&asked("a", "d")).await?.is_empty());
+    for _ in 0..2 {
+        assert_eq!(waits(&asked("d", "b")).await?, path[1..]);
+        assert_eq!(waits(&asked("b", "a")).await?, path[..1]);
+    }
+    assert_eq!(waits(&asked("c", "a")).await?, path[..2]);
+    assert!(waits(&asked("d", "e")).await?.is_empty());
+    Ok(())
+}
+
+pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Result<()> {
+    fixture.pair().await?;
+    let question = fixture.say("a", "b", "question").await?;
+    let back = asked("b", "a");
+    assert!(fixture.store.await_answer(&question.id, LONG).await?.is_empty());
+    assert_eq!(fixture.store.await_answer(&back, LONG).await?, std::slice::from_ref(&question.id));
+    fixture.answer(&question, "answer").await?;
+    assert!(fixture.store.await_answer(&back, Duration::from_millis(200)).await?.is_empty());
+    let again = asked("a", "b");
+    eventually("the wait is over", SOON, async || {
+        fixture.store.await_answer(&again, LONG).await.ok()?.is_empty().then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
+/// As many agents as one call looks at, and each waits for the next one.
+pub(crate) async fn a_long_row_of_waits_is_no_circle(fixture: Fixture) -> Result<()> {
+    for number in 0..100 {
+        let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
+        assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
+    }
+    assert_eq!(fixture.store.await_answer(&asked("n100", "n0"), LONG).await?.len(), 100);
+    Ok(())
+}
