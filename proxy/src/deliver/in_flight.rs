@@ -211,8 +211,13 @@ impl InFlight {
 
     /// Returns which of these the session, or a subagent of it, may have been shown before.
     pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
-        let repeated = |held: &&Held| held.note.as_ref().is_some_and(|note| note.repeated) && ids.contains(&held.id);
-        self.held.iter().filter(repeated).map(|held| held.id.clone()).collect()
+        let was_shown = |held: &Held| {
+            let is_there =
+                |flight: &Flight| matches!(flight.channel, Channel::Hook(_) | Channel::Prompt | Channel::Unsure);
+            held.note.as_ref().is_some_and(|note| note.repeated) || held.flight.as_ref().is_some_and(is_there)
+        };
+        let repeated = self.held.iter().filter(|held| ids.contains(&held.id) && was_shown(held));
+        repeated.map(|held| held.id.clone()).collect()
     }
 
     /// Takes messages that are in the session out of the table. Returns their texts, where they had come.

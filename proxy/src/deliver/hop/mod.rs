@@ -206,7 +206,9 @@ impl Hop {
 
     /// Returns which of these the session, or a subagent of it, may have been shown before.
     pub(super) fn repeated(&self, ids: &[MessageId]) -> Vec<MessageId> {
-        self.in_flight.repeated(ids)
+        let (mut repeated, others): (Vec<_>, Vec<_>) = ids.iter().cloned().partition(|id| self.shown.holds(id));
+        repeated.extend(self.in_flight.repeated(&others));
+        repeated
     }
 
     /// Returns how many messages wait on this host.

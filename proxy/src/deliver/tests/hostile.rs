@@ -151,6 +151,18 @@ fn the_answer_after_a_push_that_was_broken_off_may_be_written_late() {
 }
 
 #[test]
+fn what_came_with_a_prompt_is_marked_where_a_tool_returns_it_before_it_is_proven() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)]);
+    scene.hear(&of_turn("p1", event(Name::PreToolUse)));
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)], "the transcript was not read yet");
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)], "the store may not have the receipt yet");
+}
+
+#[test]
 fn what_waits_in_the_client_with_a_prompt_and_is_taken_back_comes_again() {
     let mut scene = after_a_turn();
     // A turn that no hook reported is under way: the prompt waits for its end.
