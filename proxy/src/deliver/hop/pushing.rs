@@ -90,12 +90,17 @@ impl Hop {
     }
 
     /// Returns the answer that keeps a push out whose messages the session has already: by a prompt, a hook or a result.
-    /// One that is on no way, or by another push that nothing has confirmed, comes by this one.
+    /// One that is on no way, or by another push that nothing has confirmed, comes by this one. One that came with a prompt
+    /// counts as there until the transcript lacks it; then it comes again.
     pub(super) fn veto(&mut self, event: &Event) -> Option<Answer> {
         let prompt = event.prompt.as_deref().filter(|_| event.name == Name::UserPromptSubmit)?;
         let push = self.pushes.made_by(prompt)?;
         let is_there = |id: &MessageId| match self.in_flight.flight(id) {
-            Some(flight) => !matches!(flight.channel, Channel::Push | Channel::Unsure),
+            Some(flight) => match flight.channel {
+                Channel::Push => false,
+                Channel::Unsure => flight.turn.is_some(),
+                _ => true,
+            },
             None => !self.in_flight.holds(id),
         };
         let there = push.ids.iter().filter(|id| is_there(id)).count();

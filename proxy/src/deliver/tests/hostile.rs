@@ -163,6 +163,24 @@ fn what_came_with_a_prompt_is_marked_where_a_tool_returns_it_before_it_is_proven
 }
 
 #[test]
+fn a_push_that_comes_late_is_kept_out_while_a_prompt_s_copy_is_in_doubt() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    let late = scene.posted();
+    scene.passes(60);
+    scene.next();
+    scene.reads(&[], &[]);
+    scene.passes(3);
+    scene.on(Input::Look);
+    scene.on(Input::Conversation(Some(standing(&[], &[]))));
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::PreToolUse)));
+    let drained = Event { prompt: Some(late), ..of_turn("p1", event(Name::UserPromptSubmit)) };
+    let answer = scene.hear(&drained);
+    assert!(answer.stdout.contains("\"block\""), "{answer:?}");
+}
+
+#[test]
 fn what_waits_in_the_client_with_a_prompt_and_is_taken_back_comes_again() {
     let mut scene = after_a_turn();
     // A turn that no hook reported is under way: the prompt waits for its end.
