@@ -173,7 +173,7 @@ impl Settings {
             store,
             fleet: self.fleet,
             data_dir,
-            tls: tls(self.tls, self.listen.ip(), self.open),
+            tls: tls(self.tls, self.listen.ip(), self.open, self.closed),
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             loop_messages: Some(self.loop_messages).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
@@ -218,9 +218,11 @@ impl FromStr for Tls {
     }
 }
 
-/// Returns what is done about TLS: what was chosen, and else the network is served with it, unless it is trusted.
-fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool) -> Tls {
-    chosen.unwrap_or(if listen.is_loopback() || open { Tls::Off } else { Tls::Auto })
+/// Returns what is done about TLS: what was chosen, and else whoever presents a key speaks it. On loopback another user of
+/// the machine may take the port while the coordinator is away, and be told the keys.
+fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
+    let is_trusted = open || (listen.is_loopback() && !closed);
+    chosen.unwrap_or(if is_trusted { Tls::Off } else { Tls::Auto })
 }
 
 /// Takes an address that people paste into a shell as part of a line: nothing in it may mean anything there.
@@ -332,6 +334,8 @@ mod tests {
         let network = "--listen=0.0.0.0:8420";
         check(&[], Tls::Off);
         check(&["--listen=[::1]:8420"], Tls::Off);
+        check(&["--closed"], Tls::Auto);
+        check(&["--closed", "--tls=off"], Tls::Off);
         check(&["--tls=auto"], Tls::Auto);
         check(&[network], Tls::Auto);
         check(&[network, "--open"], Tls::Off);

@@ -139,7 +139,10 @@ impl Post {
         };
         let sqlite = || format!("sqlite:{}", folder.join("c3po.db").display());
         let store = redis.as_ref().map_or_else(sqlite, Redis::url);
-        let mut coordinator = Coordinator::absent(folder, &store)?.quietly().with("C3PO_CLOSED", Path::new("true"));
+        let mut coordinator = Coordinator::absent(folder, &store)?
+            .quietly()
+            .with("C3PO_CLOSED", Path::new("true"))
+            .with("C3PO_TLS", Path::new("off"));
         coordinator.restart().await?;
         let key = make_key(&coordinator, folder).await?;
         let name = folder.file_name().and_then(|name| name.to_str()).context("a folder without a name")?;

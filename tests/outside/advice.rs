@@ -207,7 +207,9 @@ async fn admin(work: &Path, coordinator: &Coordinator, words: &[&str]) -> Result
 async fn keys_and_what_they_cover() -> Result<()> {
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
-    let mut coordinator = Coordinator::absent(work.path(), &store)?.with("C3PO_CLOSED", Path::new("true"));
+    let mut coordinator = Coordinator::absent(work.path(), &store)?
+        .with("C3PO_CLOSED", Path::new("true"))
+        .with("C3PO_TLS", Path::new("off"));
     coordinator.restart().await?;
     let mut none = Host::knowing(&coordinator.url())?;
     none.types(&["status", "send b hi"]).await?;

@@ -23,6 +23,7 @@ mod rest;
 mod routes;
 mod tls;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +98,7 @@ pub(crate) async fn serve(
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = accept::bounded(routes(&server, config));
+    let routes = accept::bounded(routes(&server, config, address.ip()));
     let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -121,7 +122,7 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &Server, config: &Config) -> Router {
+fn routes(server: &Server, config: &Config, listen: IpAddr) -> Router {
     let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
@@ -131,7 +132,7 @@ fn routes(server: &Server, config: &Config) -> Router {
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
-        .layer(middleware::from_fn_with_state(pages::Names::new(config), pages::layer))
+        .layer(middleware::from_fn_with_state(pages::Names::new(config, listen), pages::layer))
         .with_state(server.clone())
 }
 

@@ -1,9 +1,10 @@
 //! What keeps web pages away: a browser sends whatever a page asks for, also to this machine and into this network.
 //!
 //! A page of somebody else's either says so (`Origin`), or reaches this coordinator under a name of its own that now leads
-//! here (rebinding of names). Such a name stands in the public name system; names that cannot stand there are trusted.
+//! here (rebinding of names). On loopback no name but `localhost` leads here. On the network such a name stands in the public
+//! name system; names that cannot stand there are trusted.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -22,19 +23,34 @@ use crate::config::Config;
 /// one that home routers use.
 const OWN: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
 
+/// The header by which a browser reports whether the page that asks is of the same site.
+const FETCH_SITE: &str = "sec-fetch-site";
+
 /// By which names clients may address this coordinator.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     /// `None` where credentials are demanded, which no page has.
     further: Option<Arc<[String]>>,
+    /// Whether it serves this machine alone.
+    is_local: bool,
 }
 
 impl Names {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, listen: IpAddr) -> Self {
         let host = |url: &String| Some(url.parse::<http::Uri>().ok()?.host()?.to_ascii_lowercase());
         let further = config.allowed_hosts.iter().map(|name| name.to_ascii_lowercase());
         let further = further.chain(config.public_url.iter().filter_map(host)).collect();
-        Self { further: config.is_open.then_some(further) }
+        Self { further: config.is_open.then_some(further), is_local: listen.is_loopback() }
+    }
+
+    /// Returns whether a name is an address, or is nobody's else: on loopback `localhost` alone, since any device of the
+    /// network may call itself `name` or `name.local`; on the network whatever cannot stand in the public name system.
+    fn is_own(&self, name: &str) -> bool {
+        match address(name) {
+            Some(address) => !self.is_local || address.is_loopback(),
+            None if self.is_local => name == "localhost",
+            None => !name.contains(['.', ':']) || OWN.iter().any(|ending| name.ends_with(ending)),
+        }
     }
 
     /// Returns a refusal, `FORBIDDEN`, for what a page of somebody else's may have sent. `/mcp` looks at `Origin` itself.
@@ -43,12 +59,17 @@ impl Names {
             let error = "web pages have no business with this coordinator, and Origin is sent for one";
             return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Origin out."));
         }
+        let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
+        if matches!(site, Some(b"cross-site" | b"same-site")) && !path.starts_with(MCP_PATH) {
+            let error = "a page of another site asked for this";
+            return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Sec-Fetch-Site out."));
+        }
         // A browser always says by which name it got here.
         let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else { return Ok(()) };
         let authority: Option<Authority> = host.to_str().ok().and_then(|host| host.parse().ok());
         let name = authority.map(|authority| authority.host().to_ascii_lowercase());
         match name {
-            Some(name) if is_own(&name) || further.contains(&name) => Ok(()),
+            Some(name) if self.is_own(&name) || further.contains(&name) => Ok(()),
             _ => {
                 let error = "the coordinator is open, and answers to no name that a web page could have brought here";
                 Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
@@ -60,11 +81,10 @@ impl Names {
     }
 }
 
-/// Returns whether a name is an address, or cannot stand in the public name system.
-fn is_own(name: &str) -> bool {
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let is_address = name.parse::<Ipv4Addr>().is_ok() || bare.parse::<Ipv6Addr>().is_ok();
-    is_address || !name.contains(['.', ':']) || OWN.iter().any(|ending| name.ends_with(ending))
+/// Returns the address that a name is, if it is one.
+fn address(name: &str) -> Option<IpAddr> {
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    bare.map_or_else(|| name.parse().ok().map(IpAddr::V4), |bare| bare.parse().ok().map(IpAddr::V6))
 }
 
 /// Turns away what a web page may have sent, before anything else of it is looked at.
@@ -80,7 +100,11 @@ mod tests {
     use super::*;
 
     fn open(further: &[&str]) -> Names {
-        Names { further: Some(further.iter().map(|name| (*name).to_owned()).collect()) }
+        Names { further: Some(further.iter().map(|name| (*name).to_owned()).collect()), is_local: false }
+    }
+
+    fn closed() -> Names {
+        Names { further: None, is_local: false }
     }
 
     fn refuses(names: &Names, path: &str, headers: &[(&'static str, &str)]) -> bool {
@@ -100,14 +124,37 @@ mod tests {
         }
         for other in ["evil.example:8420", "evil.example.", "1.2.3.4.evil.example", "", "a b", "local.evil.example"] {
             assert!(refuses(&names, "/api/agents", &[("host", other)]), "{other}");
-            assert!(!refuses(&Names { further: None }, "/api/agents", &[("host", other)]), "a page has no key");
+            assert!(!refuses(&closed(), "/api/agents", &[("host", other)]), "a page has no key");
         }
         assert!(!refuses(&names, "/api/agents", &[]));
     }
 
     #[test]
+    fn an_open_coordinator_on_loopback_answers_to_localhost_alone() {
+        let names = Names { is_local: true, ..open(&["nas.example.org"]) };
+        for own in ["127.0.0.1:8420", "127.9.9.9", "[::1]:8420", "localhost:1", "LOCALHOST", "nas.example.org:8420"] {
+            assert!(!refuses(&names, "/api/agents", &[("host", own)]), "{own}");
+        }
+        for other in ["evil.local:8420", "evil", "evil.lan", "a.localhost", "192.168.1.7", "[fe80::1]", "0.0.0.0"] {
+            assert!(refuses(&names, "/api/agents", &[("host", other)]), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_a_page_of_another_site_asks_for_gets_nowhere() {
+        for names in [open(&[]), closed()] {
+            for (site, expected) in [("cross-site", true), ("same-site", true), ("same-origin", false), ("none", false)]
+            {
+                let headers = [("host", "localhost"), (FETCH_SITE, site)];
+                assert_eq!(refuses(&names, "/api/agents", &headers), expected, "{site}");
+                assert!(!refuses(&names, "/mcp", &headers), "{site}: it looks at Origin");
+            }
+        }
+    }
+
+    #[test]
     fn what_says_that_it_comes_from_a_page_gets_nowhere() {
-        for names in [open(&[]), Names { further: None }] {
+        for names in [open(&[]), closed()] {
             for origin in ["http://evil.example", "http://localhost:3000", "null"] {
                 assert!(refuses(&names, "/acp", &[("host", "localhost"), ("origin", origin)]), "{origin}");
             }

@@ -23,7 +23,7 @@ async fn besieged(work: &TempDir, is_closed: bool) -> Result<(Coordinator, Optio
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?;
     if is_closed {
-        coordinator = coordinator.with("C3PO_CLOSED", Path::new("true"));
+        coordinator = coordinator.with("C3PO_CLOSED", Path::new("true")).with("C3PO_TLS", Path::new("off"));
     }
     coordinator.restart().await?;
     if !is_closed {
