@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
 use client::Reader;
 use serde::Deserialize;
@@ -42,6 +43,8 @@ pub struct Config {
     pub agent: AgentId,
     /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
     pub host: String,
+    /// What lets this host in, for `c3po join`: `C3PO_JOIN_CODE`.
+    pub join_code: Option<Secret>,
     /// The client's session id as it stands in the environment: not reliable, for information.
     pub session_id: Option<String>,
     /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
@@ -232,6 +235,7 @@ impl Config {
             coordinators,
             agent,
             host: variable("C3PO_HOST").map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
+            join_code: variable(CODE_VARIABLE).map(Secret),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),

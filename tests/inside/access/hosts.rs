@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use c3po_shared::join::proof;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
+use harness::process::join_code;
 use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
 async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
     let line = gate.ask(&[&["invite"], more].concat()).await?;
     let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
-    Ok(line.split_whitespace().last().context("a code")?.to_owned())
+    Ok(join_code(line)?.to_owned())
 }
 
 /// Joins, and returns the key and the host that it stands for.

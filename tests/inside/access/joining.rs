@@ -7,7 +7,7 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::mcp::McpClient;
-use harness::process::{command, program};
+use harness::process::{command, join_code, program};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -32,9 +32,11 @@ pub(super) async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> 
     Ok(line.trim().to_owned())
 }
 
-pub(super) async fn c3po(home: &Path, words: &str) -> Result<Output> {
+/// Does what a printed line for a host with c3po does.
+pub(super) async fn c3po(home: &Path, line: &str) -> Result<Output> {
+    let (code, words) = line.split_once(" c3po ").context("no command")?;
     let mut c3po = command(program("c3po")?, home);
-    Ok(c3po.args(words.split_whitespace().skip_while(|word| *word == "c3po")).output().await?)
+    Ok(c3po.args(words.split_whitespace()).env("C3PO_JOIN_CODE", join_code(code)?).output().await?)
 }
 
 /// A session of a host that knows what stands in its file.
@@ -100,7 +102,7 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     let (work, home) = (TempDir::new()?, TempDir::new()?);
     let coordinator = coordinator(work.path()).await?;
     let line = line(work.path(), &coordinator, "c3po join ").await?;
-    let code = line.split_whitespace().last().context("the code")?;
+    let code = join_code(&line)?;
     ensure!(c3po(home.path(), &line).await?.status.success());
     ensure!(!c3po(home.path(), &line).await?.status.success());
     let text = std::fs::read_to_string(home.path().join(".config/c3po/config.toml"))?;
@@ -183,8 +185,9 @@ async fn whoever_shows_another_certificate_gets_no_code_and_nothing_is_written()
 #[tokio::test]
 async fn a_line_that_was_cut_off_is_told() -> Result<()> {
     let home = TempDir::new()?;
-    for words in ["join https://127.0.0.1:9 abc", "join ftp://a AAAAAAAAAAAAAAAAAAAAAA"] {
-        let joined = c3po(home.path(), words).await?;
+    for (code, url) in [("abc", "https://127.0.0.1:9"), ("AAAAAAAAAAAAAAAAAAAAAA", "ftp://a")] {
+        let words = format!("C3PO_JOIN_CODE={code} c3po join {url}");
+        let joined = c3po(home.path(), &words).await?;
         ensure!(joined.status.code() == Some(2), "{words}: {joined:?}");
     }
     Ok(())

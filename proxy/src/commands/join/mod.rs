@@ -1,5 +1,6 @@
 //! `c3po join`: lets this host in at a coordinator, and writes down where that is, what it is known by, and the host's key.
 
+mod code;
 mod known;
 
 use std::fs;
@@ -23,8 +24,9 @@ use crate::link::http::post_json;
 pub(super) struct Arguments {
     /// Where the coordinator is, such as https://nas:8420
     url: String,
-    /// The code that `c3po-coordinator invite` printed; `-` reads standard input
-    code: String,
+    /// Every user of a machine sees arguments, so a code among them is refused; `-` reads standard input.
+    #[arg(hide = true)]
+    code: Option<String>,
     /// The name of this host in the coordinator's list of keys [default: its own]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
@@ -62,7 +64,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
-    let code: JoinCode = super::text(arguments.code.clone())?
+    let code: JoinCode = code::read(arguments.code.as_deref(), config.join_code.as_ref(), &arguments.url)?
         .parse()
         .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;
     let url = known::completed(&arguments.url, code.fingerprint.is_some());
