@@ -85,6 +85,35 @@ async fn a_host_is_its_key_whatever_it_says_it_is_called() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (desk, _) = joined(&gate, &invited(&gate, &["--agents", "*,human"]).await?, "desk", None).await?;
+    let person = async |key: &str, name: &str| -> Result<Result<(Link, Value), Value>> {
+        let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
+        let who = Who { more: json!({"person": true}), ..Who::new(name) };
+        Ok(link.hello(&who).await?.map(|welcome| (link, welcome["agent_id"].clone())))
+    };
+    let (mut at_desk, name) = person(&desk, "human").await?.expect("it is named");
+    assert_eq!(name, "human");
+    let (mut at_nas, name) = person(&nas, "human").await?.expect("the person of nas");
+    assert_eq!(name, "nas-cli");
+    let sent = at_nas.call("send_message", json!({"target": "human", "message": "from the nas"})).await?;
+    assert_eq!(sent["from_agent"], "nas-cli");
+    at_desk.call("send_message", json!({"target": "nas-cli", "message": "for the nas alone"})).await?;
+    // Neither by that name nor by that of another host's person.
+    let refused = person(&laptop, "nas-cli").await?.err().context("it is of nas")?;
+    assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
+    for name in ["human", "nas-cli"] {
+        let answer = ask(&gate, "GET", "/api/pending", Some(&laptop), Some(name), "").await?;
+        assert_eq!(answer.status, 403, "{name}: {}", answer.body);
+    }
+    assert_eq!(at_nas.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite() -> Result<()> {
     let gate = Gate::start().await?;
     let (key, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
