@@ -241,6 +241,9 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
     if !config.problems.is_empty() {
         return Err(Failure::Usage(config.problems.join("\n")));
     }
+    for warning in &config.warnings {
+        eprintln!("c3po: {warning}");
+    }
     match command {
         Command::Proxy
         | Command::Hook { .. }

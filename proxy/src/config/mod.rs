@@ -220,6 +220,13 @@ impl Config {
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let file = File::of(sources.file, sources.file_name, &mut problems);
         let coordinators = Coordinators::read(variable, file.coordinators(), &mut problems);
+        if file.token.is_some() && coordinators.token.is_none() {
+            let file = sources.file_name.display();
+            warnings.push(format!(
+                "the environment names another coordinator or certificate than {file}, so the token of that file is not sent: \
+                 set C3PO_TOKEN, or take out C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
+            ));
+        }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
@@ -397,6 +404,9 @@ mod tests {
         assert_eq!((url, config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
         let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
         assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
+        let config = read(&[("C3PO_COORDINATOR_URL", "http://evil:8420")], Some(file));
+        assert_eq!(config.coordinators.token, None);
+        assert!(config.warnings[0].contains("the token of that file is not sent"), "{:?}", config.warnings);
     }
 
     #[test]

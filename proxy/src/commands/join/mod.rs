@@ -79,7 +79,8 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
     // A token that somebody chose may be guessed by whoever gets a proof of it.
-    let key = config.coordinators.token.as_ref().map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
+    let known_token = config.coordinators.token.as_ref().or(written.token.as_ref());
+    let key = known_token.map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
     let host = arguments.host.clone().unwrap_or_else(|| config.host.clone());
     Ok(Joining { url, code, known: Known::of(&before, &written), before, older_key, proof, host })
