@@ -2,6 +2,7 @@
 
 mod client;
 mod coordinators;
+pub mod private;
 
 use std::fmt;
 use std::io;
@@ -53,8 +54,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where things are on this host.
     pub places: Places,
-    /// Where the socket for hooks may be: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
-    pub runtime_dir: Option<PathBuf>,
+    /// Where the socket for hooks may be.
+    pub sockets: Sockets,
     /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
@@ -95,13 +96,29 @@ pub struct Places {
     pub path: Vec<PathBuf>,
 }
 
+/// What names the folders of sockets, to a proxy and to the hooks of its session alike.
+#[derive(Debug, Clone, Default)]
+pub struct Sockets {
+    /// The preferred one: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
+    pub runtime_dir: Option<PathBuf>,
+    /// The user's folder, where they are if another user was first in `/tmp`: `HOME`.
+    pub home: Option<PathBuf>,
+}
+
+impl Sockets {
+    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let folder = |name| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        Self { runtime_dir: folder("XDG_RUNTIME_DIR"), home: folder("HOME") }
+    }
+}
+
 /// What a hook takes from its environment. No file is read on that way: a hook has two milliseconds.
 #[derive(Debug, Clone, Default)]
 pub struct HookEnvironment {
     /// The client's process, as it says: `CLAUDE_PID`.
     pub client: Option<u32>,
-    /// Where sockets are kept: `XDG_RUNTIME_DIR`.
-    pub runtime_dir: Option<PathBuf>,
+    /// Where sockets are kept.
+    pub sockets: Sockets,
     /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
     /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
@@ -116,7 +133,7 @@ impl HookEnvironment {
     pub fn read() -> Self {
         Self {
             client: variable("CLAUDE_PID").and_then(|pid| pid.parse().ok()),
-            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            sockets: Sockets::of(&variable),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
             headless: variable("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry != "cli")
@@ -247,7 +264,7 @@ impl Config {
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
-            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            sockets: Sockets::of(variable),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),
@@ -284,7 +301,7 @@ impl Places {
 /// Returns the text of the file, if there is one.
 fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }

@@ -3,8 +3,6 @@
 mod code;
 mod known;
 
-use std::fs;
-
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -15,7 +13,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::Session;
-use crate::config::{self, Config, Secret};
+use crate::config::{self, Config, Secret, private};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
@@ -52,7 +50,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     // Before the code is spent: a key that cannot be written down is lost.
     let before = &joining.before;
     host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
-    fs::create_dir_all(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
+    private::make_folder(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
     host_file::write(file, before).map_err(unwritable)?;
 
     let joined = ask(&joining).await?;
