@@ -59,7 +59,7 @@ client() {
     *:"$folder":*) ;;
     *) echo "note: $folder is not in PATH" ;;
     esac
-    echo "next: $folder/c3po join URL CODE, a line that the coordinator prints (c3po-coordinator invite)"
+    echo "next: the line for $folder/c3po join that the coordinator prints (c3po-coordinator invite)"
     echo "then, for Claude Code: $folder/c3po install"
 }
 

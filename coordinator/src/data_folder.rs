@@ -1,21 +1,21 @@
-//! The coordinator's own folder: made where it is missing, refused with its owner where it cannot be written.
+//! The coordinator's own folder: made where it is missing, refused where it cannot be written or others could have written it.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-/// Makes the folder if it is missing.
+/// Makes the folder if it is missing, and closes one to others that they can read.
 ///
-/// Errors: it cannot be made or written. The error names the owner of the folder and the user of this process, which
+/// Errors: it cannot be made or written, or others may have put a certificate, a policy or a database there. The error names the owner of the folder and the user of this process, which
 /// differ when a folder of the host is mounted into a container.
 pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let writable = made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?));
-    let Err(error) = writable else { return Ok(()) };
+    let Err(error) = writable else { return check(folder) };
     let Some(found) = folder.ancestors().find(|part| part.is_dir()) else { bail!("{}: {error}", folder.display()) };
     let (owner, user) = (fs::metadata(found)?.uid(), geteuid().as_raw());
     let (folder, found) = (folder.display(), found.display());
@@ -26,9 +26,80 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     )
 }
 
+/// How a folder stands to others.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    Private,
+    /// They can list it.
+    Readable,
+    /// They can put something there.
+    Writable,
+    /// It is another user's.
+    Foreign,
+}
+
+/// Returns how a folder of that owner and mode stands to a process of that user.
+///
+/// One of root is trusted, and may be for a group: so are volumes given to containers.
+fn standing(owner: u32, mode: u32, user: u32) -> Standing {
+    match () {
+        () if owner != user && owner != 0 => Standing::Foreign,
+        () if mode & 0o002 != 0 || (owner == user && mode & 0o020 != 0) => Standing::Writable,
+        () if owner == user && mode & 0o077 != 0 => Standing::Readable,
+        () => Standing::Private,
+    }
+}
+
+fn check(folder: &Path) -> anyhow::Result<()> {
+    let (found, user, shown) = (fs::metadata(folder)?, geteuid().as_raw(), folder.display());
+    let mode = found.mode() & 0o777;
+    match standing(found.uid(), mode, user) {
+        Standing::Private => Ok(()),
+        Standing::Readable => {
+            let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
+            closed.with_context(|| format!("closing the data folder {shown} to others"))
+        }
+        Standing::Writable => bail!(
+            "others can write the data folder {shown} (mode {mode:03o}), and may have put a certificate, a policy or a \
+             database there: look what lies in it, then `chmod 700 {shown}`"
+        ),
+        Standing::Foreign => bail!(
+            "the data folder {shown} belongs to uid {}, who reads and replaces what lies in it, and this coordinator runs as \
+             uid {user}: look what lies in it and `chown {user} {shown}`, or name another folder with --data-dir",
+            found.uid()
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_write_or_own_is_refused_and_one_that_they_read_is_closed() -> anyhow::Result<()> {
+        let check = |owner: u32, mode: u32, user: u32, expected: Standing| {
+            assert_eq!(standing(owner, mode, user), expected, "{owner} {mode:o} {user}");
+        };
+        check(7, 0o700, 7, Standing::Private);
+        check(7, 0o755, 7, Standing::Readable);
+        check(7, 0o775, 7, Standing::Writable);
+        check(7, 0o777, 7, Standing::Writable);
+        check(8, 0o700, 7, Standing::Foreign);
+        check(8, 0o700, 0, Standing::Foreign);
+        check(0, 0o2770, 7, Standing::Private);
+        check(0, 0o777, 7, Standing::Writable);
+        check(0, 0o755, 0, Standing::Readable);
+
+        let folder = tempfile::tempdir()?;
+        let set = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode));
+        set(0o755)?;
+        prepare(folder.path())?;
+        assert_eq!(fs::metadata(folder.path())?.mode() & 0o777, 0o700);
+        set(0o777)?;
+        let error = prepare(folder.path()).expect_err("others write it").to_string();
+        assert!(error.contains("(mode 777)") && error.contains("chmod 700"), "{error}");
+        Ok(())
+    }
 
     #[test]
     fn a_missing_folder_is_made_for_its_owner_alone() -> anyhow::Result<()> {

@@ -1,10 +1,13 @@
-//! Files that are read again while the coordinator runs: rules and certificates.
+//! Files that are read again while the coordinator runs, rules and certificates, and files that are for it alone.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +22,36 @@ pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a file to write, which is made where it is missing, and closes one to others that they could open. A symbolic link is
+/// not followed.
+///
+/// Errors: it is something else than a file, or belongs to another user.
+pub(crate) fn private(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let options =
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).to_owned();
+    let file = options.open(path).map_err(|error| match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => refused("it is a symbolic link, and must be a file: remove it"),
+        _ => error,
+    })?;
+    let (found, user) = (file.metadata()?, geteuid().as_raw());
+    if !found.is_file() {
+        return Err(refused("it is not a file: remove it"));
+    }
+    // Root may do what a service's user may, as in putting a copy back, and may do anything to a service in any case.
+    if found.uid() != user && found.uid() != 0 && user != 0 {
+        return Err(refused(&format!("it belongs to uid {}, and this process runs as uid {user}", found.uid())));
+    }
+    if found.mode() & 0o077 != 0 && (found.uid() == user || user == 0) {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::PermissionDenied, why)
 }
 
 /// Reads something every second until `stop` is cancelled, and hands it to `take` at first and whenever it has changed.
@@ -53,9 +86,26 @@ pub(crate) async fn follow<T: PartialEq + Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
     use std::sync::{Arc, Mutex};
 
     use super::*;
+
+    #[test]
+    fn a_file_of_ours_is_closed_to_others_and_no_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link, other) = (folder.path().join("file"), folder.path().join("link"), folder.path().join("other"));
+        let mode = || fs::metadata(&file).expect("it is there").mode() & 0o777;
+        private(&file).expect("made");
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("opened to others");
+        private(&file).expect("closed");
+        assert_eq!(mode(), 0o600);
+        symlink(&other, &link).expect("a link");
+        let error = private(&link).expect_err("a link").to_string();
+        assert!(error.contains("symbolic link") && !other.exists(), "{error}");
+        assert!(private(folder.path()).is_err(), "a folder");
+    }
 
     /// Returns what was taken and what was reported, in order, when each look finds the next of `found`.
     async fn followed(found: &[&'static str]) -> Vec<String> {

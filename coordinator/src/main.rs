@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, Settings};
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
+use c3po_shared::logs::quieted;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         return runtime.context("starting the runtime")?.block_on(ask(&action, settings));
     }
-    let filter = EnvFilter::try_new(&settings.log).context("reading --log")?;
+    let filter = EnvFilter::try_new(quieted(&settings.log)).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured).init();
     raise_descriptor_limit();

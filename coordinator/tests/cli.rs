@@ -53,7 +53,8 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
     server.kill()?;
     server.wait()?;
     let said = said.join("\n");
-    assert!(said.contains("clients need a key") && said.contains("  c3po join https://"), "{said}");
+    assert!(said.contains("clients need a key"), "{said}");
+    assert!(said.contains("  C3PO_JOIN_CODE=") && said.contains(" c3po join https://"), "{said}");
     Ok(())
 }
 

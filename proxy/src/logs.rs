@@ -3,25 +3,19 @@
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
+use c3po_shared::logs::quieted;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Config;
+use crate::config::{Config, private};
 
 /// What is logged where the filter is not readable.
 const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 /// Starts logging for this process.
 pub fn start(config: &Config) {
-    // These log whole payloads, and bodies are nobody's business; only who names them gets them.
-    let mut filter = config.log.clone();
-    for (library, level) in [("rmcp", "error"), ("tungstenite", "warn"), ("tokio_tungstenite", "warn")] {
-        if !filter.contains(library) {
-            filter += &format!(",{library}={level}");
-        }
-    }
-    let filter = EnvFilter::try_new(&filter).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter = EnvFilter::try_new(quieted(&config.log)).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let file = config.log_file.as_ref().and_then(|path| {
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let opened = private::append(path);
         opened.inspect_err(|error| eprintln!("c3po: cannot write the log to {}: {error}", path.display())).ok()
     });
     let logger = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);

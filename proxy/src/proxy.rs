@@ -27,7 +27,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
     let stop = CancellationToken::new();
     let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
-    let place = Place::of_session(config.runtime_dir.as_deref());
+    let place = Place::of_session(&config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));
     let link = Link::of_session(config, arrivals.clone());
     let hop = LastHop::new(arrivals, link.clone());

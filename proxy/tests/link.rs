@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use c3po::config::{Config, Coordinators, Places, Secret};
+use c3po::config::{Config, Coordinators, Places, Secret, Sockets};
 use c3po::deliver::Inbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
@@ -135,7 +135,8 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         timeout: 60,
         state_dir: state.path().to_owned(),
         places: Places::in_home(state.path()),
-        runtime_dir: None,
+        sockets: Sockets::default(),
+        join_code: None,
         log: String::new(),
         log_file: None,
         colour: false,

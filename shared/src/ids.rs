@@ -85,6 +85,11 @@ impl AgentId {
         Self("human".into())
     }
 
+    /// Returns the id of the person at a host whose key is not for [`Self::human`]: `nas-cli`.
+    pub fn of_person(host: &str) -> Self {
+        Self::of_folder(host).with_suffix("cli")
+    }
+
     /// Returns the id under which c3po itself speaks.
     pub fn system() -> Self {
         Self("system".into())

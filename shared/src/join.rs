@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 
 /// The path at which a coordinator lets hosts in.
 pub const PATH: &str = "/api/join";
+/// The variable that carries a code to `c3po join`, and to the script that fetches it.
+pub const CODE_VARIABLE: &str = "C3PO_JOIN_CODE";
 /// What the text of every key begins with, so that one is known where it should not be.
 pub const KEY_PREFIX: &str = "c3po_";
 /// What a fingerprint begins with.

@@ -22,6 +22,7 @@ pub mod host;
 pub mod ids;
 pub mod join;
 pub mod limits;
+pub mod logs;
 pub mod message;
 pub mod names;
 pub mod policy;

@@ -43,6 +43,14 @@ pub fn command(program: impl AsRef<OsStr>, home: &Path) -> Command {
     command
 }
 
+/// Returns the code of a line that a coordinator printed.
+///
+/// Errors: there is none in it.
+pub fn join_code(line: &str) -> Result<&str> {
+    let code = line.split_whitespace().find_map(|word| word.strip_prefix("C3PO_JOIN_CODE="));
+    code.with_context(|| format!("no code in {line:?}"))
+}
+
 /// A running program. Dropping it kills it and shows the end of its log to whom reads a failed test.
 #[derive(Debug)]
 pub struct Process {

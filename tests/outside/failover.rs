@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
-use harness::process::{command, program};
+use harness::process::{command, join_code, program};
 use harness::redis::Redis;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::process::Command;
 
 /// By then every session is back: twice that would be noticed by people.
 const BACK: Duration = Duration::from_secs(10);
@@ -45,15 +46,21 @@ async fn join(home: &Path, folder: &Path, coordinator: &Coordinator) -> Result<S
 async fn join_as(home: &Path, folder: &Path, coordinator: &Coordinator, invite: &[&str]) -> Result<String> {
     let said = admin(folder, coordinator, invite).await?;
     let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.clone())?;
-    let joined = person(home, &line.split_whitespace().skip(1).collect::<Vec<_>>()).await?;
+    let url = line.split_whitespace().last().context("a URL")?;
+    let mut c3po = c3po(home, &["join", url])?;
+    let joined = c3po.env("C3PO_JOIN_CODE", join_code(line)?).output().await?;
     ensure!(joined.status.success(), "{joined:?}");
     Ok(String::from_utf8(joined.stdout)?)
 }
 
-async fn person(home: &Path, words: &[&str]) -> Result<std::process::Output> {
+fn c3po(home: &Path, words: &[&str]) -> Result<Command> {
     let mut c3po = command(program("c3po")?, home);
     c3po.args(words).env("C3PO_HOST", HOST).env("XDG_RUNTIME_DIR", home).env("PATH", "/usr/bin:/bin");
-    Ok(c3po.output().await?)
+    Ok(c3po)
+}
+
+async fn person(home: &Path, words: &[&str]) -> Result<std::process::Output> {
+    Ok(c3po(home, words)?.output().await?)
 }
 
 fn file(home: &Path) -> PathBuf {

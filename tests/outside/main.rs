@@ -12,6 +12,7 @@ mod hosts;
 mod journal;
 mod last_hop;
 mod links;
+mod neighbours;
 mod opencode;
 mod outages;
 mod plugin;

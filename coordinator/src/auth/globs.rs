@@ -49,6 +49,11 @@ impl AgentGlobs {
         fits(agent.as_str()) || agent.unnumbered().is_some_and(fits)
     }
 
+    /// Returns whether one of them is that very name.
+    pub(crate) fn name(&self, agent: &AgentId) -> bool {
+        self.0.iter().any(|glob| glob == agent.as_str())
+    }
+
     /// Returns them as they were written.
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0

@@ -253,23 +253,38 @@ impl Principal {
             .suggest("Ask whoever runs the coordinator for a key of another scope (c3po-coordinator keys create)."))
     }
 
-    /// Returns whether it may be that agent.
+    /// Returns whether it may be that agent. A wildcard covers agents of hosts: the person is named, or an admin key's.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
         match &self.who {
-            Who::Key { agents, .. } => agents.cover(agent),
+            Who::Key { scope, agents, .. } => {
+                agents.cover(agent) && (*agent != AgentId::human() || *scope == Scope::Admin || agents.name(agent))
+            }
             Who::Anybody | Who::Token | Who::Local => true,
         }
+    }
+
+    /// Returns as whom a person speaks who wishes that name, where it is not that: a key that covers agents of its host and
+    /// not `human` is for the person of that host.
+    pub(crate) fn person(&self, wished: &AgentId) -> Option<AgentId> {
+        let own = self.own_host().map(AgentId::of_person).filter(|own| self.covers(own))?;
+        (*wished == AgentId::human() && !self.covers(wished)).then_some(own)
     }
 
     /// Returns a refusal, `FORBIDDEN`, where it may not speak as that agent, whether or not there is one.
     pub(crate) fn speaks_as(&self, agent: &AgentId) -> Result<(), Refusal> {
         self.check(Right::Speak)?;
         match &self.who {
-            Who::Key { id, agents, .. } if !agents.cover(agent) => {
-                let error = format!("the key {id} does not cover {agent}, only {}", agents.as_slice().join(", "));
-                Err(Refusal::new(ErrorCode::Forbidden, error)
+            Who::Key { id, agents, .. } if !self.covers(agent) => {
+                let globs = agents.as_slice().join(", ");
+                let but = if agents.cover(agent) { ", which a key has to name" } else { "" };
+                let error = format!("the key {id} does not cover {agent}{but}, only {globs}");
+                let refusal = Refusal::new(ErrorCode::Forbidden, error)
                     .advise(Advice::CoveredName)
-                    .detail("agents", agents.as_slice().to_vec()))
+                    .detail("agents", agents.as_slice().to_vec());
+                Err(match self.person(agent) {
+                    Some(person) => refusal.detail("person", person.to_string()),
+                    None => refusal,
+                })
             }
             _ => Ok(()),
         }
@@ -338,6 +353,20 @@ mod tests {
         assert_eq!(refusal.code, ErrorCode::Forbidden);
         assert!(key(Scope::Read, "*").speaks_as(&web).is_err());
         assert!(Principal::anybody().speaks_as(&api).is_ok());
+    }
+
+    #[test]
+    fn a_wildcard_covers_agents_and_not_the_person() {
+        let human = AgentId::human();
+        assert!(!key(Scope::Agent, "*").covers(&human) && !key(Scope::Agent, "hum?n").covers(&human));
+        assert!(key(Scope::Agent, "human").covers(&human) && key(Scope::Admin, "*").covers(&human));
+        assert!(!key(Scope::Admin, "web-*").covers(&human) && Principal::token().covers(&human));
+        let refusal = key(Scope::Agent, "*").speaks_as(&human).expect_err("it is not named");
+        assert_eq!(refusal.error, "the key 0a1b2c3d does not cover human, which a key has to name, only *");
+        let person = |principal: &Principal| principal.person(&human).map(|person| person.to_string());
+        assert_eq!(person(&key(Scope::Agent, "*")).as_deref(), Some("nas-cli"));
+        assert_eq!(person(&key(Scope::Agent, "web-*")), None, "it covers no such agent either");
+        assert_eq!((person(&key(Scope::Agent, "human")), person(&Principal::anybody())), (None, None));
     }
 
     #[test]

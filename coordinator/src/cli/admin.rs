@@ -142,7 +142,7 @@ pub struct Create {
     /// What it is for: agent, read, operator or admin
     #[arg(long, default_value_t = Scope::Agent)]
     pub scope: Scope,
-    /// Which agents it covers, as globs separated by commas
+    /// Which agents it covers, as globs separated by commas; `*` covers human only with --scope admin
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// How long it lasts, such as 30d or 12h [default: for ever]
@@ -156,7 +156,7 @@ pub struct Create {
 /// A new invite.
 #[derive(Debug, Clone, Args)]
 pub struct Invite {
-    /// Which agents the host may be, as globs separated by commas
+    /// Which agents the host may be, as globs separated by commas; `*,human` includes the mailbox of persons
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
     /// What its key is for: agent, read, operator or admin

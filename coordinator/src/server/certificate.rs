@@ -1,9 +1,9 @@
 //! The coordinator's own certificate: signed by itself, made once, and kept, for hosts know it by its fingerprint.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -24,11 +24,23 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Identity> {
     let folder = data_dir.join(FOLDER);
     let files = Identity { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
     let is_there = || files.certificate.exists() && files.key.exists();
-    if !is_there() {
+    if is_there() {
+        close_to_others(&files.key).with_context(|| files.key.display().to_string())?;
+    } else {
         make(data_dir, &folder, listen).or_else(|error| if is_there() { Ok(()) } else { Err(error) })?;
         tracing::info!("made a certificate, which is kept in {}", folder.display());
     }
     Ok(files)
+}
+
+/// Closes a key to others that was put back open to them.
+fn close_to_others(key: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(key)?;
+    if found.is_file() && found.mode() & 0o077 != 0 {
+        fs::set_permissions(key, Permissions::from_mode(0o600))
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes the folder as a whole, so that nobody ever finds a key without its certificate.
@@ -84,8 +96,6 @@ fn names(host: &str, listen: IpAddr) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
@@ -108,6 +118,7 @@ mod tests {
         let files = own();
         let first = read(&files);
         assert!(first.0.is_some() && first.1.is_some());
+        fs::set_permissions(&files.key, Permissions::from_mode(0o644)).expect("opened to others");
         assert_eq!(read(&own()), first);
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         assert_eq!((mode(&files.key), mode(&folder.join(FOLDER))), (0o600, 0o700));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::join::{JoinReply, JoinRequest, OlderKey};
+use c3po_shared::join::{CODE_VARIABLE, JoinReply, JoinRequest, OlderKey};
 use c3po_shared::limits::WRONG_CODES_PER_MINUTE;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
@@ -73,10 +73,11 @@ impl Joins {
     ) -> Result<Invited, Refusal> {
         let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
         let (url, code) = (self.url(), code.reveal());
-        let line = format!("c3po join {url} {code}");
+        // Never as an argument of a program, which every user of the machine sees; an assignment before a command is none.
+        let line = format!("{CODE_VARIABLE}={code} c3po join {url}");
         let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
         let flags = flags.unwrap_or_default();
-        let install = format!("curl -fsS {flags}{url}{} | sh -s -- {code}", download::SCRIPT_PATH);
+        let install = format!("curl -fsS {flags}{url}{} | {CODE_VARIABLE}={code} sh", download::SCRIPT_PATH);
         Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at, warning: self.warning() })
     }
 

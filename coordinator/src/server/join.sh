@@ -1,6 +1,6 @@
 #!/bin/sh
 # Lets this host in at a coordinator of c3po: fetches the program from it, checks it, and joins.
-#   curl … /join.sh | sh -s -- CODE
+#   curl … /join.sh | C3PO_JOIN_CODE=CODE sh
 set -eu
 
 # Ends before the code was used, for the reason $1.
@@ -12,15 +12,28 @@ Nothing was installed, and the code is still good until its time is over. One of
   - Put the c3po of a release for $machine into the coordinator's data folder, as downloads/$machine/c3po,
     and run the same line again.
   - Build it here (Rust and a C compiler): git clone @REPOSITORY@ && cd c3po && make install
-    Then: c3po join $url $code
+    Then: c3po join $url
+    and enter the code when it asks.
 END
     exit 1
 }
 
+# Joins with the code, or has it asked for on the terminal: standard input is this script.
+joins() {
+    if [ -n "$code" ]; then C3PO_JOIN_CODE=$code "$fetched" join "$url"; else "$fetched" join "$url" </dev/tty; fi
+}
+
 main() {
     url=@URL@
-    code=${1:-}
-    if [ -z "$code" ]; then
+    if [ $# -gt 0 ]; then
+        echo 'join.sh: every user of this machine sees the arguments of a program, so the code must not be one:' >&2
+        echo '  curl … /join.sh | C3PO_JOIN_CODE=CODE sh' >&2
+        exit 2
+    fi
+    # No program gets it but the one that needs it.
+    code=${C3PO_JOIN_CODE:-}
+    unset C3PO_JOIN_CODE
+    if [ -z "$code" ] && ! (: </dev/tty) 2>/dev/null; then
         echo 'join.sh: the code is missing: copy the whole line that the coordinator printed' >&2
         exit 2
     fi
@@ -59,7 +72,7 @@ main() {
         unspent "the c3po for $machine does not run on this host: $(echo "$why" | head -n 1)"
     fi
     # Before it is put anywhere: a code that is worth nothing changes nothing on this host.
-    if ! "$fetched" join "$url" "$code"; then
+    if ! joins; then
         echo 'join.sh: this host was not let in, and nothing was installed' >&2
         exit 1
     fi

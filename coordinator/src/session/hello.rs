@@ -150,10 +150,12 @@ async fn admit_person(
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
-    check_name(office, principal, &hello.name)?;
     let host = principal.host(&hello.host);
+    let name = principal.person(&hello.name).unwrap_or_else(|| hello.name.clone());
+    let is_own = name != hello.name;
+    check_name(office, principal, &name)?;
     let caller = Caller {
-        agent: hello.name.clone(),
+        agent: name.clone(),
         principal: Arc::clone(principal),
         host: Some(host.clone()),
         tenure: None,
@@ -168,17 +170,17 @@ async fn admit_person(
         }
         error => error.into(),
     })?;
-    let is_human = hello.name == AgentId::human();
+    let is_human = name == AgentId::human();
     // A name that was merely mistyped must not become an agent that messages can be left for.
-    let known = office.store.agent(&hello.name).await?;
-    let exists = is_human || hello.leftover || known.is_some();
-    if !exists || (hello.name.is_reserved() && !is_human) {
-        return Err(Refusal::agent_not_found(hello.name.as_str(), &[]));
+    let known = office.store.agent(&name).await?;
+    let exists = is_human || is_own || hello.leftover || known.is_some();
+    if !exists || (name.is_reserved() && !is_human) {
+        return Err(Refusal::agent_not_found(name.as_str(), &[]));
     }
     if let Some(agent) = known {
         check_host(office, principal, &agent, &host)?;
     }
-    let agent = office.store.introduce(&hello.name, Some(&host)).await?;
+    let agent = office.store.introduce(&name, Some(&host)).await?;
     let pending = office.store.pending(&agent.id).await?.count;
     let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
     let pushes = hello.reach.contains(&Via::Terminal);

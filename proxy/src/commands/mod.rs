@@ -53,6 +53,12 @@ Exit codes:
   4  nothing came in time
   5  the coordinator cannot use its store";
 
+/// What `c3po join --help` says about the code.
+const JOIN: &str = "\
+The code that `c3po-coordinator invite` printed is asked for on the terminal, or read from
+standard input, or taken of the variable C3PO_JOIN_CODE; every user of a machine sees the
+arguments of a program, so it is none.";
+
 /// What `c3po hook --help` says about itself.
 const HOOK: &str = "\
 It reads what the client writes about the event on standard input, asks the proxy of
@@ -128,7 +134,7 @@ enum Command {
     #[command(after_help = EXIT_CODES)]
     Tail,
     /// Let this host in at a coordinator, with the line that it printed
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = format!("{JOIN}\n\n{EXIT_CODES}"))]
     Join(join::Arguments),
     /// Show what happened, in order: who did what to whom, and why
     #[command(after_help = EXIT_CODES)]
@@ -234,6 +240,9 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
     };
     if !config.problems.is_empty() {
         return Err(Failure::Usage(config.problems.join("\n")));
+    }
+    for warning in &config.warnings {
+        eprintln!("c3po: {warning}");
     }
     match command {
         Command::Proxy

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::catalogue::{Call, Received};
-use c3po_shared::ids::MessageId;
+use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
@@ -34,13 +34,14 @@ impl Session {
         follows: bool,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let inbox = Arc::new(Inbox::default());
+        let (inbox, wished) = (Arc::new(Inbox::default()), config.agent.clone());
         let link = Link::of_person(config, inbox.clone(), follows);
         let session = Self { link: link.clone(), inbox };
         let stop = CancellationToken::new();
         let mut driver = std::pin::pin!(link::run(link, stop.clone()));
         let working = async {
             session.connected().await?;
+            session.tell_name(&wished);
             let outcome = work(&session).await;
             // What was printed is shown, whatever came after it.
             let _ = tokio::time::timeout(SETTLE_MAX, session.link.receipts_settled()).await;
@@ -69,6 +70,14 @@ impl Session {
             _ => {}
         }
         Err(self.standing().down(false).into())
+    }
+
+    /// Reports that the coordinator knows whoever types this by another name, whose inbox it is then.
+    fn tell_name(&self, wished: &AgentId) {
+        let agent = self.standing().agent;
+        if agent != *wished {
+            eprintln!("c3po: as {agent}, for this host's key is not for {wished}");
+        }
     }
 
     /// Returns how the link stands.

@@ -54,11 +54,16 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     }
 }
 
-async fn look(config: Config) -> Result<Report, Failure> {
+async fn look(mut config: Config) -> Result<Report, Failure> {
     let began = Instant::now();
     let agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?;
     let round_trip = began.elapsed();
-    let (pending, error) = match rest::get::<Pending>(&config, "/api/pending", &json!({"limit": 1})).await {
+    let mut pending = waiting(&config).await;
+    if let Some(person) = person(&pending) {
+        config.agent = person;
+        pending = waiting(&config).await;
+    }
+    let (pending, error) = match pending {
         Ok(answer) => (Some(answer.read.count), None),
         Err(Failure::Refused(refusal)) => (None, Some(refusal)),
         Err(failure) => return Err(failure),
@@ -74,6 +79,16 @@ async fn look(config: Config) -> Result<Report, Failure> {
         agents_online: online.collect(),
         agents: agents.read.len(),
     })
+}
+
+async fn waiting(config: &Config) -> Result<rest::Answer<Pending>, Failure> {
+    rest::get(config, "/api/pending", &json!({"limit": 1})).await
+}
+
+/// Returns as whom the person of this host speaks, where this host's key is not for `human`.
+fn person(refused: &Result<rest::Answer<Pending>, Failure>) -> Option<AgentId> {
+    let Err(Failure::Refused(refusal)) = refused else { return None };
+    refusal.details.get("person")?.as_str()?.parse().ok()
 }
 
 fn milliseconds(time: Duration) -> f64 {

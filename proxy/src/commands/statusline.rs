@@ -24,7 +24,7 @@ pub(super) fn run(printer: &Printer) {
         // What the client tells about the session is not needed, but it may mind that nobody reads it.
         std::thread::spawn(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
     }
-    let socket = local::find(environment.client, environment.runtime_dir.as_deref());
+    let socket = local::find(environment.client, &environment.sockets);
     let status = socket.and_then(|socket| local::ask(&socket, Event::new(Name::Status), ANSWER_MAX).ok()?.status);
     let Some(status) = status else { return };
     // Nobody may read any more; that is no failure of a status line.

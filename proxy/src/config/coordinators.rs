@@ -50,25 +50,42 @@ impl Fingerprints {
         };
         texts.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect()
     }
+
+    /// Returns whether each of them stands in the file as well.
+    fn are_among(&self, file: Option<&Self>) -> bool {
+        let written = file.map(Self::texts).unwrap_or_default();
+        self.texts().iter().all(|text| written.iter().any(|known| known.eq_ignore_ascii_case(text)))
+    }
+}
+
+/// Returns the certificates that are named.
+fn read_all(named: Option<&Fingerprints>, problems: &mut Vec<String>) -> Vec<Fingerprint> {
+    let texts = named.map(Fingerprints::texts).unwrap_or_default().into_iter();
+    let parsed =
+        texts.map(|text| text.parse().map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}"))));
+    parsed.filter_map(Result::ok).collect()
+}
+
+/// Returns whether each of those targets stands in the file as well.
+fn are_among(urls: &[String], file: &str) -> bool {
+    let written = targets(file).unwrap_or_default();
+    urls.iter().all(|url| written.iter().any(|known| known.eq_ignore_ascii_case(url)))
 }
 
 impl Coordinators {
-    /// Reads them of the environment, and of the file where that says nothing.
+    /// Reads them of the environment, and of the file where that says nothing. The file's token is for the coordinators of
+    /// the file: a project's environment may name another one, and must not lead the token there.
     pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>, file: Written, problems: &mut Vec<String>) -> Self {
-        let urls = variable("C3PO_COORDINATOR_URL").or(file.urls).unwrap_or_else(|| DEFAULT_URL.to_owned());
-        let mut urls = targets(&urls).unwrap_or_else(|problem| {
+        let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let named = variable("C3PO_COORDINATOR_URL");
+        let mut urls = targets(named.as_deref().unwrap_or(&written)).unwrap_or_else(|problem| {
             problems.push(problem);
             Vec::new()
         });
-        let fingerprints = variable("C3PO_FINGERPRINT").map(Fingerprints::One).or(file.fingerprints);
-        let fingerprints = fingerprints.as_ref().map(Fingerprints::texts).unwrap_or_default();
-        let fingerprints: Vec<_> = fingerprints
-            .into_iter()
-            .filter_map(|text| {
-                let parsed = text.parse();
-                parsed.map_err(|error| problems.push(format!("C3PO_FINGERPRINT is '{text}': {error}"))).ok()
-            })
-            .collect();
+        let pinned = variable("C3PO_FINGERPRINT").map(Fingerprints::One);
+        let is_of_file = named.is_none_or(|_| are_among(&urls, &written))
+            && pinned.as_ref().is_none_or(|pinned| pinned.are_among(file.fingerprints.as_ref()));
+        let fingerprints = read_all(pinned.or(file.fingerprints).as_ref(), problems);
         if !fingerprints.is_empty()
             && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
         {
@@ -79,7 +96,8 @@ impl Coordinators {
             ));
             urls.retain(|url| !url.starts_with("ws://"));
         }
-        let token = variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(file.token);
+        let of_file = file.token.filter(|_| is_of_file);
+        let token = variable("C3PO_TOKEN").map(|text| Secret(text.trim().to_owned())).or(of_file);
         Self { urls, token, fingerprints }
     }
 
@@ -191,6 +209,28 @@ mod tests {
         check(&[], &format!("fingerprint = [\"{one}\", \"{other}\"]\n"));
         check(&[], &format!("fingerprint = \"{one},{other}\"\n"));
         check(&[("C3PO_FINGERPRINT", &format!("{one}, {other}"))], "fingerprint = \"sha256:no\"\n");
+    }
+
+    #[test]
+    fn a_token_of_the_file_is_for_the_coordinators_of_the_file() {
+        let (own, other) = (print("ab"), print("cd"));
+        let file = format!("coordinator_url = \"https://nas:8420\"\nfingerprint = \"{own}\"\ntoken = \"t\"\n");
+        let check = |variables: &[(&str, &str)], file: &str, expected: Option<&str>| {
+            let token = read(variables, file).0.token;
+            assert_eq!(token.as_ref().map(Secret::expose), expected, "{variables:?} {file}");
+        };
+        let (url, pin, token) = ("C3PO_COORDINATOR_URL", "C3PO_FINGERPRINT", "C3PO_TOKEN");
+        check(&[], &file, Some("t"));
+        check(&[(url, "https://NAS:8420/")], &file, Some("t"));
+        check(&[(pin, &own)], &file, Some("t"));
+        check(&[(url, "https://evil:8420")], &file, None);
+        check(&[(url, "https://nas:8420,https://evil:8420")], &file, None);
+        check(&[(url, "https://evil:8420"), (pin, &other)], &file, None);
+        check(&[(pin, &other)], &file, None);
+        check(&[(url, "https://evil:8420"), (token, "mine")], &file, Some("mine"));
+        check(&[(pin, &other)], "coordinator_url = \"https://nas:8420\"\ntoken = \"t\"\n", None);
+        check(&[(url, DEFAULT_URL)], "token = \"t\"\n", Some("t"));
+        check(&[(url, "http://evil:8420")], "token = \"t\"\n", None);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 mod client;
 mod coordinators;
+pub mod private;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use c3po_shared::ids::AgentId;
+use c3po_shared::join::CODE_VARIABLE;
 use c3po_shared::limits::{WAIT_DEFAULT, WAIT_MAX};
 use client::Reader;
 use serde::Deserialize;
@@ -42,6 +44,8 @@ pub struct Config {
     pub agent: AgentId,
     /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
     pub host: String,
+    /// What lets this host in, for `c3po join`: `C3PO_JOIN_CODE`.
+    pub join_code: Option<Secret>,
     /// The client's session id as it stands in the environment: not reliable, for information.
     pub session_id: Option<String>,
     /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
@@ -50,8 +54,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Where things are on this host.
     pub places: Places,
-    /// Where the socket for hooks may be: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
-    pub runtime_dir: Option<PathBuf>,
+    /// Where the socket for hooks may be.
+    pub sockets: Sockets,
     /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
@@ -92,13 +96,29 @@ pub struct Places {
     pub path: Vec<PathBuf>,
 }
 
+/// What names the folders of sockets, to a proxy and to the hooks of its session alike.
+#[derive(Debug, Clone, Default)]
+pub struct Sockets {
+    /// The preferred one: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
+    pub runtime_dir: Option<PathBuf>,
+    /// The user's folder, where they are if another user was first in `/tmp`: `HOME`.
+    pub home: Option<PathBuf>,
+}
+
+impl Sockets {
+    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let folder = |name| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        Self { runtime_dir: folder("XDG_RUNTIME_DIR"), home: folder("HOME") }
+    }
+}
+
 /// What a hook takes from its environment. No file is read on that way: a hook has two milliseconds.
 #[derive(Debug, Clone, Default)]
 pub struct HookEnvironment {
     /// The client's process, as it says: `CLAUDE_PID`.
     pub client: Option<u32>,
-    /// Where sockets are kept: `XDG_RUNTIME_DIR`.
-    pub runtime_dir: Option<PathBuf>,
+    /// Where sockets are kept.
+    pub sockets: Sockets,
     /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
     /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
@@ -113,7 +133,7 @@ impl HookEnvironment {
     pub fn read() -> Self {
         Self {
             client: variable("CLAUDE_PID").and_then(|pid| pid.parse().ok()),
-            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            sockets: Sockets::of(&variable),
             messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
             messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
             headless: variable("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry != "cli")
@@ -217,6 +237,13 @@ impl Config {
         let (mut problems, mut warnings) = (Vec::new(), Vec::new());
         let file = File::of(sources.file, sources.file_name, &mut problems);
         let coordinators = Coordinators::read(variable, file.coordinators(), &mut problems);
+        if file.token.is_some() && coordinators.token.is_none() {
+            let file = sources.file_name.display();
+            warnings.push(format!(
+                "the environment names another coordinator or certificate than {file}, so the token of that file is not sent: \
+                 set C3PO_TOKEN, or take out C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
+            ));
+        }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
         let project = variable("CLAUDE_PROJECT_DIR").map(PathBuf::from);
         let agent = agent(wished.as_deref(), project.as_deref(), sources.cwd, &mut warnings);
@@ -232,11 +259,12 @@ impl Config {
             coordinators,
             agent,
             host: variable("C3PO_HOST").map_or_else(|| sources.host.clone(), |host| host.trim().to_owned()),
+            join_code: variable(CODE_VARIABLE).map(Secret),
             session_id: variable("CLAUDE_CODE_SESSION_ID"),
             timeout,
             state_dir: base(variable, "XDG_STATE_HOME", ".local/state").join("c3po"),
             places: Places::of(variable),
-            runtime_dir: variable("XDG_RUNTIME_DIR").map(PathBuf::from),
+            sockets: Sockets::of(variable),
             log: variable("C3PO_LOG").unwrap_or_else(|| "warn,rmcp=error".to_owned()),
             log_file: variable("C3PO_LOG_FILE").map(PathBuf::from),
             colour: variable("NO_COLOR").is_none(),
@@ -273,7 +301,7 @@ impl Places {
 /// Returns the text of the file, if there is one.
 fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+        Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
@@ -393,6 +421,9 @@ mod tests {
         assert_eq!((url, config.agent.as_str(), config.timeout), ("ws://nas:8420/acp", "a", 5));
         let config = read(&[("C3PO_AGENT_ID", "b"), ("C3PO_TIMEOUT", "7")], Some(file));
         assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
+        let config = read(&[("C3PO_COORDINATOR_URL", "http://evil:8420")], Some(file));
+        assert_eq!(config.coordinators.token, None);
+        assert!(config.warnings[0].contains("the token of that file is not sent"), "{:?}", config.warnings);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn work(run: Run, first: &First) -> Option<u8> {
     // One that waits speaks by its end, so whoever started it must still be above it: a client that is elsewhere does not
     // notice that, and never ended the wait.
     let find = if waits { local::find_above } else { local::find };
-    let find = || find(environment.client, environment.runtime_dir.as_deref());
+    let find = || find(environment.client, &environment.sockets);
     let begins = waits && run.starts && !headless;
     let socket = if begins || (waits && headless) { None } else { find() };
     if socket.is_none() && !begins {

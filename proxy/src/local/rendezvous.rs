@@ -1,7 +1,8 @@
 //! Where the hooks of a session find the proxy of the same session: a socket named after the process that started both.
 //!
-//! The folder is `$XDG_RUNTIME_DIR/c3po`, else `/tmp/c3po-<uid>`; not in `TMPDIR`, for sandboxes give each process
-//! another one. Whoever looks, looks in both, since a client may start its servers with fewer variables than its hooks.
+//! The folder is `$XDG_RUNTIME_DIR/c3po`, else `/tmp/c3po-<uid>`, else `~/.local/state/c3po/run`, for anybody may make the
+//! one in `/tmp` first; not in `TMPDIR`, for sandboxes give each process another one. Whoever looks, looks in all of them,
+//! since a client may start its servers with fewer variables than its hooks.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -12,9 +13,13 @@ use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 
 use super::process::{Identity, Process, upward};
+use crate::config::Sockets;
 
 /// How long the path of a socket may be: 104 bytes on macOS, 108 on Linux, with a zero at the end.
 const PATH_MAX: usize = 103;
+
+/// Where the folder is in a home: the only one of which the folders above are made as well.
+const IN_HOME: &str = ".local/state/c3po/run";
 
 /// What stands between a client and what it starts, without being the client.
 const WRAPPERS: &[&str] = &[
@@ -33,24 +38,24 @@ impl Place {
     /// Returns the place for a proxy: beside the client that started this process, in a folder made where missing.
     ///
     /// Errors: there is no folder that is safe, or the client is gone.
-    pub fn of_session(runtime_dir: Option<&Path>) -> io::Result<Self> {
+    pub fn of_session(sockets: &Sockets) -> io::Result<Self> {
         let parent = parent_id();
         let client = upward(parent).find(|process| !is_wrapper(&process.name)).or_else(|| Process::look(parent));
-        Self::made(client, parent, runtime_dir)
+        Self::made(client, parent, sockets)
     }
 
     /// Returns the place beside the client with that pid, in a folder made where missing.
     ///
     /// Errors: there is no folder that is safe, or no such process.
-    pub fn beside(pid: u32, runtime_dir: Option<&Path>) -> io::Result<Self> {
-        Self::made(Process::look(pid), pid, runtime_dir)
+    pub fn beside(pid: u32, sockets: &Sockets) -> io::Result<Self> {
+        Self::made(Process::look(pid), pid, sockets)
     }
 
-    fn made(client: Option<Process>, pid: u32, runtime_dir: Option<&Path>) -> io::Result<Self> {
+    fn made(client: Option<Process>, pid: u32, sockets: &Sockets) -> io::Result<Self> {
         let gone = || io::Error::new(ErrorKind::NotFound, format!("no process {pid}"));
         let client = client.ok_or_else(gone)?.id;
         let mut problems = Vec::new();
-        for folder in folders(runtime_dir) {
+        for folder in folders(sockets) {
             match made_safe(&folder).and_then(|()| Self::in_folder(&folder, client)) {
                 Ok(place) => return Ok(place),
                 Err(error) => problems.push(error.to_string()),
@@ -89,13 +94,13 @@ impl Place {
 ///
 /// The nearest process above this one that has a socket decides. What the client says ends the search: above it begin
 /// the sessions in which it was started. It alone decides only where it is not above, as of a hook that was detached.
-pub fn find(named: Option<u32>, runtime_dir: Option<&Path>) -> Option<PathBuf> {
-    find_in(&safe_folders(runtime_dir), named)
+pub fn find(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
+    find_in(&safe_folders(sockets), named)
 }
 
 /// Returns the same, but only beside a process above this one: there is somebody who waits for the end of this one.
-pub fn find_above(named: Option<u32>, runtime_dir: Option<&Path>) -> Option<PathBuf> {
-    above(&safe_folders(runtime_dir), named).break_value().flatten()
+pub fn find_above(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
+    above(&safe_folders(sockets), named).break_value().flatten()
 }
 
 fn find_in(folders: &[PathBuf], named: Option<u32>) -> Option<PathBuf> {
@@ -125,18 +130,19 @@ fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
 }
 
 /// Returns every place of this user on this host where a socket is, whether anybody listens or not.
-pub fn places(runtime_dir: Option<&Path>) -> Vec<Place> {
-    safe_folders(runtime_dir).iter().flat_map(|folder| places_in(folder)).collect()
+pub fn places(sockets: &Sockets) -> Vec<Place> {
+    safe_folders(sockets).iter().flat_map(|folder| places_in(folder)).collect()
 }
 
-fn safe_folders(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
-    folders(runtime_dir).into_iter().filter(|folder| safe(folder).is_ok()).collect()
+fn safe_folders(sockets: &Sockets) -> Vec<PathBuf> {
+    folders(sockets).into_iter().filter(|folder| safe(folder).is_ok()).collect()
 }
 
 /// Returns the folders in which sockets may be, the preferred one first.
-pub fn folders(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
-    let runtime = runtime_dir.filter(|folder| folder.is_absolute()).map(|folder| folder.join("c3po"));
-    runtime.into_iter().chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))]).collect()
+pub fn folders(sockets: &Sockets) -> Vec<PathBuf> {
+    let runtime = sockets.runtime_dir.iter().map(|folder| folder.join("c3po"));
+    let home = sockets.home.iter().map(|home| home.join(IN_HOME));
+    runtime.chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))]).chain(home).collect()
 }
 
 /// Returns what is in a folder under a name of ours.
@@ -161,14 +167,14 @@ pub fn safe(folder: &Path) -> io::Result<()> {
     match (found.uid() == own_uid(), found.mode() & 0o077) {
         _ if found.is_symlink() => refused("is a symbolic link, and must be a folder: remove it"),
         _ if !found.is_dir() => refused("is not a folder: remove it"),
-        (false, _) => refused(&format!("belongs to the user with the id {}: remove it", found.uid())),
+        (false, _) => refused(&format!("belongs to the user with the id {}", found.uid())),
         (true, 0) => Ok(()),
         (true, mode) => refused(&format!("is open to others (mode {mode:03o} of 077): chmod it to 700")),
     }
 }
 
 fn made_safe(folder: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(folder) {
+    match DirBuilder::new().mode(0o700).recursive(folder.ends_with(IN_HOME)).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             Err(io::Error::new(error.kind(), format!("making {}: {error}", folder.display())))
         }
@@ -199,6 +205,19 @@ mod tests {
     use std::process::{Command, id};
     use tempfile::tempdir;
 
+    fn at(runtime_dir: &Path) -> Sockets {
+        Sockets { runtime_dir: Some(runtime_dir.to_owned()), home: None }
+    }
+
+    #[test]
+    fn a_folder_in_the_home_is_made_with_those_above_it() {
+        let home = tempdir().unwrap();
+        let folder = home.path().join(IN_HOME);
+        made_safe(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        assert!(made_safe(&home.path().join("none/c3po")).is_err(), "no other folder is made above ours");
+    }
+
     #[test]
     fn names_are_read_as_they_are_written() {
         let check = |name: &str, expected: Option<(u32, u64)>| {
@@ -212,11 +231,12 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_folder_comes_first_and_tmp_is_always_there() {
+    fn the_runtime_folder_comes_first_then_tmp_then_the_home() {
         let own = PathBuf::from(format!("/tmp/c3po-{}", own_uid()));
-        assert_eq!(folders(Some(Path::new("/run/user/7"))), [PathBuf::from("/run/user/7/c3po"), own.clone()]);
-        assert_eq!(folders(Some(Path::new("run"))), folders(None));
-        assert_eq!(folders(None), [own]);
+        let home = PathBuf::from("/home/x/.local/state/c3po/run");
+        let sockets = Sockets { runtime_dir: Some("/run/user/7".into()), home: Some("/home/x".into()) };
+        assert_eq!(folders(&sockets), [PathBuf::from("/run/user/7/c3po"), own.clone(), home]);
+        assert_eq!(folders(&Sockets::default()), [own]);
     }
 
     #[test]
@@ -268,22 +288,22 @@ mod tests {
         let client = Process::look(id()).unwrap().id;
         let error = Place::in_folder(&long, client).unwrap_err().to_string();
         assert!(error.contains("103"), "{error}");
-        let place = Place::beside(id(), Some(&long)).unwrap();
-        assert!(place.path().starts_with(&folders(None)[0]), "{}", place.path().display());
+        let place = Place::beside(id(), &at(&long)).unwrap();
+        assert!(place.path().starts_with(&folders(&Sockets::default())[0]), "{}", place.path().display());
     }
 
     #[test]
     fn a_pid_that_came_again_is_another_client() {
         let runtime = tempdir().unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let place = Place::beside(child.id(), Some(runtime.path())).unwrap();
+        let place = Place::beside(child.id(), &at(runtime.path())).unwrap();
         assert!(!place.is_orphaned());
         let before = Identity { started: place.client.started - 1, ..place.client };
         assert!(Place { client: before, ..place.clone() }.is_orphaned());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(place.is_orphaned());
-        assert!(Place::beside(child.id(), Some(runtime.path())).is_err());
+        assert!(Place::beside(child.id(), &at(runtime.path())).is_err());
     }
 
     #[test]
@@ -294,7 +314,7 @@ mod tests {
         let folders = [runtime.path().join("c3po")];
         let found = |named| find_in(&folders, named).map(|path| path.display().to_string());
         let socket = |pid| {
-            let place = Place::beside(pid, Some(runtime.path())).unwrap();
+            let place = Place::beside(pid, &at(runtime.path())).unwrap();
             fs::write(place.path(), "").unwrap();
             Some(place.path().display().to_string())
         };

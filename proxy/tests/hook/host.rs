@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use c3po::config::Sockets;
 use c3po::local::protocol::{Answer, Event, Name};
 use c3po::local::{self, Desk, Place};
 use serde_json::json;
@@ -89,7 +90,8 @@ impl Host {
     }
 
     pub(crate) fn place(&self, client: u32) -> Place {
-        Place::beside(client, Some(self.runtime.path())).unwrap()
+        let sockets = Sockets { runtime_dir: Some(self.runtime.path().to_owned()), home: None };
+        Place::beside(client, &sockets).unwrap()
     }
 
     /// Serves beside a client until the stop; returns when it listens.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use c3po_shared::join::proof;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
+use harness::process::join_code;
 use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
 async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
     let line = gate.ask(&[&["invite"], more].concat()).await?;
     let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
-    Ok(line.split_whitespace().last().context("a code")?.to_owned())
+    Ok(join_code(line)?.to_owned())
 }
 
 /// Joins, and returns the key and the host that it stands for.
@@ -80,6 +81,35 @@ async fn a_host_is_its_key_whatever_it_says_it_is_called() -> Result<()> {
     let (mut back, welcome) = session(&gate, &nas, "web").await?;
     assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web"), &json!(1)));
     assert_eq!(back.call("get_messages", json!({})).await?["count"], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (desk, _) = joined(&gate, &invited(&gate, &["--agents", "*,human"]).await?, "desk", None).await?;
+    let person = async |key: &str, name: &str| -> Result<Result<(Link, Value), Value>> {
+        let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
+        let who = Who { more: json!({"person": true}), ..Who::new(name) };
+        Ok(link.hello(&who).await?.map(|welcome| (link, welcome["agent_id"].clone())))
+    };
+    let (mut at_desk, name) = person(&desk, "human").await?.expect("it is named");
+    assert_eq!(name, "human");
+    let (mut at_nas, name) = person(&nas, "human").await?.expect("the person of nas");
+    assert_eq!(name, "nas-cli");
+    let sent = at_nas.call("send_message", json!({"target": "human", "message": "from the nas"})).await?;
+    assert_eq!(sent["from_agent"], "nas-cli");
+    at_desk.call("send_message", json!({"target": "nas-cli", "message": "for the nas alone"})).await?;
+    // Neither by that name nor by that of another host's person.
+    let refused = person(&laptop, "nas-cli").await?.err().context("it is of nas")?;
+    assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
+    for name in ["human", "nas-cli"] {
+        let answer = ask(&gate, "GET", "/api/pending", Some(&laptop), Some(name), "").await?;
+        assert_eq!(answer.status, 403, "{name}: {}", answer.body);
+    }
+    assert_eq!(at_nas.call("get_messages", json!({})).await?["count"], 1);
     Ok(())
 }
 

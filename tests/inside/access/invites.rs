@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use c3po_coordinator::store::{Invite, Key};
 use c3po_shared::limits::{INVITES_MAX, KEYS_MAX};
 use harness::eventually::eventually;
+use harness::process::join_code;
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +21,7 @@ const STOP: Duration = Duration::from_secs(4);
 async fn invite(gate: &Gate, key: &str, body: &Value) -> Result<(Value, String)> {
     let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
     let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
-    let code = invite["line"].as_str().and_then(|line| line.split_whitespace().last()).context("the code")?.to_owned();
+    let code = join_code(invite["line"].as_str().context("a line")?)?.to_owned();
     Ok((invite, code))
 }
 

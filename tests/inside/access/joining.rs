@@ -7,12 +7,13 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
 use harness::mcp::McpClient;
-use harness::process::{command, program};
+use harness::process::{command, join_code, program};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::process::Command;
 
 /// As much as is ever said without naming a library that logs whole messages.
-const LOUD: &str = "debug,rmcp=error";
+const LOUD: &str = "trace";
 
 /// One that demands keys, over TLS, and says all that it may say.
 pub(super) async fn coordinator(work: &Path) -> Result<Coordinator> {
@@ -32,9 +33,11 @@ pub(super) async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> 
     Ok(line.trim().to_owned())
 }
 
-pub(super) async fn c3po(home: &Path, words: &str) -> Result<Output> {
+/// Does what a printed line for a host with c3po does.
+pub(super) async fn c3po(home: &Path, line: &str) -> Result<Output> {
+    let (code, words) = line.split_once(" c3po ").context("no command")?;
     let mut c3po = command(program("c3po")?, home);
-    Ok(c3po.args(words.split_whitespace().skip_while(|word| *word == "c3po")).output().await?)
+    Ok(c3po.args(words.split_whitespace()).env("C3PO_JOIN_CODE", join_code(code)?).output().await?)
 }
 
 /// A session of a host that knows what stands in its file.
@@ -95,12 +98,32 @@ fn logs(folder: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// Sends a message by `/mcp`, which is read by the library that logs the most, and asks REST for what waits.
+async fn over_http(coordinator: &Coordinator, key: &str) -> Result<()> {
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
+        {"name": "send_message", "arguments": {"target": "answers", "message": "text-of-it"}}});
+    let url = coordinator.url();
+    for (path, body) in [("/mcp", call.to_string()), ("/api/pending", String::new())] {
+        let mut curl = Command::new("curl");
+        curl.args(["-sSk", "-H", "X-Agent-ID: other", "-H", "Content-Type: application/json"]);
+        curl.args(["-H", "Accept: application/json, text/event-stream", "-H", &format!("Authorization: Bearer {key}")]);
+        if !body.is_empty() {
+            curl.args(["--data-binary", &body]);
+        }
+        let said = curl.arg(format!("{url}{path}")).output().await?;
+        ensure!(said.status.success(), "{said:?}");
+        let said = String::from_utf8_lossy(&said.stdout);
+        ensure!(body.is_empty() || said.contains("stored"), "{said}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     let (work, home) = (TempDir::new()?, TempDir::new()?);
     let coordinator = coordinator(work.path()).await?;
     let line = line(work.path(), &coordinator, "c3po join ").await?;
-    let code = line.split_whitespace().last().context("the code")?;
+    let code = join_code(&line)?;
     ensure!(c3po(home.path(), &line).await?.status.success());
     ensure!(!c3po(home.path(), &line).await?.status.success());
     let text = std::fs::read_to_string(home.path().join(".config/c3po/config.toml"))?;
@@ -114,6 +137,7 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     answers.reply("wait_for_message", json!({"timeout": 20})).await?;
     answers.reply("reply", json!({"message_id": sent["id"], "response": "response-to-it"})).await?;
     asks.reply("wait_for_message", json!({"timeout": 20})).await?;
+    over_http(&coordinator, key).await?;
     let mut admin = command(program("c3po-coordinator")?, work.path());
     let id = key.split('_').nth(1).context("its id")?;
     admin.args(["keys", "rotate", id, "--listen", &coordinator.address().to_string()]);
@@ -122,7 +146,7 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     ensure!(asks.call("ping", json!({})).await?.is_error, "the text before is worth nothing");
 
     let said = logs(work.path())? + &logs(home.path())?;
-    ensure!(said.contains(id) && said.contains("DEBUG"), "they say what they should: {said}");
+    ensure!(said.contains(id) && said.contains("TRACE"), "they say what they should: {said}");
     let (secret, fresh) = (key.splitn(3, '_').nth(2), rotated.splitn(3, '_').nth(2));
     let hidden = [secret, fresh, Some(code), code.get(..20), Some("-of-it"), Some("response-to-it")];
     for hidden in hidden.into_iter().flatten() {
@@ -183,8 +207,9 @@ async fn whoever_shows_another_certificate_gets_no_code_and_nothing_is_written()
 #[tokio::test]
 async fn a_line_that_was_cut_off_is_told() -> Result<()> {
     let home = TempDir::new()?;
-    for words in ["join https://127.0.0.1:9 abc", "join ftp://a AAAAAAAAAAAAAAAAAAAAAA"] {
-        let joined = c3po(home.path(), words).await?;
+    for (code, url) in [("abc", "https://127.0.0.1:9"), ("AAAAAAAAAAAAAAAAAAAAAA", "ftp://a")] {
+        let words = format!("C3PO_JOIN_CODE={code} c3po join {url}");
+        let joined = c3po(home.path(), &words).await?;
         ensure!(joined.status.code() == Some(2), "{words}: {joined:?}");
     }
     Ok(())

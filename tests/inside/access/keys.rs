@@ -10,6 +10,7 @@ use c3po_shared::wire::CLOSE_REVOKED;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::{Link, Who};
+use harness::process::join_code;
 use harness::redis::Redis;
 use inside::gate::{Gate, id};
 use inside::served::Served;
@@ -115,7 +116,7 @@ async fn one_key_says_nothing_of_the_processes_of_another() -> Result<()> {
 async fn invited(gate: &Gate, more: &[&str]) -> Result<JoinCode> {
     let said = gate.ask(&[&["invite"], more].concat()).await?;
     let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.clone())?;
-    Ok(line.split_whitespace().last().context("the code")?.parse()?)
+    Ok(join_code(line)?.parse()?)
 }
 
 async fn join(gate: &Gate, code: &JoinCode, host: &str) -> Result<http::Answer> {
@@ -196,7 +197,7 @@ async fn a_refused_join_leaves_the_code_as_good_as_it_was() -> Result<()> {
 async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, JoinCode)> {
     let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
     let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
-    let code_of = invite["line"].as_str().and_then(|line| line.split_whitespace().last()).context("the code")?;
+    let code_of = join_code(invite["line"].as_str().context("a line")?)?;
     Ok((invite["id"].as_str().context("its id")?.to_owned(), code_of.parse()?))
 }
 

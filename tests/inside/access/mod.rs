@@ -9,6 +9,7 @@ mod links;
 mod matrix;
 mod pages;
 mod people;
+mod secrets;
 
 use anyhow::{Context, Result};
 use c3po_shared::catalogue::Tool;

@@ -1,8 +1,8 @@
 //! Opening the database: every reason to refuse is found before anything is changed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::upgrade;
 use crate::config::Fleet;
+use crate::files::private;
 use crate::store::StoreError;
 
 /// "c3po": tells our databases from anybody else's.
@@ -207,8 +208,7 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
-    let file = file.map_err(|source| OpenError::NotWritable { path: name.clone(), source })?;
+    let file = private(&name).map_err(|source| OpenError::NotWritable { path: name.clone(), source })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { path: path.into() }),
@@ -216,10 +216,18 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes the file where there is none; SQLite gives its other files the same mode.
+/// Makes the file where there is none; SQLite gives its other files the same mode. Those that are there are closed to others.
 fn make_file(path: &Path) -> Result<(), OpenError> {
-    let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-    made.map(drop).map_err(|source| OpenError::NotWritable { path: path.into(), source })
+    let beside = ["-wal", "-shm"].map(|end| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    let there = beside.into_iter().filter(|path| fs::symlink_metadata(path).is_ok());
+    for path in [path.to_owned()].into_iter().chain(there) {
+        private(&path).map_err(|source| OpenError::NotWritable { path, source })?;
+    }
+    Ok(())
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::config::private;
+
 /// What is to stand in the file.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct Wanted<'a> {
@@ -115,7 +117,7 @@ pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
 /// Adds lines at the end, to a file that only its owner may read from the start.
 pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
-    fs::create_dir_all(path.parent().unwrap_or(path)).with_context(failed)?;
+    private::make_folder(path.parent().unwrap_or(path)).with_context(failed)?;
     let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let mut file = file.with_context(failed)?;
     // One that was there may have been readable for all, and may get a token now.

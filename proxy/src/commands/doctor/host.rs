@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::report::Report;
 use crate::commands::failure::Failure;
-use crate::config::Config;
+use crate::config::{Config, Sockets};
 use crate::link::{self, Kept};
 use crate::local::{self, Place};
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     program(config, report)?;
     configuration(config, report)?;
-    folder(config.runtime_dir.as_deref(), report)?;
+    folder(&config.sockets, report)?;
     journal(&link::kept(config), report)
 }
 
@@ -66,15 +66,15 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
     report.ok("configuration", format!("{source}, {token}"))
 }
 
-fn folder(runtime_dir: Option<&Path>, report: &mut Report<'_>) -> Result<(), Failure> {
-    let place = match Place::beside(std::process::id(), runtime_dir) {
+fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
+    let place = match Place::beside(std::process::id(), sockets) {
         Ok(place) => place,
         Err(error) => {
             return report.fail("sockets", error.to_string(), "Until then hooks stay silent in every new session.");
         }
     };
     let taken = place.path().parent().unwrap_or(Path::new("/"));
-    let preferred = local::folders(runtime_dir).into_iter().next();
+    let preferred = local::folders(sockets).into_iter().next();
     match preferred.filter(|preferred| preferred != taken) {
         None => report.ok("sockets", taken.display().to_string()),
         Some(preferred) => {

@@ -14,7 +14,7 @@ use crate::local::{self, Place};
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    let places = local::places(config.runtime_dir.as_deref());
+    let places = local::places(&config.sockets);
     let mut silent = 0;
     for place in &places {
         let client = place.client();

@@ -1,8 +1,7 @@
 //! `c3po join`: lets this host in at a coordinator, and writes down where that is, what it is known by, and the host's key.
 
+mod code;
 mod known;
-
-use std::fs;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
@@ -14,7 +13,7 @@ use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::Session;
-use crate::config::{self, Config, Secret};
+use crate::config::{self, Config, Secret, private};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
@@ -23,8 +22,9 @@ use crate::link::http::post_json;
 pub(super) struct Arguments {
     /// Where the coordinator is, such as https://nas:8420
     url: String,
-    /// The code that `c3po-coordinator invite` printed; `-` reads standard input
-    code: String,
+    /// Every user of a machine sees arguments, so a code among them is refused; `-` reads standard input.
+    #[arg(hide = true)]
+    code: Option<String>,
     /// The name of this host in the coordinator's list of keys [default: its own]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
@@ -50,7 +50,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     // Before the code is spent: a key that cannot be written down is lost.
     let before = &joining.before;
     host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
-    fs::create_dir_all(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
+    private::make_folder(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
     host_file::write(file, before).map_err(unwritable)?;
 
     let joined = ask(&joining).await?;
@@ -62,7 +62,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
-    let code: JoinCode = super::text(arguments.code.clone())?
+    let code: JoinCode = code::read(arguments.code.as_deref(), config.join_code.as_ref(), &arguments.url)?
         .parse()
         .map_err(|error: join::JoinError| Failure::Usage(error.to_string()))?;
     let url = known::completed(&arguments.url, code.fingerprint.is_some());
@@ -77,7 +77,8 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
     // A token that somebody chose may be guessed by whoever gets a proof of it.
-    let key = config.coordinators.token.as_ref().map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
+    let known_token = config.coordinators.token.as_ref().or(written.token.as_ref());
+    let key = known_token.map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
     let host = arguments.host.clone().unwrap_or_else(|| config.host.clone());
     Ok(Joining { url, code, known: Known::of(&before, &written), before, older_key, proof, host })

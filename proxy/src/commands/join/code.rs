@@ -1,0 +1,150 @@
+//! Where the code of a join comes from: the environment, the terminal or standard input, and never an argument.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use c3po_shared::join::CODE_VARIABLE;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+
+use super::super::failure::Failure;
+use crate::config::Secret;
+
+/// How many bytes are read of a code: far more than any has.
+const CODE_MAX: u64 = 1_024;
+/// What Ctrl-C sends to a terminal that makes no signal of it, and Ctrl-D, backspace and Ctrl-U.
+const INTERRUPT: u8 = 0x03;
+const END: u8 = 0x04;
+const ERASE: [u8; 2] = [0x08, 0x7f];
+const KILL: u8 = 0x15;
+
+/// Where a code is read.
+#[derive(Debug, PartialEq, Eq)]
+enum Source<'a> {
+    /// It is this.
+    Environment(&'a str),
+    /// A person types or pastes it.
+    Terminal,
+    /// The first line of standard input.
+    Input,
+}
+
+/// Returns the code as it was given.
+///
+/// Errors: it stands among the arguments, or none was given.
+pub(super) fn read(argument: Option<&str>, environment: Option<&Secret>, url: &str) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::Usage(format!("cannot read the code: {error}"));
+    match source(argument, environment.map(Secret::expose), io::stdin().is_terminal(), url).map_err(Failure::Usage)? {
+        Source::Environment(code) => Ok(code.to_owned()),
+        Source::Terminal => typed().map_err(failed),
+        Source::Input => {
+            let mut line = String::new();
+            io::stdin().lock().take(CODE_MAX).read_line(&mut line).map_err(failed)?;
+            Ok(line)
+        }
+    }
+}
+
+fn source<'a>(
+    argument: Option<&str>,
+    environment: Option<&'a str>,
+    is_terminal: bool,
+    url: &str,
+) -> Result<Source<'a>, String> {
+    match (argument, environment) {
+        (Some(code), _) if code != "-" => Err(format!(
+            "every user of this machine sees the arguments of a program, so the code must not be one: run `c3po join {url}` \
+             and enter the code when it asks; a script sets {CODE_VARIABLE} or writes it to standard input"
+        )),
+        (None, Some(code)) => Ok(Source::Environment(code)),
+        _ if is_terminal => Ok(Source::Terminal),
+        _ => Ok(Source::Input),
+    }
+}
+
+/// Asks for the code on the terminal, which does not show it.
+fn typed() -> io::Result<String> {
+    let input = io::stdin();
+    let quiet = Quiet::make(input.as_fd())?;
+    eprint!("The code that the coordinator printed (it is not shown): ");
+    let line = line(input.lock().take(CODE_MAX).bytes());
+    eprintln!();
+    drop(quiet);
+    line
+}
+
+/// Returns what is typed until the line ends.
+///
+/// Errors: `Interrupted` at Ctrl-C.
+fn line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String> {
+    let mut typed = Vec::new();
+    for byte in bytes {
+        match byte? {
+            b'\r' | b'\n' | END => break,
+            INTERRUPT => return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
+            KILL => typed.clear(),
+            byte if ERASE.contains(&byte) => drop(typed.pop()),
+            byte => typed.push(byte),
+        }
+    }
+    Ok(String::from_utf8_lossy(&typed).into_owned())
+}
+
+/// A terminal that shows nothing of what is typed, until this is gone. It makes no signals meanwhile, or one would leave it so.
+struct Quiet<'a> {
+    terminal: BorrowedFd<'a>,
+    before: Termios,
+}
+
+impl<'a> Quiet<'a> {
+    fn make(terminal: BorrowedFd<'a>) -> io::Result<Self> {
+        let before = tcgetattr(terminal)?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON | LocalModes::ISIG);
+        quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(terminal, OptionalActions::Now, &quiet)?;
+        Ok(Self { terminal, before })
+    }
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no care.
+        let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_comes_from_the_environment_else_the_terminal_else_standard_input() {
+        let check = |argument, environment, is_terminal, expected| {
+            assert_eq!(
+                source(argument, environment, is_terminal, "nas").ok(),
+                expected,
+                "{argument:?} {environment:?}"
+            );
+        };
+        check(None, Some("code"), true, Some(Source::Environment("code")));
+        check(None, None, true, Some(Source::Terminal));
+        check(None, None, false, Some(Source::Input));
+        check(Some("-"), Some("code"), false, Some(Source::Input));
+        check(Some("-"), None, true, Some(Source::Terminal));
+        check(Some("AAAA"), Some("code"), true, None);
+    }
+
+    #[test]
+    fn a_typed_line_is_edited_ended_and_interrupted() {
+        let check = |typed: &str, expected: Option<&str>| {
+            let found = line(typed.bytes().map(Ok)).ok();
+            assert_eq!(found.as_deref(), expected, "{typed:?}");
+        };
+        check("abc\rrest", Some("abc"));
+        check("abx\u{7f}c\n", Some("abc"));
+        check("wrong\u{15}abc\u{4}", Some("abc"));
+        check("abc", Some("abc"));
+        check("ab\u{3}c\n", None);
+    }
+}

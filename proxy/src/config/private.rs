@@ -1,0 +1,108 @@
+//! Folders and files of one user: made for that user alone, whatever the umask, and not trusted where others may write them.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// What lets others read or write.
+const OTHERS: u32 = 0o077;
+/// What lets everybody write.
+const EVERYBODY: u32 = 0o002;
+/// What lets only owners replace what is in a folder.
+const STICKY: u32 = 0o1000;
+
+/// Makes a folder where it is missing, with those above it.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Opens a file to write at its end, which is made where it is missing. A symbolic link is not followed.
+///
+/// Errors: it belongs to another user, or cannot be written.
+pub fn append(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    if is_foreign(found.uid()) {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it belongs to the user {}", found.uid())));
+    }
+    if found.is_file() && found.uid() == own_uid() && found.mode() & OTHERS != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Returns why others could have written a file that is there; `None` if they could not.
+pub(super) fn exposed(path: &Path) -> Option<String> {
+    let parts = [Some(path), path.parent()].into_iter().flatten();
+    parts.filter_map(|part| Some((part, fs::metadata(part).ok()?))).find_map(|(part, found)| {
+        let shown = part.display();
+        let is_open = found.mode() & EVERYBODY != 0 && (found.is_file() || found.mode() & STICKY == 0);
+        match (is_foreign(found.uid()), is_open) {
+            (true, _) => Some(format!("{shown} belongs to the user {}, who may lead this host elsewhere", found.uid())),
+            (false, true) => Some(format!(
+                "{shown} can be written by everybody (mode {:03o}): read what stands there, then `chmod go-w {shown}`",
+                found.mode() & 0o777
+            )),
+            (false, false) => None,
+        }
+    })
+}
+
+/// Returns whether somebody else owns what is ours to own: neither this user nor root, who may do anything in any case.
+fn is_foreign(owner: u32) -> bool {
+    let own = own_uid();
+    owner != own && owner != 0 && own != 0
+}
+
+fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_log_is_for_its_owner_alone_and_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, link, other) = (folder.path().join("log"), folder.path().join("link"), folder.path().join("other"));
+        append(&log).unwrap();
+        assert_eq!(mode(&log), 0o600);
+        fs::set_permissions(&log, Permissions::from_mode(0o666)).unwrap();
+        append(&log).unwrap();
+        assert_eq!(mode(&log), 0o600);
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        assert!(append(&link).is_err() && !other.exists());
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_write_or_replace_is_not_trusted() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("a/c3po");
+        make_folder(&folder).unwrap();
+        assert_eq!((mode(&folder), mode(&home.path().join("a"))), (0o700, 0o700));
+        let file = folder.join("config.toml");
+        fs::write(&file, "").unwrap();
+        let check = |of_file: u32, of_folder: u32, expected: Option<&str>| {
+            fs::set_permissions(&file, Permissions::from_mode(of_file)).unwrap();
+            fs::set_permissions(&folder, Permissions::from_mode(of_folder)).unwrap();
+            let found = exposed(&file);
+            assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
+            assert!(found.is_none_or(|found| found.contains(expected.unwrap())));
+        };
+        check(0o600, 0o700, None);
+        check(0o644, 0o755, None);
+        check(0o664, 0o775, None);
+        check(0o666, 0o700, Some("config.toml can be written by everybody (mode 666)"));
+        check(0o600, 0o777, Some("c3po can be written by everybody (mode 777)"));
+        check(0o600, 0o1777, None);
+    }
+}

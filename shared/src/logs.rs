@@ -1,0 +1,24 @@
+//! What no log has: the text of a message. Some libraries log whole payloads.
+
+/// The libraries that do, and the highest level at which they do not.
+const TALKATIVE: [(&str, &str); 3] = [("rmcp", "error"), ("tungstenite", "warn"), ("tokio_tungstenite", "warn")];
+
+/// Returns a filter of `tracing` in which these libraries are quiet, unless it names them.
+pub fn quieted(filter: &str) -> String {
+    let is_named = |library: &str| filter.split(',').any(|directive| directive.trim().starts_with(library));
+    let quiet = TALKATIVE.iter().filter(|(library, _)| !is_named(library));
+    quiet.fold(filter.to_owned(), |filter, (library, level)| format!("{filter},{library}={level}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_that_log_payloads_are_quiet_unless_they_are_named() {
+        assert_eq!(quieted("trace"), "trace,rmcp=error,tungstenite=warn,tokio_tungstenite=warn");
+        assert_eq!(quieted("warn, rmcp=debug"), "warn, rmcp=debug,tungstenite=warn,tokio_tungstenite=warn");
+        let one = quieted("info,tokio_tungstenite=trace");
+        assert_eq!(one, "info,tokio_tungstenite=trace,rmcp=error,tungstenite=warn");
+    }
+}

@@ -1,0 +1,180 @@
+//! Another user of the same machine, who was there first and looks everywhere: he gets no code, key, text, socket or answer,
+//! and silences no hook.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use harness::eventually::eventually;
+use harness::mcp::McpClient;
+use harness::process::{Process, join_code, program};
+use harness::skip::skipped;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+/// A start, on a machine that builds at the same time.
+const SOON: Duration = Duration::from_secs(60);
+/// What stands in a message and nowhere else.
+const TEXT: &str = "text-for-nobody-else";
+
+/// A user without an entry in any list of users, who has the programs, a home, and no care for a umask.
+struct User {
+    id: u32,
+    home: PathBuf,
+    programs: PathBuf,
+}
+
+impl User {
+    fn new(base: &Path, id: u32) -> Result<Self> {
+        let home = base.join(id.to_string());
+        fs::create_dir(&home)?;
+        fs::set_permissions(&home, Permissions::from_mode(0o755))?;
+        chown(&home, Some(id), Some(id))?;
+        Ok(Self { id, home, programs: base.join("bin") })
+    }
+
+    /// Returns a command of this user, for whom every file is made open to all.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 000; exec \"$@\"", "sh"]).args(words).uid(self.id).gid(self.id);
+        command.env_clear().env("HOME", &self.home).env("TMPDIR", &self.home).current_dir(&self.home);
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.programs.display())).stdin(Stdio::null());
+        command
+    }
+
+    async fn run(&self, words: &[&str]) -> Result<Output> {
+        Ok(self.command(words).output().await?)
+    }
+
+    /// Runs a command. Returns all that it printed.
+    async fn says(&self, words: &[&str]) -> Result<String> {
+        let output = self.run(words).await?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    }
+
+    /// Runs the hook of a prompt of the session beside this test. Returns what the client is given.
+    async fn prompts(&self) -> Result<String> {
+        let mut hook = self.command(&["c3po", "hook", "user-prompt-submit"]);
+        hook.env("CLAUDE_PID", std::process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut hook = hook.spawn()?;
+        let event = json!({"session_id": "s1", "prompt_id": "p1", "prompt": "go on"}).to_string();
+        // One that finds no proxy may have ended.
+        let _ = hook.stdin.take().context("its input")?.write_all(event.as_bytes()).await;
+        Ok(String::from_utf8(hook.wait_with_output().await?.stdout)?)
+    }
+}
+
+/// A folder in `/tmp`, until this is gone.
+struct Planted(PathBuf);
+
+impl Drop for Planted {
+    fn drop(&mut self) {
+        // The next test makes another one.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns a folder with the programs that every user may run, and two users; `None` where this process may not be them.
+fn users(test: &str) -> Result<Option<(TempDir, User, User)>> {
+    if fs::metadata("/proc/self")?.uid() != 0 {
+        skipped(test, "only root can be two users")?;
+        return Ok(None);
+    }
+    let base = TempDir::new_in("/tmp")?;
+    fs::set_permissions(base.path(), Permissions::from_mode(0o755))?;
+    let programs = base.path().join("bin");
+    fs::create_dir(&programs)?;
+    for name in ["c3po", "c3po-coordinator"] {
+        fs::copy(program(name)?, programs.join(name))?;
+    }
+    // Of each test and run others, for the folder in /tmp bears the number.
+    let first = 20_000 + std::process::id() % 20_000 * 2;
+    let (victim, other) = (User::new(base.path(), first)?, User::new(base.path(), first + 1)?);
+    Ok(Some((base, victim, other)))
+}
+
+/// Starts a coordinator of that user that demands keys, and lets its own host in.
+async fn joined(user: &User, listen: &str) -> Result<(Process, String)> {
+    let mut command = user.command(&["c3po-coordinator", "--listen", listen, "--closed", "--tls", "auto"]);
+    command.env("C3PO_LOG", "trace");
+    let coordinator = Process::start(command, &user.home.join("coordinator.log"))?;
+    let invite = ["c3po-coordinator", "invite", "--listen", listen];
+    let line = eventually("an invite", SOON, async || {
+        let said = user.says(&invite).await.ok()?;
+        said.lines().find(|line| line.contains("c3po join ")).map(|line| line.trim().to_owned())
+    });
+    let line = line.await?;
+    let mut join = user.command(&["c3po", "join", line.split(' ').next_back().context("a URL")?]);
+    let joined = join.env("C3PO_JOIN_CODE", join_code(&line)?).output().await?;
+    ensure!(joined.status.success(), "{joined:?}");
+    Ok((coordinator, join_code(&line)?.to_owned()))
+}
+
+#[tokio::test]
+async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Result<()> {
+    let Some((_base, victim, other)) = users("another_user_of_the_machine")? else { return Ok(()) };
+    let planted = Planted(PathBuf::from(format!("/tmp/c3po-{}", victim.id)));
+    let place = planted.0.display().to_string();
+    ensure!(other.run(&["mkdir", "-m", "777", &place]).await?.status.success(), "he is first");
+    let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let (coordinator, code) = joined(&victim, &listen).await?;
+
+    let log = victim.home.join("proxy.log").display().to_string();
+    let mut proxy = victim.command(&["c3po", "proxy"]);
+    proxy.env("C3PO_AGENT_ID", "bank").env("C3PO_LOG", "trace").env("C3PO_LOG_FILE", &log);
+    let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
+    session.initialize().await?;
+    session.reply("send_message", json!({"target": "bank", "message": TEXT})).await?;
+    // What this test itself keeps is no file of the victim.
+    for kept in ["coordinator.log", "session.log"] {
+        chown(victim.home.join(kept), Some(0), Some(0))?;
+        fs::set_permissions(victim.home.join(kept), Permissions::from_mode(0o600))?;
+    }
+
+    ensure!(other.prompts().await?.is_empty(), "nobody answers him");
+    let home = victim.home.display().to_string();
+    for found in [["-type", "f", "-readable"], ["-type", "s", "-writable"], ["-type", "d", "-writable"]] {
+        let found = other.says(&[&["find", &home, "-mindepth", "1"], &found[..]].concat()).await?;
+        let found: Vec<_> = found.lines().filter(|line| !line.contains("Permission denied")).collect();
+        ensure!(found.is_empty(), "{found:?}");
+    }
+    let environment = format!("/proc/{}/environ", coordinator.id()?);
+    ensure!(!other.run(&["cat", &environment]).await?.status.success());
+    let data = victim.home.join(".local/share/c3po").display().to_string();
+    let keys = ["c3po-coordinator", "keys", "list", "--listen", &listen, "--data-dir", &data];
+    ensure!(!other.run(&keys).await?.status.success() && victim.run(&keys).await?.status.success());
+    let mut join = other.command(&["c3po", "join", &format!("https://{listen}")]);
+    ensure!(!join.env("C3PO_JOIN_CODE", &code).output().await?.status.success(), "the code was used");
+
+    let given = victim.prompts().await?;
+    ensure!(given.contains(TEXT), "the hook answers: {given:?}");
+    let logs = fs::read_to_string(&log)? + &fs::read_to_string(victim.home.join("coordinator.log"))?;
+    ensure!(logs.contains("TRACE") && !logs.contains(TEXT), "no log has a text");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_or_a_lock_that_another_user_prepared_is_refused() -> Result<()> {
+    let Some((base, victim, other)) = users("a_folder_that_another_user_prepared")? else { return Ok(()) };
+    let shared = base.path().join("shared");
+    fs::create_dir(&shared)?;
+    fs::set_permissions(&shared, Permissions::from_mode(0o777))?;
+    let (prepared, precious) = (shared.join("prepared"), victim.home.join("precious"));
+    let [prepared, lock, database] =
+        [prepared, shared.join("c3po.db.lock"), shared.join("c3po.db")].map(|path| path.display().to_string());
+    ensure!(other.run(&["mkdir", "-m", "777", &prepared]).await?.status.success());
+    let refused = victim.says(&["c3po-coordinator", "--listen", "127.0.0.1:0", "--data-dir", &prepared]).await?;
+    ensure!(refused.contains(&format!("belongs to uid {}", other.id)), "{refused}");
+
+    ensure!(other.run(&["ln", "-s", &precious.display().to_string(), &lock]).await?.status.success());
+    let store = format!("sqlite:{database}");
+    let refused = victim.says(&["c3po-coordinator", "--listen", "127.0.0.1:0", "--store", &store]).await?;
+    ensure!(refused.contains("symbolic link") && !precious.exists(), "{refused}");
+    Ok(())
+}
