@@ -1,7 +1,6 @@
 //! The link against a peer that speaks real frames and does what a real coordinator does only when it is in trouble.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

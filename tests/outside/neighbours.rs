@@ -155,7 +155,7 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
     let given = victim.prompts().await?;
     ensure!(given.contains(TEXT), "the hook answers: {given:?}");
     let logs = fs::read_to_string(&log)? + &fs::read_to_string(victim.home.join("coordinator.log"))?;
-    ensure!(logs.contains("TRACE") && !logs.contains(TEXT), "no log has a text");
+    ensure!(logs.contains("DEBUG") && !logs.contains(TEXT), "no log has a text");
     Ok(())
 }
 

@@ -146,7 +146,7 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     ensure!(asks.call("ping", json!({})).await?.is_error, "the text before is worth nothing");
 
     let said = logs(work.path())? + &logs(home.path())?;
-    ensure!(said.contains(id) && said.contains("TRACE"), "they say what they should: {said}");
+    ensure!(said.contains(id) && said.contains("DEBUG"), "they say what they should: {said}");
     let (secret, fresh) = (key.splitn(3, '_').nth(2), rotated.splitn(3, '_').nth(2));
     let hidden = [secret, fresh, Some(code), code.get(..20), Some("-of-it"), Some("response-to-it")];
     for hidden in hidden.into_iter().flatten() {

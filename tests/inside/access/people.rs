@@ -98,7 +98,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
 #[tokio::test]
 async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut gone = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     gone.hello(&Who::new("gone")).await?.expect("it is covered");
     gone.notify("goodbye", json!({})).await?;
@@ -113,7 +113,7 @@ async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
 #[tokio::test]
 async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     for (words, command) in [
         ("send nobodi hello", "`c3po agents`"),
         ("receipt a::b::00000001", "`c3po inbox`"),
@@ -130,7 +130,7 @@ async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
 #[tokio::test]
 async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     let sent: Value = serde_json::from_str(&host.says("send web hello --json").await?)?;
@@ -160,7 +160,7 @@ async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
 #[tokio::test]
 async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender.hello(&Who::new("sender")).await?.expect("it is covered");
     host.says("inbox").await?;
@@ -178,7 +178,7 @@ async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
 #[tokio::test]
 async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender.hello(&Who::new("sender")).await?.expect("it is covered");
     host.says("inbox").await?;
@@ -197,7 +197,7 @@ async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
 #[tokio::test]
 async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     sender.hello(&Who::new("sender")).await?.expect("it is covered");
     host.says("inbox").await?;
@@ -216,7 +216,7 @@ async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
 #[tokio::test]
 async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     ensure!(host.says("broadcast hello").await?.contains("web  stored"));
@@ -234,7 +234,7 @@ async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result
 #[tokio::test]
 async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&gate.key("agent", "*", &[]).await?)).await?;
     sender.hello(&Who::new("sender")).await?.expect("it is covered");
     host.says("inbox").await?;
@@ -272,7 +272,7 @@ async fn a_host_whose_key_is_for_some_agents_is_well() -> Result<()> {
 #[tokio::test]
 async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
     let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
     for (variable, value) in [("C3PO_TIMEOUT", "0"), ("C3PO_TIMEOUT", "3601"), ("C3PO_COORDINATOR_URL", "nonsense")] {
         let output = host.c3po("agents")?.env(variable, value).output().await?;
         let said = String::from_utf8(output.stderr)?;
@@ -287,7 +287,7 @@ async fn a_configuration_that_cannot_be_meant_is_wrong_usage() -> Result<()> {
 #[tokio::test]
 async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administrator() -> Result<()> {
     let gate = Gate::start().await?;
-    let (host, admin) = (Host::with(&gate, "agent", "*").await?, Host::with(&gate, "admin", "*").await?);
+    let (host, admin) = (Host::with(&gate, "agent", "*,human").await?, Host::with(&gate, "admin", "*").await?);
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
     ensure!(host.fails("agents rm web", 1).await?.contains("connected session"));
