@@ -6,8 +6,10 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
-use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
+use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, MESSAGE_LIFE_MAX, MESSAGE_LIFE_MIN, SENDS_PER_MINUTE};
+use c3po_shared::time::Span;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
@@ -58,6 +60,9 @@ pub struct Settings {
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
+    /// How long a message waits for its recipient, such as 12h or 7d: from 1 hour to 30 days
+    #[arg(long, env = "C3PO_MESSAGE_LIFE", default_value = "7d", value_parser = message_life)]
+    pub message_life: Duration,
     /// Messages and replies between two agents within 10 minutes without a person; 0 for no limit
     #[arg(long, env = "C3PO_LOOP_MESSAGES", default_value_t = LOOP_MESSAGES)]
     pub loop_messages: u32,
@@ -105,6 +110,8 @@ pub struct Config {
     pub tls: Tls,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
+    /// How long a message waits for its recipient.
+    pub message_life: Duration,
     /// Messages and replies between two agents within 10 minutes without a person; `None` for no limit.
     pub loop_messages: Option<u32>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
@@ -175,6 +182,7 @@ impl Settings {
             data_dir,
             tls: tls(self.tls, self.listen.ip(), self.open, self.closed),
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
+            message_life: self.message_life,
             loop_messages: Some(self.loop_messages).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
@@ -223,6 +231,15 @@ impl FromStr for Tls {
 fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
     let is_trusted = open || (listen.is_loopback() && !closed);
     chosen.unwrap_or(if is_trusted { Tls::Off } else { Tls::Auto })
+}
+
+/// Takes a life of messages within its bounds.
+fn message_life(text: &str) -> Result<Duration, String> {
+    let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
+    if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
+        return Err("messages live from 1 hour to 30 days: write 1h, 7d or 30d".to_owned());
+    }
+    Ok(life)
 }
 
 /// Takes an address that people paste into a shell as part of a line: nothing in it may mean anything there.
@@ -294,6 +311,7 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
+    use c3po_shared::limits::MESSAGE_LIFE;
     use clap::Parser;
 
     use super::*;
@@ -409,6 +427,18 @@ mod tests {
         assert_eq!(limits(config(&[])), (Some(200), Some(60)));
         assert_eq!(limits(config(&["--rate-limit", "0", "--loop-messages", "0"])), (None, None));
         assert_eq!(limits(config(&["--rate-limit", "7", "--loop-messages", "8"])), (Some(7), Some(8)));
+    }
+
+    #[test]
+    fn messages_live_a_week_unless_somebody_says_otherwise() {
+        let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
+        assert_eq!(settings(&[]).message_life, MESSAGE_LIFE);
+        for (text, expected) in [("1h", days(1) / 24), ("36h", days(1) * 3 / 2), ("30d", days(30))] {
+            assert_eq!(message_life(text), Ok(expected), "{text}");
+        }
+        for text in ["0", "59m", "31d", "721h", "forever", ""] {
+            assert!(message_life(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub async fn run(
         audit: audit.clone(),
         limit: RateLimit::new(config.rate_limit),
         guard: Guard::new(config.loop_messages),
+        message_life: config.message_life,
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));

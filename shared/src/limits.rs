@@ -17,10 +17,16 @@ pub const CAPABILITIES_MAX: usize = 50;
 pub const FRAME_MAX: usize = 1 << 20;
 /// How many unacknowledged messages an inbox holds before senders get `INBOX_FULL`.
 pub const INBOX_MAX: usize = 1_000;
-/// How long a message waits for its recipient.
-pub const MESSAGE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long settled messages stay readable in threads and receipts.
+/// How long a message waits for its recipient, unless the coordinator is told another time.
+pub const MESSAGE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The shortest life of messages that a coordinator can be told.
+pub const MESSAGE_LIFE_MIN: Duration = Duration::from_secs(60 * 60);
+/// The longest life of messages that a coordinator can be told.
+pub const MESSAGE_LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How long questions and replies stay readable in threads and receipts once they are settled.
 pub const ARCHIVE_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long other messages do, which want no answer.
+pub const NEWS_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Sends per rolling minute and agent, unless the coordinator is told another number.
 pub const SENDS_PER_MINUTE: u32 = 200;
 /// Messages and replies between two agents within [`LOOP_WINDOW`] without a person, unless the coordinator is told another

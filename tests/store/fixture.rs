@@ -9,7 +9,7 @@ use c3po_coordinator::store::{
     AnswerOutcome, Claim, Owner, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
 };
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::limits::{INBOX_MAX, PAGE_MAX};
+use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::{Kind, ReplyStatus, State};
@@ -69,6 +69,13 @@ impl Fixture {
     /// Sends the message by a call of its own.
     pub(crate) async fn post(&self, message: Message) -> Result<Message> {
         let outcome = self.store.send(&send(message.clone())).await?;
+        ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
+        Ok(message)
+    }
+
+    /// Sends the message by a call of its own; it is kept no longer than until it is settled.
+    pub(crate) async fn post_for_once(&self, message: Message) -> Result<Message> {
+        let outcome = self.store.send(&Send { kept: Duration::ZERO, ..send(message.clone()) }).await?;
         ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
         Ok(message)
     }
@@ -224,7 +231,7 @@ pub(crate) fn reply(question: &Message, text: &str) -> Message {
 
 /// Returns the send of a new call.
 pub(crate) fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX, spares_away: false, one_shot: false }
+    Send { message, call: CallId::fresh(), bound: INBOX_MAX, kept: ARCHIVE_LIFE, spares_away: false, one_shot: false }
 }
 
 /// Returns the send of a call that was sent before, with what may be another message by now.

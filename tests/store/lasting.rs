@@ -9,12 +9,14 @@ use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
+use harness::redis::Redis;
 
 use super::Fixture;
 use super::fixture::{LEASE, SOON, brief, everything, id, message, news, reply, send};
+use super::redis::fixture_on;
 
-/// A message from before the archive begins; its life may still go on.
-pub(crate) fn ancient(message: Message) -> Message {
+/// A message that is older than settled ones are kept; its life may still go on.
+fn ancient(message: Message) -> Message {
     let past = Timestamp::now().millis() - u64::try_from(ARCHIVE_LIFE.as_millis()).expect("a week fits") - 60_000;
     Message { timestamp: Timestamp::from_millis(past), ..message }
 }
@@ -55,7 +57,7 @@ pub(crate) async fn a_sweep_keeps_what_is_live(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let live = fixture.say("a", "b", "live").await?;
     let old_but_live = fixture.post(ancient(message("a", "b", "old but live"))).await?;
-    let settled = fixture.say("a", "b", "settled").await?;
+    let settled = fixture.post(ancient(message("a", "b", "settled"))).await?;
     fixture.acknowledge(&settled).await?;
     for _ in 0..2 {
         fixture.store.sweep().await?;
@@ -69,11 +71,11 @@ pub(crate) async fn a_sweep_keeps_what_is_live(fixture: Fixture) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn a_sweep_removes_what_is_older_than_the_archive(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_sweep_removes_what_was_settled_long_enough_ago(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let mut old = Vec::new();
     for n in 0..20 {
-        let sent = fixture.post(ancient(message("a", "b", &n.to_string()))).await?;
+        let sent = fixture.post_for_once(message("a", "b", &n.to_string())).await?;
         fixture.acknowledge(&sent).await?;
         old.push(sent);
     }
@@ -88,7 +90,7 @@ pub(crate) async fn a_sweep_removes_what_is_older_than_the_archive(fixture: Fixt
         }
         Some(())
     };
-    eventually("what is older than the archive is gone", SOON, swept).await?;
+    eventually("what is kept no longer is gone", SOON, swept).await?;
     assert!(fixture.store.message(&young.id).await?.is_some());
     assert_eq!(fixture.thread(&old[0].id, "a").await?, []);
     let settled = fixture.store.acknowledge(&id("b"), None, std::slice::from_ref(&old[0].id)).await?;
@@ -127,5 +129,39 @@ pub(crate) async fn a_closed_store_says_that_it_is_unavailable(fixture: Fixture)
     let ended = tokio::time::timeout(Duration::from_secs(10), fixture.store.check()).await?;
     assert!(matches!(ended, Err(StoreError::Unavailable(_))));
     fixture.store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn redis_keeps_a_message_for_its_own_time_after_it_was_settled() -> Result<()> {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let redis = Redis::start().await?;
+    let fixture = fixture_on(redis.url(), ()).await?;
+    fixture.pair().await?;
+    let left = async |key: String| -> Result<u64> {
+        let told = redis.tell(&["PTTL", &key]).await?;
+        let number = told.trim().trim_start_matches(':');
+        Ok(number.parse::<u64>().map_err(|error| anyhow::anyhow!("'{told}': {error}"))?.div_ceil(86_400_000))
+    };
+    // The second is as an earlier build stored it: a day of life, and kept until a week after it was accepted.
+    let (plain, earlier) = (message("a", "b", "plain"), message("a", "b", "earlier"));
+    let earlier = Message { expires_at: earlier.timestamp + DAY, ..earlier };
+    for (message, kept, open, settled) in [(&plain, 7 * DAY, 14, 7), (&earlier, 6 * DAY, 7, 6)] {
+        fixture.store.send(&Send { kept, ..send(message.clone()) }).await?;
+        let key = format!("{{c3po}}:m:b:{}", &message.id.as_str()[message.id.as_str().len() - 8..]);
+        assert_eq!(left(key.clone()).await?, open, "{}", message.text());
+        for _ in 0..2 {
+            fixture.acknowledge(message).await?;
+            assert_eq!(left(key.clone()).await?, settled, "{}", message.text());
+        }
+    }
+
+    // What is kept less long does not take its thread along.
+    let thread = format!("{{c3po}}:t:{}", plain.id);
+    for (number, (kept, expected)) in [(7 * DAY, 14), (DAY, 14), (20 * DAY, 27)].into_iter().enumerate() {
+        let further = Message { thread_id: plain.id.clone(), ..message("a", "b", &number.to_string()) };
+        fixture.store.send(&Send { kept, ..send(further) }).await?;
+        assert_eq!(left(thread.clone()).await?, expected, "{number}");
+    }
     Ok(())
 }

@@ -136,7 +136,7 @@ macro_rules! every_promise {
             lasting:
                 everything_survives_closing_and_opening,
                 a_sweep_keeps_what_is_live,
-                a_sweep_removes_what_is_older_than_the_archive,
+                a_sweep_removes_what_was_settled_long_enough_ago,
                 a_sweep_changes_nothing_that_can_be_read,
                 a_closed_store_says_that_it_is_unavailable;
         }

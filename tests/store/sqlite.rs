@@ -97,10 +97,10 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
 
     // Where SQLite's header has the version of the user's format, and the number of the application.
     let mut newer = whole.clone();
-    newer[60..64].copy_from_slice(&11_u32.to_be_bytes());
+    newer[60..64].copy_from_slice(&12_u32.to_be_bytes());
     fs::write(&path, newer)?;
     let error = refused(&path).await;
-    assert!(matches!(error, OpenError::Newer { found: 11, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 12, .. }), "{error}");
     assert!(error.to_string().contains("update this program"));
 
     let mut foreign = whole;

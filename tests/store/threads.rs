@@ -5,13 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{Excerpt, Mark, Stretch};
 use c3po_shared::ids::MessageId;
-use c3po_shared::limits::{ARCHIVE_LIFE, PAGE_MAX};
+use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use harness::eventually::eventually;
 
 use super::Fixture;
 use super::fixture::{SOON, id, message, reply, send};
-use super::lasting::ancient;
 
 /// A message of the thread that the first one begins, so many milliseconds after it.
 fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Message {
@@ -78,15 +77,14 @@ pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fix
 
 pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
-    let first = fixture.post(ancient(message("a", "b", "first"))).await?;
+    let first = fixture.post_for_once(message("a", "b", "first")).await?;
     let mut old = vec![first.clone()];
     for millis in 1..=3 {
-        old.push(fixture.post(further(&first, "a", "b", "old", millis)).await?);
+        old.push(fixture.post_for_once(further(&first, "a", "b", "old", millis)).await?);
     }
-    let behind_archive = u64::try_from((ARCHIVE_LIFE + Duration::from_secs(24 * 3_600)).as_millis())?;
     let young = [
-        fixture.post(further(&first, "b", "a", "young", behind_archive)).await?,
-        fixture.post(further(&first, "a", "b", "younger", behind_archive + 1)).await?,
+        fixture.post(further(&first, "b", "a", "young", 4)).await?,
+        fixture.post(further(&first, "a", "b", "younger", 5)).await?,
     ];
     let reader = id("a");
     let begin = Stretch { reader: &reader, after: None, limit: 3, bytes: usize::MAX };
@@ -103,8 +101,8 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
         fixture.store.sweep().await.ok()?;
         (fixture.thread(&first.id, "a").await.ok()? == left).then_some(())
     };
-    eventually("what is older than the archive is gone", SOON, gone).await?;
-    let last = fixture.post(further(&first, "a", "b", "last", behind_archive + 2)).await?;
+    eventually("what is kept no longer is gone", SOON, gone).await?;
+    let last = fixture.post(further(&first, "a", "b", "last", 6)).await?;
     let rest = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
     let rest = stretch(&fixture, &first.id, rest).await?;
     assert_eq!(rest, Excerpt { messages: [young.as_slice(), &[last]].concat(), next: None });

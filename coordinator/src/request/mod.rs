@@ -56,6 +56,8 @@ pub(crate) struct Office {
     pub(crate) limit: RateLimit,
     /// How often two agents may write to each other without a person.
     pub(crate) guard: Guard,
+    /// How long a message waits for its recipient.
+    pub(crate) message_life: Duration,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }

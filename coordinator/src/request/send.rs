@@ -3,7 +3,7 @@
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Copies, Copy, Reply, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::limits::{INBOX_MAX, MESSAGE_LIFE};
+use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, NEWS_LIFE};
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
 use c3po_shared::receipt::{Receipt, Stage, furthest};
@@ -90,7 +90,7 @@ pub(super) async fn send_message(
         context: call.context,
         priority: call.priority.unwrap_or_default(),
         requires_response: call.requires_response.unwrap_or(true),
-        life: call.expires_in.map_or(MESSAGE_LIFE, Duration::from_secs),
+        life: life(office, call.expires_in)?,
     };
     match target {
         Target::One(name, host) => {
@@ -108,6 +108,25 @@ pub(super) async fn send_message(
             Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
         }
     }
+}
+
+/// Returns how long a message waits for its recipient, where its sender wished so many seconds or nothing.
+fn life(office: &Office, expires_in: Option<u64>) -> Result<Duration, Refusal> {
+    let most = office.message_life;
+    match expires_in.map(Duration::from_secs) {
+        Some(life) if life > most => {
+            let (wished, limit) = (life.as_secs(), most.as_secs());
+            let error = format!("expires_in is {wished}; this coordinator keeps messages for at most {limit} seconds");
+            Err(Refusal::invalid(error).detail("limit", limit).detail("count", wished))
+        }
+        life => Ok(life.unwrap_or(most)),
+    }
+}
+
+/// Returns for how long a message stays readable once it is settled: a question and its answers longer than news.
+fn kept(message: &Message) -> Duration {
+    let is_news = !message.requires_response && message.kind != Kind::Reply;
+    if is_news { NEWS_LIFE } else { ARCHIVE_LIFE }
 }
 
 /// `broadcast`
@@ -133,7 +152,7 @@ pub(super) async fn broadcast(
         context: None,
         priority: call.priority.unwrap_or_default(),
         requires_response: false,
-        life: MESSAGE_LIFE,
+        life: office.message_life,
     };
     Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
 }
@@ -219,7 +238,8 @@ async fn store_draft(
         let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
-        let send = Send { message, call, bound: INBOX_MAX, spares_away, one_shot: caller.is_one_shot() };
+        let (kept, one_shot) = (kept(&message), caller.is_one_shot());
+        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot };
         let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
         if let Some(sent) = sent(office, caller, send.message, outcome).await? {
             return Ok(sent);
@@ -348,9 +368,9 @@ async fn store_reply(
     let asked = &call.message_id;
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
-        let message = envelope_of_reply(caller, question, call, reply);
-        let one_shot = caller.is_one_shot();
-        let answer = Send { message, call: id, bound: INBOX_MAX, spares_away: false, one_shot };
+        let message = envelope_of_reply(caller, question, call, reply, office.message_life);
+        let (kept, one_shot) = (kept(&message), caller.is_one_shot());
+        let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot };
         let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
@@ -363,7 +383,13 @@ async fn store_reply(
     Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
 }
 
-fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo, id: MessageId) -> Message {
+fn envelope_of_reply(
+    caller: &Caller,
+    question: &Message,
+    call: &tools::ReplyTo,
+    id: MessageId,
+    life: Duration,
+) -> Message {
     let now = Timestamp::now();
     Message {
         id,
@@ -383,7 +409,7 @@ fn envelope_of_reply(caller: &Caller, question: &Message, call: &tools::ReplyTo,
         status: Some(call.status.unwrap_or(ReplyStatus::Success)),
         awaited: question.requires_response,
         timestamp: now,
-        expires_at: now + MESSAGE_LIFE,
+        expires_at: now + life,
         repeated: false,
         rest: None,
     }

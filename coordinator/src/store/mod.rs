@@ -78,6 +78,8 @@ pub struct Send {
     pub call: CallId,
     /// How many messages the inbox may hold.
     pub bound: usize,
+    /// For how long the message stays readable once it is settled.
+    pub kept: Duration,
     /// Whether a recipient whose session is away refuses the message.
     pub spares_away: bool,
     /// Whether a one-shot session sends it. A question of such a session ends with it.

@@ -102,6 +102,8 @@ struct Held {
     id: MessageId,
     note: Option<Note>,
     flight: Option<Flight>,
+    /// Whether it is left for whoever asks for it, and for the next context.
+    is_left: bool,
 }
 
 /// The table, in the order in which the messages came.
@@ -118,7 +120,7 @@ impl InFlight {
         match self.held.iter_mut().find(|held| held.id == note.id) {
             Some(Held { note: Some(known), .. }) => known.repeated |= note.repeated,
             Some(held) => held.note = Some(note),
-            None => self.held.push(Held { id: note.id.clone(), note: Some(note), flight: None }),
+            None => self.held.push(Held { id: note.id.clone(), note: Some(note), flight: None, is_left: false }),
         }
         if self.held.len() > INBOX_MAX {
             // The store holds no more than that either: the oldest was settled elsewhere.
@@ -133,6 +135,7 @@ impl InFlight {
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
+                None if held.is_left => {}
                 None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
                 Some(flight) if flight.is_push() => {
                     pushed.insert(&note.from);
@@ -150,6 +153,16 @@ impl InFlight {
         notes.reverse();
         notes.sort_by_key(|note| std::cmp::Reverse(note.priority));
         notes
+    }
+
+    /// Leaves these for whoever asks for them, and for the next context.
+    pub(super) fn leave(&mut self, ids: &[MessageId]) {
+        self.held.iter_mut().filter(|held| ids.contains(&held.id)).for_each(|held| held.is_left = true);
+    }
+
+    /// Another context begins: nothing is left out of it yet.
+    pub(super) fn leave_nothing(&mut self) {
+        self.held.iter_mut().for_each(|held| held.is_left = false);
     }
 
     /// Returns how many messages are not in the session.
@@ -175,7 +188,9 @@ impl InFlight {
         for id in ids {
             match self.held.iter_mut().find(|held| held.id == *id) {
                 Some(held) => held.flight = Some(flight.clone()),
-                None => self.held.push(Held { id: id.clone(), note: None, flight: Some(flight.clone()) }),
+                None => {
+                    self.held.push(Held { id: id.clone(), note: None, flight: Some(flight.clone()), is_left: false })
+                }
             }
         }
     }

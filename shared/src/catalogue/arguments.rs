@@ -34,7 +34,7 @@ pub struct SendMessage {
     /// Default true; false for news
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_response: Option<bool>,
-    /// Seconds until it lapses unread; default a day
+    /// Seconds until it lapses unread; default a week
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
     /// Keep it on this host if the coordinator is away, and send it later

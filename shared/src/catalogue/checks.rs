@@ -2,7 +2,7 @@
 
 use super::Call;
 use crate::ids::AgentId;
-use crate::limits::{CAPABILITIES_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE, PAGE_MAX, TEXT_MAX, TITLE_MAX, WAIT_MAX};
+use crate::limits::{CAPABILITIES_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX, TEXT_MAX, TITLE_MAX, WAIT_MAX};
 use crate::receipt::Stage;
 use crate::refusal::Refusal;
 
@@ -17,7 +17,7 @@ impl Call {
                 filled("message", &call.message)?;
                 optional("context", call.context.as_deref(), TEXT_MAX)?;
                 optional("title", call.title.as_deref(), TITLE_MAX)?;
-                within("expires_in", call.expires_in, 1, MESSAGE_LIFE.as_secs())
+                within("expires_in", call.expires_in, 1, MESSAGE_LIFE_MAX.as_secs())
             }
             Self::Reply(call) => filled("response", &call.response),
             Self::Broadcast(call) => {

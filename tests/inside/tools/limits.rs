@@ -1,7 +1,10 @@
 //! Every limit, met from below and exceeded; each refusal names the limit and the count, and nothing is lost.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use c3po_shared::limits::{INBOX_MAX, PAGE_BYTES, TEXT_MAX, TITLE_MAX};
+use c3po_shared::time::Timestamp;
 use harness::http;
 use harness::link::{Link, Who};
 use inside::served::Served;
@@ -218,5 +221,34 @@ async fn a_page_of_pending_ends_after_so_many_bytes_and_says_how_much_there_is()
     let shown = page["messages"].as_array().map_or(0, Vec::len);
     assert!(page["count"] == 12 && (1..12).contains(&shown), "{shown} of {}", page["count"]);
     assert!(answer.body.len() < 400_000, "{} bytes", answer.body.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn messages_live_as_long_as_the_coordinator_was_told_and_no_longer() -> Result<()> {
+    const HOUR: u64 = 3_600;
+    let served = Served::start_with(|config| config.message_life = Duration::from_secs(HOUR)).await?;
+    let (mut asker, mut other) = (served.join("homeassistant").await?, served.join("meshtastic").await?);
+    let life = |message: &Value| -> Result<Duration> {
+        let time = |member: &str| message[member].as_str().unwrap_or_default().parse::<Timestamp>();
+        Ok(time("expires_at")?.since(time("timestamp")?))
+    };
+    let question = |seconds: Option<u64>| match seconds {
+        Some(seconds) => json!({"target": "meshtastic", "message": "hi", "expires_in": seconds}),
+        None => json!({"target": "meshtastic", "message": "hi"}),
+    };
+    for (wished, expected) in [(None, HOUR), (Some(HOUR), HOUR), (Some(60), 60)] {
+        let sent = asker.call("send_message", question(wished)).await?;
+        assert_eq!(life(&sent)?, Duration::from_secs(expected), "{wished:?}");
+    }
+    for wished in [HOUR + 1, 40 * 24 * HOUR] {
+        let refusal = refused(&mut asker, "send_message", question(Some(wished))).await?;
+        assert_eq!((&refusal["code"], &refusal["details"]["count"]), (&json!("INVALID_REQUEST"), &json!(wished)));
+    }
+    let refusal = refused(&mut asker, "send_message", question(Some(HOUR + 1))).await?;
+    assert_eq!(refusal["details"]["limit"], json!(HOUR));
+    let sent = asker.call("send_message", question(None)).await?;
+    let reply = other.call("reply", json!({"message_id": sent["id"], "response": "ho"})).await?;
+    assert_eq!(life(&reply)?, Duration::from_secs(HOUR));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::ARCHIVE_LIFE;
+use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use super::{RedisStore, millis};
 use crate::store::{Agent, Amendment, Claim, Removal, Result, StoreError, Tenure};
 
 /// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
-pub(super) const POSITION_LIFE: Duration = ARCHIVE_LIFE.saturating_mul(4);
+pub(super) const POSITION_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 /// How many agents one call reads.
 const STEP: usize = 100;
 

@@ -1,7 +1,6 @@
 //! One message on its way: sent, answered, advanced, acknowledged, read again.
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use redis::{FromRedisValue, Value};
 
@@ -56,15 +55,15 @@ fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
 /// Adds what the functions need to know of a message that is sent.
 fn describe(call: &mut Call, send: &Send) -> Result<()> {
     let message = &send.message;
-    let settled_until = message.timestamp + ARCHIVE_LIFE;
+    let kept_until = message.expires_at + send.kept;
     call.arg(message.id.as_str())
         .arg(send.call.to_string())
         .arg(send.bound)
         .arg(u8::from(send.spares_away))
         .arg(records::write(message)?)
-        .arg(records::facts(message, send.call, settled_until))
+        .arg(records::facts(message, send.call, kept_until))
         .arg(message.expires_at.millis())
-        .arg(settled_until.max(message.expires_at + ARCHIVE_LIFE).millis())
+        .arg(kept_until.millis())
         .arg(message.timestamp.millis());
     if send.one_shot && message.requires_response {
         call.arg(1);

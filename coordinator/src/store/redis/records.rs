@@ -107,11 +107,11 @@ pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
 }
 
 /// Writes what functions need to know of a message, without having to read its envelope; they add when it was stored.
-pub(super) fn facts(message: &Message, call: CallId, settled_until: Timestamp) -> String {
+pub(super) fn facts(message: &Message, call: CallId, kept_until: Timestamp) -> String {
     let Message { id, from_agent, kind, thread_id, .. } = message;
     let wants = u8::from(message.requires_response);
     let (expires, at) = (message.expires_at.millis(), message.timestamp.millis());
-    format!("{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}", settled_until.millis(), kind.as_str())
+    format!("{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}", kept_until.millis(), kind.as_str())
 }
 
 /// Returns the call that sent a message, of what was noted when it was stored.

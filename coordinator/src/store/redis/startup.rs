@@ -31,6 +31,9 @@ async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
     check_kind(node, &info, in_cluster)?;
     check_policy(node, &info).await?;
     report_durability(node, &info).await;
+    if let Some(warning) = unbounded(setting(node, "maxmemory", &info, "maxmemory").await.as_deref()) {
+        tracing::warn!("the Redis at {} {warning}", node.name());
+    }
     if in_cluster && setting(node, "cluster-require-full-coverage", &info, "").await.as_deref() == Some("yes") {
         tracing::warn!(
             "the Redis at {} has cluster-require-full-coverage yes: when any server of the cluster is lost, all of \
@@ -76,6 +79,19 @@ async fn check_policy(node: &Node, info: &str) -> Result<(), OpenError> {
             );
             Ok(())
         }
+    }
+}
+
+/// Returns what is wrong with a bound of the memory, as it was read. With none the machine runs out of memory, and its kernel ends
+/// a process.
+fn unbounded(maxmemory: Option<&str>) -> Option<&'static str> {
+    match maxmemory {
+        Some("0") => Some(
+            "has no maxmemory: instead of refusing messages it takes all the memory of its machine; set it with \
+             `redis-cli CONFIG SET maxmemory 512mb` and in its redis.conf",
+        ),
+        Some(_) => None,
+        None => Some("does not show its maxmemory: make sure that it has one"),
     }
 }
 
@@ -172,7 +188,14 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
 
 #[cfg(test)]
 mod tests {
-    use super::older_than_7;
+    use super::{older_than_7, unbounded};
+
+    #[test]
+    fn a_redis_without_a_bound_of_its_memory_is_reported() {
+        assert!(unbounded(Some("0")).is_some_and(|warning| warning.contains("CONFIG SET maxmemory")));
+        assert!(unbounded(None).is_some());
+        assert_eq!(unbounded(Some("536870912")), None);
+    }
 
     #[test]
     fn a_redis_before_7_is_too_old() {

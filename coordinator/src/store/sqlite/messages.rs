@@ -53,8 +53,10 @@ impl Standing {
     /// Writes the history, and takes the message out of the inbox.
     pub(super) fn settle(&mut self, work: &Work<'_>) -> Result<()> {
         if self.open {
-            let sql = "UPDATE messages SET open = 0 WHERE position = ?";
-            work.connection.prepare_cached(sql)?.execute([self.position])?;
+            // From now on, or since its time was over where that is longer ago.
+            let sql =
+                "UPDATE messages SET open = 0, kept_until = kept_until - max(expires_at - ?, 0) WHERE position = ?";
+            work.connection.prepare_cached(sql)?.execute((stamp(work.now), self.position))?;
             let sql = "UPDATE agents SET open_count = open_count - 1 WHERE id = ?";
             work.connection.prepare_cached(sql)?.execute([self.to.as_str()])?;
             self.open = false;
@@ -127,14 +129,15 @@ fn insert(work: &Work<'_>, send: &Send) -> Result<u64> {
     let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO messages (id, thread_id, from_agent, to_agent, call, is_reply, wants_answer, timestamp,
-            expires_at, one_shot, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
-            :timestamp, :expires_at, :one_shot, :envelope, :history)",
+            expires_at, kept_until, one_shot, envelope, history) VALUES (:id, :thread, :from, :to, :call, :is_reply, :wants_answer,
+            :timestamp, :expires_at, :kept_until, :one_shot, :envelope, :history)",
     )?;
     insert.execute(named_params! {
         ":id": message.id.as_str(), ":thread": message.thread_id.as_str(), ":from": message.from_agent.as_str(),
         ":to": message.to_agent.as_str(), ":call": send.call.0.as_bytes(), ":is_reply": message.kind == Kind::Reply,
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
-        ":expires_at": stamp(message.expires_at), ":one_shot": send.one_shot && message.requires_response,
+        ":expires_at": stamp(message.expires_at),
+        ":kept_until": stamp(message.expires_at + send.kept), ":one_shot": send.one_shot && message.requires_response,
         ":envelope": json(message)?, ":history": json(&[stored])?,
     })?;
     Ok(work.connection.last_insert_rowid().cast_unsigned())

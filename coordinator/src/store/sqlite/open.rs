@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -29,10 +29,11 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("guard.sql"),
     include_str!("one_shot.sql"),
     include_str!("owners.sql"),
+    include_str!("kept.sql"),
 ];
 /// What every database of this version holds.
 const PARTS: [&str; 14] = [
-    "agents", "messages", "inbox", "unshown", "expiring", "threads", "ages", "keys", "invites", "audit", "fleet",
+    "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites", "audit", "fleet",
     "guard", "asked", "owners",
 ];
 /// How long a statement waits for another connection's lock.
@@ -409,6 +410,29 @@ pub(super) mod tests {
                 "format {format}"
             );
             store.close().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_of_every_format_before_are_kept_as_long_as_they_were_or_as_new_ones_are() {
+        const DAY: i64 = 24 * 60 * 60 * 1_000;
+        for format in earlier_formats() {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("c3po.db");
+            make(&path, format);
+            let old = Connection::open(&path).expect("a database");
+            let changes = "UPDATE messages SET open = 0 WHERE position = 1;
+                UPDATE messages SET wants_answer = 0 WHERE position = 2;
+                UPDATE messages SET wants_answer = 0, is_reply = 1 WHERE position = 3";
+            old.execute_batch(changes).expect("one settled, a news and a reply");
+            drop(old);
+            SqliteStore::open(&path, &Fleet::default()).await.expect("it climbs").close().await;
+            let new = Connection::open(&path).expect("a database");
+            let mut query = new.prepare("SELECT kept_until FROM messages ORDER BY position").expect("a query");
+            let kept: Vec<i64> =
+                query.query_map([], |row| row.get(0)).expect("rows").map(|row| row.expect("a number")).collect();
+            let end = 4_000_000_000_000;
+            assert_eq!(kept, [1 + 7 * DAY, end + DAY, end + 7 * DAY], "format {format}");
         }
     }
 

@@ -1,7 +1,6 @@
 //! Messages on their way out: acknowledgements, receipts that get further, and what is past its time.
 
 use c3po_shared::ids::{AgentId, MessageId};
-use c3po_shared::limits::ARCHIVE_LIFE;
 use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
@@ -140,13 +139,11 @@ pub(super) fn sweep_expired(work: &mut Work<'_>) -> Result<bool> {
     Ok(settle_some_expired(work, SWEEP_STEP)? == SWEEP_STEP)
 }
 
-/// Deletes some of what is settled and older than the archive. Returns whether there may be more.
+/// Deletes some of what was settled long enough ago. Returns whether there may be more.
 pub(super) fn sweep_archive(work: &mut Work<'_>) -> Result<bool> {
-    let life = u64::try_from(ARCHIVE_LIFE.as_millis()).unwrap_or(u64::MAX);
-    let cutoff = Timestamp::from_millis(work.now.millis().saturating_sub(life));
     let mut delete = work.connection.prepare_cached(
         "DELETE FROM messages WHERE position IN
-            (SELECT position FROM messages INDEXED BY ages WHERE timestamp < ? AND open = 0 LIMIT ?)",
+            (SELECT position FROM messages INDEXED BY kept WHERE kept_until <= ? AND open = 0 LIMIT ?)",
     )?;
-    Ok(delete.execute((stamp(cutoff), integer(SWEEP_STEP)))? == SWEEP_STEP)
+    Ok(delete.execute((stamp(work.now), integer(SWEEP_STEP)))? == SWEEP_STEP)
 }

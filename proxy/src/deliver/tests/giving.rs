@@ -282,3 +282,57 @@ fn the_end_of_a_compaction_is_no_step() {
     scene.hear(&event(Name::SubagentStop));
     assert!(scene.receipts().is_empty());
 }
+
+/// Returns how many messages a text holds.
+fn count(text: &Option<String>) -> usize {
+    text.as_ref().map_or(0, |text| text.matches("[FROM: ").count())
+}
+
+#[test]
+fn a_new_context_is_shown_twenty_messages_and_the_rest_is_a_line() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive((1..=51).map(|number| message(number, json!({}))).collect());
+    let text = scene.print(&event(Name::UserPromptSubmit));
+    assert!(
+        text.as_ref().is_some_and(|text| text.contains("20 messages for homeassistant, 31 more wait: get_messages"))
+    );
+    assert_eq!(count(&text), 20);
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
+    let shown: Vec<_> = scene.receipts().into_iter().flat_map(|progress| progress.message_ids).collect();
+    assert_eq!(shown, (1..=20).map(id).collect::<Vec<_>>(), "no receipt claims more");
+    assert_eq!(scene.print(&event(Name::Stop)), None);
+    scene.passes(600);
+    assert!(matches!(scene.next(), Todo::Look(_) | Todo::Read(_)), "nor is it pushed");
+
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(52, json!({}))]);
+    let text = scene.print(&event(Name::PostToolBatch));
+    assert!(holds(&text, 52) && count(&text) == 1, "the next one comes as ever: {text:?}");
+
+    scene.hear(&starts("clear", "s2"));
+    let next = Event { session_id: Some("s2".into()), ..of_turn("p2", event(Name::UserPromptSubmit)) };
+    let text = scene.print(&next);
+    assert!(holds(&text, 21) && count(&text) == 20, "what the last context was not shown: {text:?}");
+}
+
+#[test]
+fn a_new_context_is_shown_eight_thousand_characters() {
+    let mut scene = Scene::begun(Some(socket()));
+    let long = |number| message(number, json!({"message": "x".repeat(3_000), "requires_response": number != 1}));
+    scene.arrive((1..=5).map(long).collect());
+    let text = scene.print(&event(Name::UserPromptSubmit));
+    assert!(count(&text) == 2 && text.as_ref().is_some_and(|text| text.len() < 8_000), "{text:?}");
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
+
+    // One push holds what wants an answer, and news may follow it as far as there is room.
+    let mut scene = Scene::begun(Some(socket()));
+    let news = |number| {
+        message(number, json!({"from_agent": "cron", "message": "x".repeat(3_000), "requires_response": false}))
+    };
+    scene.arrive([1, 2, 3].map(news).into_iter().chain([message(4, json!({}))]).collect());
+    let pushed = scene.posted();
+    assert!(holds(&Some(pushed.clone()), 4) && count(&Some(pushed.clone())) == 1, "{pushed}");
+    let text = scene.prompt(&pushed);
+    assert!(count(&text) == 2 && !holds(&text, 3), "{text:?}");
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
+}

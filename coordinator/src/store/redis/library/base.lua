@@ -95,10 +95,12 @@ local function take_out(place)
   end
 end
 
--- The last thing done to a message: one that is older than the archive is gone after it.
+-- The last thing done to a message: from then on it is kept as long as it would have been behind its end. One that is out
+-- already is kept from the moment that took it out.
 local function settle(id, facts)
-  take_out(member(id, facts))
-  redis.call('PEXPIREAT', message_key(id), facts.kept_until)
+  if take_out(member(id, facts)) then
+    redis.call('PEXPIREAT', message_key(id), now + facts.kept_until - facts.expires)
+  end
 end
 
 -- Notes that something in the inbox may be past its time from then on.

@@ -39,7 +39,10 @@ local function put(key, thread, due, args, at)
   due_from(ends, due)
   if thread then
     redis.call('ZADD', thread, args[at + 8], id)
-    redis.call('PEXPIREAT', thread, kept)
+    -- Never sooner than for what it has: news are kept less long than a question before them.
+    if redis.call('PEXPIREAT', thread, kept, 'GT') == 0 then
+      redis.call('PEXPIREAT', thread, kept, 'NX')
+    end
   end
   if args[at + 9] then
     redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
