@@ -104,6 +104,14 @@ struct Held {
     flight: Option<Flight>,
     /// Whether it is left for whoever asks for it, and for the next context.
     is_left: bool,
+    /// Whether the session, or a subagent of it, may have been shown it before its text came.
+    is_repeated: bool,
+}
+
+impl Held {
+    fn of(id: MessageId) -> Self {
+        Self { id, note: None, flight: None, is_left: false, is_repeated: false }
+    }
 }
 
 /// The table, in the order in which the messages came.
@@ -116,11 +124,17 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// Adds a message once.
-    pub(super) fn add(&mut self, note: Note) {
+    pub(super) fn add(&mut self, mut note: Note) {
         match self.held.iter_mut().find(|held| held.id == note.id) {
             Some(Held { note: Some(known), .. }) => known.repeated |= note.repeated,
-            Some(held) => held.note = Some(note),
-            None => self.held.push(Held { id: note.id.clone(), note: Some(note), flight: None, is_left: false }),
+            Some(held) => {
+                note.repeated |= held.is_repeated;
+                held.note = Some(note);
+            }
+            None => {
+                let held = Held::of(note.id.clone());
+                self.held.push(Held { note: Some(note), ..held });
+            }
         }
         if self.held.len() > INBOX_MAX {
             // The store holds no more than that either: the oldest was settled elsewhere.
@@ -188,9 +202,7 @@ impl InFlight {
         for id in ids {
             match self.held.iter_mut().find(|held| held.id == *id) {
                 Some(held) => held.flight = Some(flight.clone()),
-                None => {
-                    self.held.push(Held { id: id.clone(), note: None, flight: Some(flight.clone()), is_left: false })
-                }
+                None => self.held.push(Held { flight: Some(flight.clone()), ..Held::of(id.clone()) }),
             }
         }
     }
@@ -211,17 +223,18 @@ impl InFlight {
         for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
             held.flight = None;
         }
-        self.held.retain(|held| held.note.is_some() || held.flight.is_some());
+        self.held.retain(|held| held.note.is_some() || held.flight.is_some() || held.is_repeated);
     }
 
     /// Frees messages that the session may have been shown.
     pub(super) fn repeat(&mut self, ids: &[MessageId]) {
-        self.free_again(ids);
         for held in self.held.iter_mut().filter(|held| ids.contains(&held.id)) {
-            if let Some(note) = &mut held.note {
-                note.repeated = true;
+            match &mut held.note {
+                Some(note) => note.repeated = true,
+                None => held.is_repeated = true,
             }
         }
+        self.free_again(ids);
     }
 
     /// Returns which of these the session, or a subagent of it, may have been shown before.
@@ -229,7 +242,8 @@ impl InFlight {
         let was_shown = |held: &Held| {
             let is_there =
                 |flight: &Flight| matches!(flight.channel, Channel::Hook(_) | Channel::Prompt | Channel::Unsure);
-            held.note.as_ref().is_some_and(|note| note.repeated) || held.flight.as_ref().is_some_and(is_there)
+            let is_marked = held.note.as_ref().map_or(held.is_repeated, |note| note.repeated);
+            is_marked || held.flight.as_ref().is_some_and(is_there)
         };
         let repeated = self.held.iter().filter(|held| ids.contains(&held.id) && was_shown(held));
         repeated.map(|held| held.id.clone()).collect()
@@ -269,6 +283,7 @@ impl InFlight {
 
     /// Forgets messages whose time is over, unless they are under way.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.held.retain(|held| held.flight.is_some() || held.note.as_ref().is_some_and(|note| note.expires_at > now));
+        let lasts = |held: &Held| held.note.as_ref().map_or(held.is_repeated, |note| note.expires_at > now);
+        self.held.retain(|held| held.flight.is_some() || lasts(held));
     }
 }

@@ -319,6 +319,20 @@ fn what_a_subagent_was_given_is_marked_when_it_is_fetched_again() {
 }
 
 #[test]
+fn what_a_subagent_was_given_before_its_text_came_is_marked_as_well() {
+    let mut scene = Scene::begun(None);
+    let uses = |tool_use: &str| Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) };
+    scene.hear(&Event { agent_id: Some("sub".into()), ..uses("t1") });
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.next();
+    assert_eq!(scene.hop.repeated(&[id(1), id(2)]), [id(1)]);
+    scene.arrive(vec![message(1, json!({}))]);
+    let given = scene.print(&event(Name::PostToolBatch));
+    assert!(holds(&given, 1) && is_marked(&given), "{given:?}");
+}
+
+#[test]
 fn what_was_shown_in_a_turn_that_was_broken_off_comes_again_after_a_rewind() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
