@@ -102,15 +102,13 @@ struct Held {
     id: MessageId,
     note: Option<Note>,
     flight: Option<Flight>,
-    /// Whether it is left for whoever asks for it, and for the next context.
-    is_left: bool,
     /// Whether the session, or a subagent of it, may have been shown it before its text came.
     is_repeated: bool,
 }
 
 impl Held {
     fn of(id: MessageId) -> Self {
-        Self { id, note: None, flight: None, is_left: false, is_repeated: false }
+        Self { id, note: None, flight: None, is_repeated: false }
     }
 }
 
@@ -149,7 +147,6 @@ impl InFlight {
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
-                None if held.is_left => {}
                 None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
                 Some(flight) if flight.is_push() => {
                     pushed.insert(&note.from);
@@ -167,16 +164,6 @@ impl InFlight {
         notes.reverse();
         notes.sort_by_key(|note| std::cmp::Reverse(note.priority));
         notes
-    }
-
-    /// Leaves these for whoever asks for them, and for the next context.
-    pub(super) fn leave(&mut self, ids: &[MessageId]) {
-        self.held.iter_mut().filter(|held| ids.contains(&held.id)).for_each(|held| held.is_left = true);
-    }
-
-    /// Another context begins: nothing is left out of it yet.
-    pub(super) fn leave_nothing(&mut self) {
-        self.held.iter_mut().for_each(|held| held.is_left = false);
     }
 
     /// Returns how many messages are not in the session.

@@ -10,10 +10,6 @@ use crate::local::MARK;
 
 /// The longest text of a hook that clients take whole, in UTF-16 units, in which they count.
 pub(super) const TEXT_MAX: usize = 10_000;
-/// How many messages the first text of a context holds, with what is left to follow it.
-pub(super) const FIRST_MESSAGES: usize = 20;
-/// How long that text is at most, in the same units.
-pub(super) const FIRST_TEXT: usize = 8_000;
 /// What the lines around the messages take at most: who it is for, how many more wait, what to do, and the session's name.
 const FRAME: usize = 600;
 /// A message of which less than that would fit waits for the next text, unless it is the first.
@@ -32,16 +28,7 @@ pub(super) struct Text {
 ///
 /// `waiting` is how many there are in all, those given among them.
 pub(super) fn text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
-    text_within(TEXT_MAX, agent, notes, waiting)
-}
-
-/// Returns the same for a context that was shown nothing yet: it holds less.
-pub(super) fn first_text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
-    text_within(FIRST_TEXT, agent, &notes[..notes.len().min(FIRST_MESSAGES)], waiting)
-}
-
-fn text_within(most: usize, agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
-    let (mut blocks, mut room, mut held) = (String::new(), most - FRAME, 0);
+    let (mut blocks, mut room, mut held) = (String::new(), TEXT_MAX - FRAME, 0);
     for note in notes {
         let whole = block(note, usize::MAX);
         let block = match units(&whole) {
@@ -82,7 +69,7 @@ pub(super) fn reminder(agent: &AgentId, ids: &[MessageId]) -> String {
 }
 
 /// Returns the length as clients count it.
-pub(super) fn units(text: &str) -> usize {
+fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 

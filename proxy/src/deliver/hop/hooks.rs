@@ -1,6 +1,5 @@
 //! What hooks report, and what they are given to print.
 
-use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
@@ -147,11 +146,11 @@ impl Hop {
 
     /// Adds the wanted ones of the free messages to the session's context, if there are any.
     fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool, now: Instant) -> Answer {
+        let notes = self.in_flight.free(wanted);
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
         let named = (tells_name && self.agent != self.wished)
             .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
-        let composed = self.compose(wanted);
-        if composed.is_none() && named.is_none() {
+        if notes.is_empty() && named.is_none() {
             return Answer::default();
         }
         self.prints += 1;
@@ -159,44 +158,13 @@ impl Hop {
             self.naming = Some(self.prints);
         }
         let mut text = named.unwrap_or_default();
-        if let Some((ids, messages)) = composed {
-            text += &messages;
+        if !notes.is_empty() {
+            let shown = render::text(&self.agent, &notes, self.in_flight.free(|_| true).len());
+            let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
+            text += &shown.text;
             let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);
             self.in_flight.launch(&ids, &flight);
         }
         Answer { stdout: answer::context(event.name, &text), offer: Some(self.prints), ..Answer::default() }
     }
-
-    /// Returns which of the wanted ones of the free messages fit into a text, and the text.
-    ///
-    /// A context takes little of what waited before it began: the rest is counted in its first text, stays in the inbox, and
-    /// is shown by `get_messages` or to the next context.
-    pub(super) fn compose(&mut self, wanted: impl Fn(&Note) -> bool) -> Option<(Vec<MessageId>, String)> {
-        let notes = self.in_flight.free(wanted);
-        if notes.is_empty() {
-            return None;
-        }
-        let all = self.in_flight.free(|_| true);
-        let compose = if self.is_new { render::first_text } else { render::text };
-        let shown = compose(&self.agent, &notes, all.len());
-        let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
-        if self.is_new {
-            let follow = if shown.held < notes.len() { 0 } else { render::FIRST_MESSAGES - shown.held };
-            let rest = all.into_iter().filter(|note| !ids.contains(&note.id));
-            let left = beyond(rest, follow, render::FIRST_TEXT.saturating_sub(render::units(&shown.text)));
-            self.in_flight.leave(&left);
-            self.is_new = false;
-        }
-        Some((ids, shown.text))
-    }
-}
-
-/// Returns the messages that come behind so many others, or behind so much text.
-fn beyond<'a>(notes: impl Iterator<Item = &'a Note>, most: usize, room: usize) -> Vec<MessageId> {
-    let mut length = 0;
-    let behind = notes.enumerate().filter(|(number, note)| {
-        length += note.length;
-        *number >= most || length > room
-    });
-    behind.map(|(_, note)| note.id.clone()).collect()
 }

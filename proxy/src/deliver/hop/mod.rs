@@ -59,8 +59,6 @@ pub(super) struct Hop {
     left: VecDeque<String>,
     context: u64,
     in_flight: InFlight,
-    /// Whether this context was given no text with messages yet.
-    is_new: bool,
     shown: Shown,
     turn: Turn,
     ways: Ways,
@@ -87,7 +85,6 @@ impl Hop {
             wished,
             generation: 0,
             knows_name: false,
-            is_new: true,
             expects_hooks,
             called: None,
             session_id: None,
@@ -258,8 +255,6 @@ impl Hop {
     /// What came with a prompt survives a compaction, and nothing else does.
     fn forget_context(&mut self) {
         self.knows_name = false;
-        self.is_new = true;
-        self.in_flight.leave_nothing();
         self.shown.forget();
         let lost = self.in_flight.under_way(|flight| flight.channel != Channel::Prompt);
         self.in_flight.free_again(&lost);

@@ -25,8 +25,8 @@ impl Hop {
             return look(Some(deadline));
         }
         let away = self.turn.is_away();
-        let presses_now = !self.in_flight.free(|note| presses(note, away)).is_empty();
-        let nothing_presses = !presses_now && self.stalled.is_empty();
+        let pressing = self.in_flight.free(|note| presses(note, away));
+        let nothing_presses = pressing.is_empty() && self.stalled.is_empty();
         if self.is_one_shot || nothing_presses || self.was_pushed_in_vain() {
             return look(self.next_release());
         }
@@ -34,18 +34,20 @@ impl Hop {
         if quiet_at > now {
             return look(Some(quiet_at));
         }
-        if !presses_now && let Some(at) = self.reminders.next_at().filter(|at| *at > now) {
+        if pressing.is_empty()
+            && let Some(at) = self.reminders.next_at().filter(|at| *at > now)
+        {
             return look(Some(at));
         }
         let Some(way) = self.ways.next(|way| self.pushes.has(way), now) else {
             return look(self.ways.next_at(|way| self.pushes.has(way)));
         };
-        let (ids, text) = match self.compose(|note| presses(note, away)) {
-            Some(composed) => composed,
-            None => {
-                self.reminders.made(now);
-                (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
-            }
+        let (ids, text) = if pressing.is_empty() {
+            self.reminders.made(now);
+            (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
+        } else {
+            let shown = render::text(&self.agent, &pressing, self.in_flight.free(|_| true).len());
+            (pressing[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
         };
         let time = if self.turn.is_busy() { CONFIRM_BUSY } else { CONFIRM };
         self.in_flight.launch(&ids, &Flight::by_push(way, now + time));
