@@ -9,6 +9,7 @@ use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, Settings};
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use c3po_shared::logs::quieted;
+use c3po_shared::text::harmless;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     match start(command_line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("c3po-coordinator: {error:#}");
+            eprintln!("c3po-coordinator: {}", harmless(&format!("{error:#}"), true));
             ExitCode::FAILURE
         }
     }
@@ -90,14 +91,14 @@ fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error
 async fn ask(action: &Action, settings: Settings) -> anyhow::Result<()> {
     let answer = match action {
         Action::Health => {
-            eprintln!("{}", ask_health(&settings).await?);
+            eprintln!("{}", harmless(&ask_health(&settings).await?, true));
             return Ok(());
         }
         Action::Backup { file } => back_up(settings, file)?,
         Action::Restore { file } => restore(settings, file)?,
         Action::Admin(request) => request.ask(&settings.data_dir()?, settings.listen).await?,
     };
-    match writeln!(std::io::stdout(), "{answer}") {
+    match writeln!(std::io::stdout(), "{}", harmless(&answer, true)) {
         // A reader such as `head` has what it wanted.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("printing the answer"),

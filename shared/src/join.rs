@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::limits::LABEL_MAX;
 use crate::refusal::Refusal;
+use crate::text::check_plain;
 
 /// The path at which a coordinator lets hosts in.
 pub const PATH: &str = "/api/join";
@@ -181,9 +182,15 @@ impl JoinRequest {
     }
 }
 
+/// The characters that [`check_plain`] refuses, for a pattern.
+macro_rules! obeyed {
+    () => {
+        "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff"
+    };
+}
+
 /// What the name of a key or a host looks like: no control characters, and not only spaces.
-pub const NAME_PATTERN: &str =
-    "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+pub const NAME_PATTERN: &str = concat!("^[^", obeyed!(), "]*[^\\s", obeyed!(), "][^", obeyed!(), "]*$");
 
 /// Checks the name of a key or a host, which stands in the field of that name.
 ///
@@ -193,8 +200,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     match count {
         _ if count > LABEL_MAX => Err(Refusal::too_large(field, count, LABEL_MAX)),
         _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field}: it is empty"))),
-        _ if name.chars().any(char::is_control) => Err(Refusal::invalid(format!("{field}: it has control characters"))),
-        _ => Ok(()),
+        _ => check_plain(field, name),
     }
 }
 

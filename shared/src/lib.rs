@@ -9,6 +9,7 @@
 //! - [`policy`], [`audit`]: who may do what to whom, and what was done
 //! - [`guard`]: how a pair of agents stands that write to each other without a person
 //! - [`names`]: how a program with a C library of its own looks up names of hosts
+//! - [`text`]: what another side chose, before a terminal or a log shows it
 //! - [`limits`]: every number that bounds something
 
 #![warn(missing_docs)]
@@ -28,6 +29,7 @@ pub mod names;
 pub mod policy;
 pub mod receipt;
 pub mod refusal;
+pub mod text;
 pub mod time;
 pub mod vocabulary;
 pub mod wire;

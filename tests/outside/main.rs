@@ -17,5 +17,6 @@ mod opencode;
 mod outages;
 mod plugin;
 mod shipping;
+mod terminals;
 mod tls;
 mod topologies;

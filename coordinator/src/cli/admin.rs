@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
+use c3po_shared::text::harmless_json;
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -241,7 +242,7 @@ impl Admin {
             | Self::Invites(Invites::List { json: true })
             | Self::Agents(Agents::Rm { json: true, .. })
             | Self::Hosts(Hosts::Rename { json: true, .. })
-            | Self::Guard(Guard::List { json: true }) => format!("{answer:#}"),
+            | Self::Guard(Guard::List { json: true }) => harmless_json(&format!("{answer:#}")),
             Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), options),
             Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), options),
             Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {

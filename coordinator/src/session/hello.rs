@@ -6,6 +6,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{CONTEXT_MAX, HEARTBEAT, LABEL_MAX, SILENCE_MAX, SUCCEEDS_MAX};
 use c3po_shared::receipt::Via;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::text::{check_plain, harmless};
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{
     CLOSE_REFUSED, Frame, Hello, Outgoing, PROTOCOL_VERSION, RequestId, RpcError, ToCoordinator, Welcome, compatible,
@@ -76,7 +77,7 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
 
 async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     if !compatible(&hello.protocol_version) {
-        let theirs: String = hello.protocol_version.chars().take(20).collect();
+        let theirs: String = harmless(&hello.protocol_version, false).chars().take(20).collect();
         let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
         let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
         return Err(Refusal::new(
@@ -90,6 +91,9 @@ async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Res
         labels.into_iter().flatten().map(|label| label.chars().count()).find(|count| *count > LABEL_MAX)
     {
         return Err(Refusal::too_large("host, session_id or client", count, LABEL_MAX));
+    }
+    for label in labels.into_iter().flatten() {
+        check_plain("host, session_id or client", label)?;
     }
     if hello.context > CONTEXT_MAX {
         return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));

@@ -3,12 +3,13 @@
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::host::{AgentRemoval, RemovedAgent};
 use c3po_shared::ids::AgentId;
+use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
 use super::failure::Failure;
 use super::hosts;
-use super::print::{Printer, aligned, harmless};
+use super::print::{Printer, aligned};
 use super::rest::{self, Answer};
 use crate::config::Config;
 

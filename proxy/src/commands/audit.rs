@@ -5,10 +5,11 @@ use std::time::Duration;
 use c3po_shared::audit::{AuditPage, AuditQuery, Entry};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
+use c3po_shared::text::harmless;
 use c3po_shared::time::{Span, Timestamp};
 
 use super::failure::Failure;
-use super::print::{Printer, harmless};
+use super::print::Printer;
 use super::rest;
 use crate::config::Config;
 
@@ -73,7 +74,7 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
             // What began to follow goes on when the coordinator is back.
             Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
                 if !is_away {
-                    eprintln!("c3po: {refusal}; it is asked again until it answers");
+                    eprintln!("c3po: {}; it is asked again until it answers", harmless(&refusal.to_string(), false));
                 }
                 is_away = true;
                 tokio::time::sleep(LOOK).await;

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::text::{harmless, harmless_json};
 
 use super::words;
 
@@ -49,11 +50,11 @@ impl Failure {
                 ExitCode::from(if refusal.code == ErrorCode::StoreUnavailable { 5 } else { 1 })
             }
             Self::Stopped { why, advice } => {
-                eprintln!("c3po: {why}\ntry: {advice}");
+                eprintln!("c3po: {}\ntry: {}", harmless(&why, true), harmless(&advice, true));
                 ExitCode::from(1)
             }
             Self::Usage(why) => {
-                eprintln!("c3po: {why}");
+                eprintln!("c3po: {}", harmless(&why, true));
                 ExitCode::from(2)
             }
             Self::NoCoordinator(refusal) => {
@@ -69,9 +70,11 @@ impl Failure {
 
 fn tell_refusal(refusal: &Refusal, json: bool) {
     if json {
-        eprintln!("{}", serde_json::to_string(refusal).unwrap_or_default());
+        eprintln!("{}", harmless_json(&serde_json::to_string(refusal).unwrap_or_default()));
     } else {
-        eprintln!("c3po: {refusal}\ntry: {}", words::suggestion(refusal));
+        // A line of another side's making could look like one of ours.
+        let (error, next) = (harmless(&refusal.to_string(), false), harmless(&words::suggestion(refusal), false));
+        eprintln!("c3po: {error}\ntry: {next}");
     }
 }
 

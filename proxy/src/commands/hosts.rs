@@ -2,10 +2,11 @@
 
 use c3po_shared::host::{HostRenaming, RenamedHost};
 use c3po_shared::refusal::ErrorCode;
+use c3po_shared::text::harmless;
 use clap::Subcommand;
 
 use super::failure::Failure;
-use super::print::{Printer, harmless};
+use super::print::Printer;
 use super::rest::{self, Answer};
 use crate::config::Config;
 

@@ -4,6 +4,7 @@ use c3po_shared::catalogue::{Call, GetMessages, Inbox};
 use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::refusal::Advice;
+use c3po_shared::text::harmless;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -33,7 +34,8 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
         Err(Failure::Refused(refusal)) if refusal.advice == Some(Advice::StoreFull) => {
             // A session needs a little room in the store; looking needs none.
             let pending = rest::get::<Pending>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
-            eprintln!("c3po: {}; what is shown now stays in the inbox as not shown", refusal.error);
+            let error = harmless(&refusal.error, false);
+            eprintln!("c3po: {error}; what is shown now stays in the inbox as not shown");
             print(&pending.read.messages, printer)
         }
         outcome => outcome,

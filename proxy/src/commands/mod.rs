@@ -33,6 +33,7 @@ use std::process::ExitCode;
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::TEXT_MAX;
+use c3po_shared::text::harmless;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
@@ -242,7 +243,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         return Err(Failure::Usage(config.problems.join("\n")));
     }
     for warning in &config.warnings {
-        eprintln!("c3po: {warning}");
+        eprintln!("c3po: {}", harmless(warning, true));
     }
     match command {
         Command::Proxy

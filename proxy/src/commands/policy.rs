@@ -2,10 +2,11 @@
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Verb};
+use c3po_shared::text::harmless;
 use clap::Subcommand;
 
 use super::failure::Failure;
-use super::print::{Printer, Tone, harmless};
+use super::print::{Printer, Tone};
 use super::rest::{self, Answer};
 use crate::config::Config;
 

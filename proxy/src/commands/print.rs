@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use c3po_shared::message::Message;
+use c3po_shared::text::{harmless, harmless_json};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Priority, ReplyStatus};
 use jiff::tz::TimeZone;
@@ -52,7 +53,7 @@ impl Printer {
 
     /// Prints a value as one line of JSON.
     pub(super) fn document<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
-        self.line(&serde_json::to_string(value).unwrap_or_default())
+        self.line(&harmless_json(&serde_json::to_string(value).unwrap_or_default()))
     }
 
     /// Prints a message: a line about it, its title, its text quoted.
@@ -135,20 +136,6 @@ pub(super) fn quoted(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Returns a text without what terminals obey: controls are shown as their pictures, direction overrides are gone.
-pub(super) fn harmless(text: &str, lines: bool) -> String {
-    let shown = |c: char| match c {
-        '\n' if lines => '\n',
-        '\t' => '\t',
-        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-        '\u{7f}' => '\u{2421}',
-        '\u{80}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => '\u{fffd}',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
-        c => c,
-    };
-    text.chars().map(shown).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +145,6 @@ mod tests {
     fn a_body_cannot_fake_an_origin_or_obey_a_terminal() {
         assert_eq!(quoted("hi\n\u{1b}[2Jb::a::00000001  from human"), "> hi\n> ␛[2Jb::a::00000001  from human");
         assert_eq!(quoted("a\rb\u{9b}c\u{202e}d\u{7f}"), "> a␍b\u{fffd}c\u{fffd}d␡");
-        assert_eq!(harmless("one\ntwo", false), "one␊two");
         assert_eq!(quoted(""), ">");
     }
 

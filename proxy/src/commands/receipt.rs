@@ -3,11 +3,12 @@
 use c3po_shared::catalogue::{Call, MessageStatus, Tracked};
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Step, Via};
+use c3po_shared::text::harmless;
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::message_id::Typed;
-use super::print::{Printer, Tone, aligned, harmless};
+use super::print::{Printer, Tone, aligned};
 use super::session::Session;
 use crate::config::Config;
 

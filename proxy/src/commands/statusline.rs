@@ -5,7 +5,9 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use super::print::{Printer, Tone, harmless};
+use c3po_shared::text::harmless;
+
+use super::print::{Printer, Tone};
 use crate::config::HookEnvironment;
 use crate::link;
 use crate::local;

@@ -5,6 +5,7 @@ use super::print::Printer;
 use super::session::Session;
 use crate::config::Config;
 use crate::link::State;
+use c3po_shared::text::harmless;
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
     Session::with(config, true, async |session| {
@@ -42,7 +43,7 @@ async fn say_changes(session: &Session) -> Failure {
         }
         if was_up && !is_up {
             let why = now.last_error.as_deref().unwrap_or("the connection ended");
-            eprintln!("c3po: the coordinator is away ({why}); trying again");
+            eprintln!("c3po: the coordinator is away ({}); trying again", harmless(why, false));
         } else if is_up && !was_up {
             eprintln!("c3po: the coordinator is back");
         }

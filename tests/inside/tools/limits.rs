@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use c3po_shared::limits::{INBOX_MAX, PAGE_BYTES, TEXT_MAX, TITLE_MAX};
 use c3po_shared::time::Timestamp;
 use harness::http;
@@ -192,6 +192,25 @@ async fn a_frame_that_is_too_large_ends_its_own_link_only() -> Result<()> {
     homeassistant.send_text(&frame).await.ok();
     assert!(homeassistant.try_call("ping", json!({})).await.is_err(), "the link is still there");
     assert_eq!(meshtastic.call("ping", json!({})).await?["pong"], true);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_hello_with_what_terminals_obey_is_refused() -> Result<()> {
+    let served = Served::start().await?;
+    for hostile in ["nas\u{1b}]0;owned\u{7}", "nas\u{9b}31m", "nas\u{202e}", "nas\nb::a::00000001  from human"] {
+        for more in [
+            json!({"host": hostile}),
+            json!({"session_id": hostile}),
+            json!({"client": {"name": hostile}}),
+            json!({"client": {"name": "test", "version": hostile}}),
+        ] {
+            let mut link = Link::open(&served.address).await?;
+            let who = Who { more, ..Who::new("homeassistant") };
+            let refused = link.hello(&who).await?.err().context("it was not refused")?;
+            assert_eq!(refused["data"]["code"], "INVALID_REQUEST", "{:?}", who.more);
+        }
+    }
     Ok(())
 }
 

@@ -46,7 +46,7 @@ async fn one_byte(coordinator: &Coordinator) -> Result<()> {
 
 async fn idle(coordinator: &Coordinator) -> Result<()> {
     let began = Instant::now();
-    let mut stream = said(coordinator, "GET /api/health HTTP/1.1\r\nHost: x\r\n\r\n").await?;
+    let mut stream = said(coordinator, "GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
     let answer = rest(&mut stream, HEAD_LOST).await?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     ensure!(began.elapsed() > Duration::from_secs(5), "there is time for a second request: {:?}", began.elapsed());
@@ -55,7 +55,8 @@ async fn idle(coordinator: &Coordinator) -> Result<()> {
 
 /// A byte of the head now and then, without end.
 async fn dribbled_head(coordinator: &Coordinator) -> Result<()> {
-    let (mut reading, mut writing) = said(coordinator, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: ").await?.into_split();
+    let (mut reading, mut writing) =
+        said(coordinator, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ").await?.into_split();
     eventually("the connection is lost", HEAD_LOST, async || {
         let written = writing.write_all(b"a").await;
         let over = matches!(reading.try_read(&mut [0; 64]), Ok(0)) || written.is_err();
@@ -79,7 +80,7 @@ async fn half_a_body(coordinator: &Coordinator) -> Result<()> {
 
 async fn too_much(coordinator: &Coordinator) -> Result<()> {
     let address = coordinator.address();
-    let long = format!("GET /api/health HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "a".repeat(10_000));
+    let long = format!("GET /api/health HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "a".repeat(10_000));
     ensure!(http::request(address, &long).await?.status == 431);
     let many: String = (0..100).map(|number| format!("X-{number}: a\r\n")).collect();
     ensure!(http::request(address, &format!("GET /api/health HTTP/1.1\r\n{many}\r\n")).await?.status == 431);
@@ -91,7 +92,7 @@ async fn too_much(coordinator: &Coordinator) -> Result<()> {
 
 /// Fetches a program as often as there are places for that, and reads nothing of it.
 async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
-    let fetch = format!("GET /download/linux-{}/c3po HTTP/1.1\r\nHost: x\r\n\r\n", std::env::consts::ARCH);
+    let fetch = format!("GET /download/linux-{}/c3po HTTP/1.1\r\nHost: localhost\r\n\r\n", std::env::consts::ARCH);
     let mut fetching = Vec::new();
     let last = loop {
         let mut stream = said(coordinator, &fetch).await?;

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::commands::failure::Failure;
-use crate::commands::print::{Printer, Tone, harmless};
+use c3po_shared::text::harmless;
+
+use crate::commands::print::{Printer, Tone};
 
 /// What a check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
