@@ -34,7 +34,7 @@ words! {
         RateLimited = "RATE_LIMITED",
         /// Two agents seem to answer each other without end, or a person stopped them.
         LoopSuspected = "LOOP_SUSPECTED",
-        /// The wait would close a circle of agents that wait for each other.
+        /// The wait would close a cycle of agents that wait for each other.
         WouldDeadlock = "WOULD_DEADLOCK",
         /// The request itself is wrong.
         InvalidRequest = "INVALID_REQUEST",
@@ -291,15 +291,15 @@ impl Refusal {
             .detail("agents", vec![one, other])
     }
 
-    /// An agent that waits for an answer, perhaps by way of others, waits for the sender of this message. `circle` has
+    /// An agent that waits for an answer, perhaps by way of others, waits for the sender of this message. `cycle` has
     /// the messages whose answers they wait for; the last is one to the sender.
-    pub fn would_deadlock(message: &MessageId, circle: &[MessageId]) -> Self {
-        let waits: Vec<_> = circle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
+    pub fn would_deadlock(message: &MessageId, cycle: &[MessageId]) -> Self {
+        let waits: Vec<_> = cycle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
         let error = format!("waiting for {} would never end: {}", message.to(), waits.join(", "));
-        let agents = circle.iter().map(MessageId::from).chain([message.from(), message.to()]);
+        let agents = cycle.iter().map(MessageId::from).chain([message.from(), message.to()]);
         let agents: Vec<_> = agents.map(|agent| agent.to_string()).collect();
         let refusal = Self::new(ErrorCode::WouldDeadlock, error).detail("cycle", agents);
-        match circle.last() {
+        match cycle.last() {
             Some(first) => refusal.detail("message_id", first.as_str()),
             None => refusal,
         }

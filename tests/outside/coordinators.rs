@@ -218,7 +218,7 @@ async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages
 }
 
 #[tokio::test]
-async fn three_agents_at_two_coordinators_do_not_wait_for_each_other_in_a_circle() -> Result<()> {
+async fn three_agents_at_two_coordinators_do_not_wait_for_each_other_in_a_cycle() -> Result<()> {
     let (work, redis) = (TempDir::new()?, Redis::start().await?);
     let [here, there] = two(&work, &redis).await?;
     let mut links = Vec::new();

@@ -122,10 +122,10 @@ macro_rules! every_promise {
             guarding:
                 a_ruling_takes_the_place_of_the_one_before_it,
                 rulings_survive_closing_and_opening;
-            circles:
-                a_wait_that_would_close_a_circle_is_found,
+            cycles:
+                a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,
-                a_long_row_of_waits_is_no_circle;
+                a_long_row_of_waits_is_no_cycle;
             auditing:
                 the_audit_is_read_in_the_order_in_which_it_was_written,
                 the_audit_forgets_the_oldest_beyond_its_bound,
@@ -156,8 +156,8 @@ macro_rules! test_each {
 
 mod answering;
 mod auditing;
-mod circles;
 mod contexts;
+mod cycles;
 pub(crate) mod fixture;
 mod full;
 mod guarding;

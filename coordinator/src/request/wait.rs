@@ -59,7 +59,7 @@ pub(super) async fn wait_for_message(
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(reply),
             Ok(Ok(None)) => {
-                check_circle(office, caller, &wanted, deadline).await?;
+                check_cycle(office, caller, &wanted, deadline).await?;
                 look_again(caller, Instant::now())
             }
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
@@ -86,7 +86,7 @@ pub(super) async fn wait_for_message(
 /// Notes that a session waits for an answer. Refuses to wait where another agent waits, in the end, for this session.
 ///
 /// A store that does not answer forbids no wait.
-async fn check_circle(office: &Office, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
+async fn check_cycle(office: &Office, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
     let Wanted::Answer(id) = wanted else { return Ok(()) };
     if caller.is_person() {
         return Ok(());
@@ -95,7 +95,7 @@ async fn check_circle(office: &Office, caller: &Caller, wanted: &Wanted, deadlin
     let noted = timeout(CALL_DEADLINE, office.store.await_answer(id, lease)).await;
     match noted.ok().and_then(Result::ok).unwrap_or_default().as_slice() {
         [] => Ok(()),
-        circle => Err(Refusal::would_deadlock(id, circle)),
+        cycle => Err(Refusal::would_deadlock(id, cycle)),
     }
 }
 

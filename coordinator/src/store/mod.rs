@@ -316,7 +316,8 @@ pub trait Store:
     /// The tenure is that of the session that they reached, `None` for a person's command, of which no context is noted.
     /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
     /// in another session or context, which is one more step), and `seen` of what was not `in_session` in the same
-    /// session and context. What expired counts by how far it got before. `in_session` proves `on_host`: a missing step of that is recorded with it. `in_session`
+    /// session and context. What expired counts by how far it got before. `in_session` proves `on_host`: a missing
+    /// step of that is recorded with it. `in_session`
     /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
     /// known makes that the present one first. `seen` settles one that wants no answer.
     ///

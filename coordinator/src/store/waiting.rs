@@ -1,4 +1,4 @@
-//! Waits for answers: no circle of agents is to wait for each other.
+//! Waits for answers: no cycle of agents is to wait for each other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::Result;
 pub trait WaitStore: Send + Sync {
     /// Notes that the sender of that message waits for its answer, for so long from now, or until it is answered.
     ///
-    /// Returns the messages of the circle of waits that this one would close, beginning with the one whose answer its
+    /// Returns the messages of the cycle of waits that this one would close, beginning with the one whose answer its
     /// recipient waits for; then nothing is noted. Mostly there is none.
     async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>>;
 }
@@ -27,17 +27,17 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Notes a wait, or returns the circle that it would close.
+    /// Notes a wait, or returns the cycle that it would close.
     pub(super) fn begin(&mut self, message: &MessageId, lease: Duration, now: Instant) -> Vec<MessageId> {
         self.by_waiter.retain(|_, waits| {
             waits.retain(|_, until| *until > now);
             !waits.is_empty()
         });
-        let circle = self.circle(message);
-        if circle.is_empty() {
+        let cycle = self.cycle(message);
+        if cycle.is_empty() {
             self.by_waiter.entry(message.from()).or_default().insert(message.clone(), now + lease);
         }
-        circle
+        cycle
     }
 
     /// The message is answered.
@@ -48,7 +48,7 @@ impl Waits {
     }
 
     /// Returns the shortest way from the message's recipient back to its sender.
-    fn circle(&self, message: &MessageId) -> Vec<MessageId> {
+    fn cycle(&self, message: &MessageId) -> Vec<MessageId> {
         let (waiter, whom) = (message.from(), message.to());
         let mut seen = HashSet::from([whom.clone()]);
         let mut ways = VecDeque::from([(whom, Vec::new())]);

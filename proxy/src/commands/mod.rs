@@ -56,9 +56,9 @@ Exit codes:
 
 /// What `c3po join --help` says about the code.
 const JOIN: &str = "\
-The code that `c3po-coordinator invite` printed is asked for on the terminal, or read from
-standard input, or taken of the variable C3PO_JOIN_CODE; every user of a machine sees the
-arguments of a program, so it is none.";
+`c3po join` asks for the code that `c3po-coordinator invite` printed on the terminal, or reads
+it from standard input or from the variable C3PO_JOIN_CODE. It takes none as an argument: every
+user of a machine sees the arguments of a program.";
 
 /// What `c3po hook --help` says about itself.
 const HOOK: &str = "\

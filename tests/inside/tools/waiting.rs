@@ -68,7 +68,7 @@ async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Res
 }
 
 #[tokio::test]
-async fn a_wait_that_would_close_a_circle_names_the_message_to_answer_first() -> Result<()> {
+async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let first = ask(&mut homeassistant, "which port?").await?;
     let waiting =
@@ -77,8 +77,8 @@ async fn a_wait_that_would_close_a_circle_names_the_message_to_answer_first() ->
     let second = id(&meshtastic.call("send_message", back).await?);
     let closing: MessageId = second.parse()?;
     eventually("the first wait is known", SOON, async || {
-        let circle = served.store.await_answer(&closing, Duration::from_millis(1)).await.ok()?;
-        (!circle.is_empty()).then_some(())
+        let cycle = served.store.await_answer(&closing, Duration::from_millis(1)).await.ok()?;
+        (!cycle.is_empty()).then_some(())
     })
     .await?;
     let refused = meshtastic.try_call("wait_for_message", json!({"message_id": second, "timeout": 60})).await?;

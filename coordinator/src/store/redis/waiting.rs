@@ -13,7 +13,7 @@ impl WaitStore for RedisStore {
     async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>> {
         let mut call = self.names.call("await_answer", []);
         call.arg(message.as_str()).arg(millis(lease));
-        let circle: Vec<String> = self.within(self.connection.invoke(&call)).await?;
-        circle.iter().map(|id| records::parse(id)).collect()
+        let cycle: Vec<String> = self.within(self.connection.invoke(&call)).await?;
+        cycle.iter().map(|id| records::parse(id)).collect()
     }
 }

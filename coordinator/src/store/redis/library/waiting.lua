@@ -1,4 +1,4 @@
--- Waits for answers: which agent waits for the answer to which of its messages, so that no circle of them is closed.
+-- Waits for answers: which agent waits for the answer to which of its messages, so that no cycle of them is closed.
 
 -- The messages whose answers an agent waits for, each with the time to which that is known.
 local function waits_key(agent_name)
@@ -9,7 +9,7 @@ end
 local WAITING_MAX = 400
 
 -- Notes that the sender of a message waits for its answer, for so long from now. Returns nothing, or the messages of the
--- circle that it would close, from the recipient's own on; then it notes nothing.
+-- cycle that it would close, from the recipient's own on; then it notes nothing.
 -- KEYS: -. ARGV: message, for how long
 define('await_answer', SMALL, function(keys, args)
   begin(keys)
@@ -32,12 +32,12 @@ define('await_answer', SMALL, function(keys, args)
     end
   end
   if reached[waiter] then
-    local circle, at = {}, waiter
+    local cycle, at = {}, waiter
     repeat
-      table.insert(circle, 1, reached_by[at])
+      table.insert(cycle, 1, reached_by[at])
       at = reached[at]
     until at == whom
-    return circle
+    return cycle
   end
   redis.call('HSET', waits_key(waiter), id, now + lease)
   redis.call('PEXPIREAT', waits_key(waiter), now + lease)

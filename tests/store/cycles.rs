@@ -1,4 +1,4 @@
-//! Waits for answers: the one that would close a circle is found, and nothing is noted of it.
+//! Waits for answers: the one that would close a cycle is found, and nothing is noted of it.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn asked(from: &str, to: &str) -> MessageId {
     message(from, to, "question").id
 }
 
-pub(crate) async fn a_wait_that_would_close_a_circle_is_found(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_wait_that_would_close_a_cycle_is_found(fixture: Fixture) -> Result<()> {
     let waits = async |id: &MessageId| fixture.store.await_answer(id, LONG).await;
     let ids = ["a b", "b c", "c d"].map(|pair| pair.split_once(' ').map(|(from, to)| asked(from, to)));
     for id in ids.iter().flatten() {
@@ -51,7 +51,7 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
 }
 
 /// As many agents as one call looks at, and each waits for the next one.
-pub(crate) async fn a_long_row_of_waits_is_no_circle(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<()> {
     for number in 0..100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));
         assert!(fixture.store.await_answer(&id, LONG).await?.is_empty());
