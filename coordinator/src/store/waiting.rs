@@ -29,13 +29,11 @@ pub(super) struct Waits {
 impl Waits {
     /// Notes a wait, or returns the cycle that it would close.
     pub(super) fn begin(&mut self, message: &MessageId, lease: Duration, now: Instant) -> Vec<MessageId> {
-        self.by_waiter.retain(|_, waits| {
-            waits.retain(|_, until| *until > now);
-            !waits.is_empty()
-        });
-        let cycle = self.cycle(message);
+        let cycle = self.cycle(message, now);
         if cycle.is_empty() {
-            self.by_waiter.entry(message.from()).or_default().insert(message.clone(), now + lease);
+            let waits = self.by_waiter.entry(message.from()).or_default();
+            waits.retain(|_, until| *until > now);
+            waits.insert(message.clone(), now + lease);
         }
         cycle
     }
@@ -48,12 +46,13 @@ impl Waits {
     }
 
     /// Returns the shortest way from the message's recipient back to its sender.
-    fn cycle(&self, message: &MessageId) -> Vec<MessageId> {
+    fn cycle(&self, message: &MessageId, now: Instant) -> Vec<MessageId> {
         let (waiter, whom) = (message.from(), message.to());
         let mut seen = HashSet::from([whom.clone()]);
         let mut ways = VecDeque::from([(whom, Vec::new())]);
         while let Some((agent, way)) = ways.pop_front() {
-            for next in self.by_waiter.get(&agent).into_iter().flat_map(HashMap::keys) {
+            let waits = self.by_waiter.get(&agent).into_iter().flatten().filter(|(_, until)| **until > now);
+            for (next, _) in waits {
                 let way: Vec<_> = way.iter().chain([next]).cloned().collect();
                 if next.to() == waiter {
                     return way;
