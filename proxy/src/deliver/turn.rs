@@ -124,7 +124,9 @@ impl Turn {
             Name::Wait if self.activity == Activity::Unknown => self.is(Activity::Idle, State::Ready),
             Name::SessionEnd | Name::SubagentStop | Name::PreCompact | Name::Wait | Name::Status => {}
         }
-        if event.name != Name::SessionStart && event.prompt_id.is_some() {
+        // A hook that runs beside the session may be late: a prompt that waited may have begun the next turn.
+        let is_beside = matches!(event.name, Name::SessionStart | Name::Wait | Name::SubagentStop);
+        if !is_beside && event.prompt_id.is_some() {
             self.id.clone_from(&event.prompt_id);
         }
         self.heard = Some(now);

@@ -120,6 +120,19 @@ fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was
 }
 
 #[test]
+fn a_late_hook_of_the_turn_before_does_not_name_the_turn_that_a_queued_prompt_began() {
+    for late in [Name::Wait, Name::SubagentStop] {
+        let mut scene = after_a_turn();
+        scene.hear(&typed("p1"));
+        scene.hear(&typed("p1"));
+        scene.hear(&of_turn("p1", event(Name::Stop)));
+        scene.hear(&of_turn("p1", event(late)));
+        scene.arrive(vec![message(1, news())]);
+        assert_eq!(scene.print(&typed("p2")), None, "{late:?}: it waits in the client, in the middle of a turn");
+    }
+}
+
+#[test]
 fn an_answer_that_is_written_late_proves_what_stands_above_it() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, news())]);
