@@ -14,6 +14,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 
 pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
+use crate::bytes::bytes;
 pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
 
@@ -21,6 +22,8 @@ use crate::listen::listen_address;
 const DATABASE: &str = "c3po.db";
 /// The shortest token, in characters.
 const TOKEN_MIN: usize = 16;
+/// The smallest quota, in bytes: the longest message fits.
+const QUOTA_MIN: u64 = 1_000_000;
 
 /// How to serve, as it is written on the command line.
 #[derive(Debug, Args)]
@@ -66,6 +69,10 @@ pub struct Settings {
     /// Messages and replies between two agents within 10 minutes without a person; 0 for no limit
     #[arg(long, env = "C3PO_LOOP_MESSAGES", default_value_t = LOOP_MESSAGES)]
     pub loop_messages: u32,
+    /// Bytes of messages that may be stored with one key within 24 hours, such as 256MB or 2GB; those without a key are as
+    /// one; 0 for no limit
+    #[arg(long, env = "C3PO_STORE_QUOTA", default_value = "256MB", value_parser = quota)]
+    pub store_quota: u64,
     /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
@@ -114,6 +121,8 @@ pub struct Config {
     pub message_life: Duration,
     /// Messages and replies between two agents within 10 minutes without a person; `None` for no limit.
     pub loop_messages: Option<u32>,
+    /// Bytes of messages that may be stored with one key within 24 hours; `None` for no limit.
+    pub store_quota: Option<u64>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
@@ -184,6 +193,7 @@ impl Settings {
             rate_limit: Some(self.rate_limit).filter(|limit| *limit > 0),
             message_life: self.message_life,
             loop_messages: Some(self.loop_messages).filter(|limit| *limit > 0),
+            store_quota: Some(self.store_quota).filter(|limit| *limit > 0),
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
             token: self.token,
@@ -240,6 +250,16 @@ fn message_life(text: &str) -> Result<Duration, String> {
         return Err("messages live from 1 hour to 30 days: write 1h, 7d or 30d".to_owned());
     }
     Ok(life)
+}
+
+/// Takes a quota that has room for any message, or 0.
+fn quota(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        limit @ 1..QUOTA_MIN => {
+            Err(format!("{limit} bytes are less than one long message takes: write 1MB or more, or 0"))
+        }
+        limit => Ok(limit),
+    }
 }
 
 /// Takes an address that people paste into a shell as part of a line: nothing in it may mean anything there.
@@ -311,7 +331,7 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use c3po_shared::limits::MESSAGE_LIFE;
+    use c3po_shared::limits::{MESSAGE_LIFE, STORE_QUOTA};
     use clap::Parser;
 
     use super::*;
@@ -423,10 +443,13 @@ mod tests {
     fn a_limit_of_zero_is_none() {
         let config =
             |words: &[&str]| settings(&[words, &["--store", "sqlite:x"]].concat()).into_config().expect("valid");
-        let limits = |config: Config| (config.rate_limit, config.loop_messages);
-        assert_eq!(limits(config(&[])), (Some(200), Some(60)));
-        assert_eq!(limits(config(&["--rate-limit", "0", "--loop-messages", "0"])), (None, None));
-        assert_eq!(limits(config(&["--rate-limit", "7", "--loop-messages", "8"])), (Some(7), Some(8)));
+        let limits = |config: Config| (config.rate_limit, config.loop_messages, config.store_quota);
+        assert_eq!(limits(config(&[])), (Some(200), Some(60), Some(STORE_QUOTA)));
+        let none = ["--rate-limit", "0", "--loop-messages", "0", "--store-quota", "0"];
+        assert_eq!(limits(config(&none)), (None, None, None));
+        let some = ["--rate-limit", "7", "--loop-messages", "8", "--store-quota", "2GB"];
+        assert_eq!(limits(config(&some)), (Some(7), Some(8), Some(2_000_000_000)));
+        assert!(quota("999kB").is_err() && quota("1MB").is_ok());
     }
 
     #[test]

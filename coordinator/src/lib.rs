@@ -1,11 +1,12 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, files, fleet, listen} -> names`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, bytes, files, fleet, listen} -> names`
 
 mod address;
 mod audit;
 mod auth;
+mod bytes;
 pub mod cli;
 pub mod config;
 mod data_folder;
@@ -74,6 +75,7 @@ pub async fn run(
         limit: RateLimit::new(config.rate_limit),
         guard: Guard::new(config.loop_messages),
         message_life: config.message_life,
+        store_quota: config.store_quota,
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));

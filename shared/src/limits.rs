@@ -69,6 +69,10 @@ pub const INVITE_LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 pub const INVITE_USES_MAX: u32 = 1_000;
 /// How many invites may be open at once.
 pub const INVITES_MAX: usize = 1_000;
+/// How many bytes of messages may be stored with one key within [`QUOTA_HOURS`], unless the coordinator is told another number.
+pub const STORE_QUOTA: u64 = 256_000_000;
+/// For how many hours a message counts towards that, the one in which it was stored among them.
+pub const QUOTA_HOURS: u64 = 24;
 /// How many keys there may be. A new one takes the place of the one that ended first.
 pub const KEYS_MAX: usize = 10_000;
 /// How long a key may last that ends by itself.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 pub use crate::advice::Advice;
 use crate::ids::{AgentId, IdError, MessageId};
 use crate::limits;
+use crate::time::Timestamp;
 use crate::vocabulary::words;
 
 words! {
@@ -32,6 +33,8 @@ words! {
         Interrupted = "INTERRUPTED",
         /// Too many sends in a minute.
         RateLimited = "RATE_LIMITED",
+        /// As much was stored with the key as may be within a day.
+        QuotaExceeded = "QUOTA_EXCEEDED",
         /// Two agents seem to answer each other without end, or a person stopped them.
         LoopSuspected = "LOOP_SUSPECTED",
         /// The wait would close a cycle of agents that wait for each other.
@@ -89,7 +92,7 @@ impl ErrorCode {
             Self::AgentNotFound | Self::MessageNotFound | Self::KeyNotFound | Self::InviteNotFound => -32004,
             Self::Timeout => -32008,
             Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::VersionMismatch => -32009,
-            Self::RateLimited | Self::LoopSuspected | Self::InboxFull => -32029,
+            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => -32029,
             Self::CoordDown | Self::StoreUnavailable | Self::AgentUnavailable => -32050,
             Self::NotSupported => -32601,
             Self::Interrupted | Self::Internal => -32603,
@@ -107,7 +110,7 @@ impl ErrorCode {
             Self::Conflict | Self::AlreadyAnswered | Self::WouldDeadlock | Self::Interrupted => 409,
             Self::PayloadTooLarge => 413,
             Self::VersionMismatch => 426,
-            Self::RateLimited | Self::LoopSuspected | Self::InboxFull => 429,
+            Self::RateLimited | Self::QuotaExceeded | Self::LoopSuspected | Self::InboxFull => 429,
             Self::Internal => 500,
             Self::NotSupported => 501,
             Self::AgentUnavailable | Self::CoordDown | Self::StoreUnavailable => 503,
@@ -126,6 +129,9 @@ impl ErrorCode {
             Self::Timeout => "The other agent may be busy or offline. Go on with other work and ask again later.",
             Self::Interrupted => "Stop what you were doing and read why.",
             Self::RateLimited => "Wait until the minute has passed, and put several points into one message.",
+            Self::QuotaExceeded => {
+                "Write long texts to a file the other agent can read and send the path; `until` is when there is room again."
+            }
             Self::LoopSuspected => {
                 "Stop writing to this agent and ask your user, who can see the pair with `c3po guard list` and allow it."
             }
@@ -263,6 +269,31 @@ impl Refusal {
         .detail("retry_after_seconds", retry_after_seconds)
     }
 
+    /// As much was stored with a key as may be within a day; `key` is its id, or the word for those who have none.
+    pub fn quota_exceeded(key: &str, count: u64, limit: u64, until: Timestamp) -> Self {
+        let whose = match key {
+            "anybody" => "those without a key".to_owned(),
+            "token" => "those with the token".to_owned(),
+            id => format!("the key {id}"),
+        };
+        let left = limit.saturating_sub(count);
+        let [stored, allowed, rest] = [count, limit, left].map(megabytes);
+        let error = format!(
+            "{stored} of messages were stored with {whose} within {} hours, at most {allowed} are allowed, and {rest} are left; \
+             nothing was sent",
+            limits::QUOTA_HOURS
+        );
+        Self::new(ErrorCode::QuotaExceeded, error)
+            .suggest(format!(
+                "There is room for this at {until}. Write long texts to a file and send its path; reading goes on. Whoever \
+                 runs the coordinator can allow more (--store-quota)."
+            ))
+            .detail("count", count)
+            .detail("limit", limit)
+            .detail("left", left)
+            .detail("until", until.to_string())
+    }
+
     /// Two agents wrote to each other as often as they may without a person.
     pub fn loop_suspected(agents: [&AgentId; 2], count: u32, limit: u32) -> Self {
         let [one, other] = agents;
@@ -351,6 +382,11 @@ impl Refusal {
     }
 }
 
+/// Returns an amount as people read it.
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
+}
+
 impl From<IdError> for Refusal {
     fn from(error: IdError) -> Self {
         Self::invalid(error.to_string())
@@ -379,6 +415,7 @@ mod tests {
         check(ErrorCode::Conflict, -32009, 409);
         check(ErrorCode::AlreadyAnswered, -32009, 409);
         check(ErrorCode::RateLimited, -32029, 429);
+        check(ErrorCode::QuotaExceeded, -32029, 429);
         check(ErrorCode::LoopSuspected, -32029, 429);
         check(ErrorCode::InboxFull, -32029, 429);
         check(ErrorCode::CoordDown, -32050, 503);
@@ -419,6 +456,7 @@ mod tests {
             Refusal::too_large("message", 50_001, 50_000),
             Refusal::inbox_full(&AgentId::human(), 1_000),
             Refusal::rate_limited(200, 200, 12),
+            Refusal::quota_exceeded("0a1b2c3d", 255_000_000, 256_000_000, Timestamp::default()),
             Refusal::loop_suspected([&AgentId::human(), &AgentId::system()], 60, 60),
             Refusal::too_many_codes(30, 30, 12),
             Refusal::no_place(19_936),

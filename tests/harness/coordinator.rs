@@ -146,7 +146,7 @@ impl Coordinator {
             server.args(["--tls", tls]);
         }
         if self.unlimited {
-            server.env("C3PO_RATE_LIMIT", "0");
+            server.env("C3PO_RATE_LIMIT", "0").env("C3PO_STORE_QUOTA", "0");
         }
         server.stdin(Stdio::null()).stdout(Stdio::null());
         let mut process = Process::start(server, &self.folder.join("coordinator.log"))?;

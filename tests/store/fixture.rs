@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    AnswerOutcome, Claim, Owner, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
+    AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
 };
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, PAGE_MAX};
@@ -231,7 +231,15 @@ pub(crate) fn reply(question: &Message, text: &str) -> Message {
 
 /// Returns the send of a new call.
 pub(crate) fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX, kept: ARCHIVE_LIFE, spares_away: false, one_shot: false }
+    Send {
+        message,
+        call: CallId::fresh(),
+        bound: INBOX_MAX,
+        kept: ARCHIVE_LIFE,
+        spares_away: false,
+        one_shot: false,
+        quota: Quota::default(),
+    }
 }
 
 /// Returns the send of a call that was sent before, with what may be another message by now.

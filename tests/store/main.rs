@@ -122,6 +122,12 @@ macro_rules! every_promise {
             guarding:
                 a_ruling_takes_the_place_of_the_one_before_it,
                 rulings_survive_closing_and_opening;
+            quotas:
+                a_key_stores_its_quota_and_no_more_and_others_go_on,
+                a_quota_holds_when_50_race,
+                what_is_not_stored_counts_against_no_quota,
+                a_reply_beyond_the_quota_leaves_the_question_open,
+                a_quota_survives_closing_and_opening;
             cycles:
                 a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,
@@ -165,6 +171,7 @@ mod keys;
 mod lasting;
 mod one_shot;
 mod owners;
+mod quotas;
 mod reading;
 mod receipts;
 mod records;

@@ -187,6 +187,8 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("INVITE_LIFE_MAX", seconds(limits::INVITE_LIFE_MAX)),
         ("INVITE_USES_MAX", limits::INVITE_USES_MAX.to_string()),
         ("INVITES_MAX", limits::INVITES_MAX.to_string()),
+        ("STORE_QUOTA", limits::STORE_QUOTA.to_string()),
+        ("QUOTA_HOURS", limits::QUOTA_HOURS.to_string()),
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
         ("GLOBS_MAX", limits::GLOBS_MAX.to_string()),

@@ -36,7 +36,7 @@ const MAPS: &[Map] = &[
             &["audit"],
             &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder"],
             &["config"],
-            &["address", "files", "fleet", "listen"],
+            &["address", "bytes", "files", "fleet", "listen"],
             &["names"],
         ],
     },

@@ -58,6 +58,8 @@ pub(crate) struct Office {
     pub(crate) guard: Guard,
     /// How long a message waits for its recipient.
     pub(crate) message_life: Duration,
+    /// How many bytes of messages may be stored with one key within a day.
+    pub(crate) store_quota: Option<u64>,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }
@@ -87,6 +89,9 @@ impl From<StoreError> for Refusal {
             StoreError::Full(why) => {
                 tracing::warn!("the store is full: {why}");
                 Self::store_full()
+            }
+            StoreError::OverQuota(exceeded) => {
+                Self::quota_exceeded(&exceeded.key, exceeded.count, exceeded.limit, exceeded.until)
             }
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))

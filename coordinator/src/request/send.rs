@@ -19,10 +19,12 @@ use super::guard::{self, Turn};
 use super::leave::Leave;
 use super::target::{self, Target};
 use super::{Caller, Office};
-use crate::store::{Agent, AnswerOutcome, Send, SendOutcome, StoreError};
+use crate::store::{Agent, AnswerOutcome, Quota, Send, SendOutcome, StoreError};
 
 /// How many numbers are tried for an id where another call has taken one: 1 in 4 billion for each message kept.
 const ID_TRIES: u32 = 8;
+/// Replies may take this part of the quota beyond it: they end what others wait for.
+const REPLY_MARGIN: u64 = 8;
 /// How many copies of one broadcast are sent at once.
 const COPIES_AT_ONCE: usize = 32;
 
@@ -239,7 +241,8 @@ async fn store_draft(
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot };
+        let quota = Quota { key: caller.principal.name().to_owned(), bytes: office.store_quota };
+        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
         let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
         if let Some(sent) = sent(office, caller, send.message, outcome).await? {
             return Ok(sent);
@@ -258,6 +261,10 @@ async fn heard<T>(
     let mut unheard = Unheard { office, caller, message, is_over: false };
     let outcome = taking.await;
     unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
+    if let Err(StoreError::OverQuota(_)) = &outcome {
+        let why = "the quota of the key is used up".to_owned();
+        office.audit.note(entry(caller, Event::Denied, message).because(why));
+    }
     outcome
 }
 
@@ -370,7 +377,9 @@ async fn store_reply(
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
         let message = envelope_of_reply(caller, question, call, reply, office.message_life);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot };
+        let bytes = office.store_quota.map(|bytes| bytes + bytes / REPLY_MARGIN);
+        let quota = Quota { key: caller.principal.name().to_owned(), bytes };
+        let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot, quota };
         let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),

@@ -9,6 +9,7 @@ mod audit;
 mod guard;
 mod keys;
 mod open;
+mod quota;
 pub mod redis;
 pub mod sqlite;
 mod thread;
@@ -32,6 +33,7 @@ pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
 pub use self::open::open;
+pub use self::quota::{Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
@@ -51,6 +53,9 @@ pub enum StoreError {
     /// It has no room for this. Nothing was done.
     #[error("the store is full: {0}")]
     Full(String),
+    /// As much was stored with the key as may be within a day. Nothing was done.
+    #[error("the quota of {} is used up", .0.key)]
+    OverQuota(Exceeded),
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
@@ -84,6 +89,8 @@ pub struct Send {
     pub spares_away: bool,
     /// Whether a one-shot session sends it. A question of such a session ends with it.
     pub one_shot: bool,
+    /// Whose quota it counts against, with what it takes beside its envelope. A call that is repeated counts once.
+    pub quota: Quota,
 }
 
 /// What became of a send.

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "redis")]
     store: Store,
     /// A coordinator that runs already, such as 127.0.0.1:8420, instead of one that is started. It needs
-    /// C3PO_RATE_LIMIT=0 and C3PO_LOOP_MESSAGES=0
+    /// C3PO_RATE_LIMIT=0, C3PO_LOOP_MESSAGES=0 and C3PO_STORE_QUOTA=0
     #[arg(long)]
     coordinator: Option<String>,
     /// The process to measure with --coordinator

@@ -86,7 +86,9 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
     for number in 1..=COORDINATORS {
         let folder = work.join(format!("coordinator-{number}"));
         std::fs::create_dir(&folder)?;
-        let mut coordinator = Coordinator::absent(&folder, &redis.url())?.quietly().with(LOOPS.0, Path::new(LOOPS.1));
+        let mut coordinator = Coordinator::absent(&folder, &redis.url())?.quietly();
+        // Nobody has a key, so all send with one quota.
+        coordinator = coordinator.with(LOOPS.0, Path::new(LOOPS.1)).with("C3PO_STORE_QUOTA", Path::new("0"));
         coordinator.restart().await?;
         roster.enter(&format!("coordinator-{number}"), coordinator.process()?.id()?);
         coordinators.push(coordinator);

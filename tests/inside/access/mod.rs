@@ -9,6 +9,7 @@ mod links;
 mod matrix;
 mod pages;
 mod people;
+mod quotas;
 mod secrets;
 
 use anyhow::{Context, Result};

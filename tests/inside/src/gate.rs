@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use c3po_coordinator::cli::{Action, CommandLine};
+use c3po_coordinator::config::Config;
 use clap::Parser as _;
 
 use crate::served::Served;
@@ -26,7 +27,18 @@ impl Gate {
     ///
     /// Errors: it does not start.
     pub async fn start() -> Result<Self> {
-        let gate = Self { served: Served::start_with(|config| config.is_open = false).await? };
+        Self::start_with(|_| ()).await
+    }
+
+    /// Starts one after `change` has changed its settings.
+    ///
+    /// Errors: it does not start.
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Result<Self> {
+        let closed = |config: &mut Config| {
+            config.is_open = false;
+            change(config);
+        };
+        let gate = Self { served: Served::start_with(closed).await? };
         // Whoever answers there has its own socket as well.
         let address = gate.address()?;
         eventually("it answers", READY, async || http::get(address, "/api/health").await.ok()).await?;

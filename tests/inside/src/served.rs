@@ -41,6 +41,7 @@ impl Served {
             tls: Tls::Off,
             rate_limit: None,
             loop_messages: None,
+            store_quota: None,
             message_life: c3po_shared::limits::MESSAGE_LIFE,
             max_connections: None,
             token: None,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use c3po_coordinator::store::Send;
+use c3po_coordinator::store::{Quota, Send};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX};
 use c3po_shared::message::Message;
@@ -33,7 +33,15 @@ const CALLS: usize = 60;
 const OTHERS: usize = 4_200;
 
 fn send(message: Message) -> Send {
-    Send { message, call: CallId::fresh(), bound: INBOX_MAX, kept: ARCHIVE_LIFE, spares_away: false, one_shot: false }
+    Send {
+        message,
+        call: CallId::fresh(),
+        bound: INBOX_MAX,
+        kept: ARCHIVE_LIFE,
+        spares_away: false,
+        one_shot: false,
+        quota: Quota::default(),
+    }
 }
 
 /// A coordinator on a Redis of its own, and two agents with a long thread. Returns its messages too.

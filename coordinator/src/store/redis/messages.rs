@@ -2,11 +2,13 @@
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::time::Timestamp;
 use redis::{FromRedisValue, Value};
 
 use super::library::Call;
 use super::records::{self, corrupt};
 use super::{RedisStore, agents};
+use crate::store::quota::{self, Exceeded};
 use crate::store::{AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
 
 /// How many messages one call changes, each by up to nine commands: no call runs more than 500.
@@ -56,18 +58,21 @@ fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
 fn describe(call: &mut Call, send: &Send) -> Result<()> {
     let message = &send.message;
     let kept_until = message.expires_at + send.kept;
+    let envelope = records::write(message)?;
+    let limit = send.quota.bytes;
     call.arg(message.id.as_str())
         .arg(send.call.to_string())
         .arg(send.bound)
         .arg(u8::from(send.spares_away))
-        .arg(records::write(message)?)
+        .arg(&envelope)
         .arg(records::facts(message, send.call, kept_until))
         .arg(message.expires_at.millis())
         .arg(kept_until.millis())
-        .arg(message.timestamp.millis());
-    if send.one_shot && message.requires_response {
-        call.arg(1);
-    }
+        .arg(message.timestamp.millis())
+        .arg(u8::from(send.one_shot && message.requires_response))
+        .arg(limit.map_or("", |_| send.quota.key.as_str()))
+        .arg(quota::cost(envelope.len()))
+        .arg(limit.unwrap_or_default());
     Ok(())
 }
 
@@ -89,12 +94,24 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             store.wakes.wake(Wake::Inbox(message.to_agent.clone(), None));
             Ok(SendOutcome::Repeated(Box::new(records::envelope(&fact::<String>(&told)?)?)))
         }
+        "over" => Err(StoreError::OverQuota(exceeded(send, &told)?)),
         "full" => Ok(SendOutcome::Full(fact(&told)?)),
         "nobody" => Ok(SendOutcome::NoSuchAgent),
         "away" => Ok(SendOutcome::Away),
         "taken" => Ok(SendOutcome::IdTaken),
         other => Err(corrupt(format_args!("'{other}' is not an outcome of a send"))),
     }
+}
+
+/// Returns by how much a quota would be exceeded.
+fn exceeded(send: &Send, told: &[Value]) -> Result<Exceeded> {
+    let until = told.get(2).map(read).transpose()?.unwrap_or_default();
+    Ok(Exceeded {
+        key: send.quota.key.clone(),
+        count: fact(told)?,
+        limit: send.quota.bytes.unwrap_or_default(),
+        until: Timestamp::from_millis(until),
+    })
 }
 
 /// Returns what the same call has sent to the same recipient before, if it has.

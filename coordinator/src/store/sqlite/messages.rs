@@ -7,8 +7,10 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, State};
 use rusqlite::{CachedStatement, OptionalExtension, Params, Row, named_params};
 
+use super::quota;
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
+use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
 
 /// Where a message stands, without its envelope.
@@ -95,7 +97,9 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
             return Ok(open_count(work, &message.to_agent)?.map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
         }
     }
-    let position = insert(work, send)?;
+    let envelope = json(message)?;
+    quota::charge(work, &send.quota, cost(envelope.len()))?;
+    let position = insert(work, send, &envelope)?;
     // One process writes this store, so it knows of every message.
     work.wakes.push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
@@ -124,7 +128,7 @@ fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
 }
 
 /// Returns the position.
-fn insert(work: &Work<'_>, send: &Send) -> Result<u64> {
+fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     let message = &send.message;
     let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
     let mut insert = work.connection.prepare_cached(
@@ -138,7 +142,7 @@ fn insert(work: &Work<'_>, send: &Send) -> Result<u64> {
         ":wants_answer": message.requires_response, ":timestamp": stamp(message.timestamp),
         ":expires_at": stamp(message.expires_at),
         ":kept_until": stamp(message.expires_at + send.kept), ":one_shot": send.one_shot && message.requires_response,
-        ":envelope": json(message)?, ":history": json(&[stored])?,
+        ":envelope": envelope, ":history": json(&[stored])?,
     })?;
     Ok(work.connection.last_insert_rowid().cast_unsigned())
 }

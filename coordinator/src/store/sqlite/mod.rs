@@ -19,6 +19,7 @@ mod keys;
 mod messages;
 mod open;
 mod progress;
+mod quota;
 mod rows;
 mod threads;
 mod upgrade;
@@ -216,6 +217,7 @@ impl Store for SqliteStore {
         while self.writer.run(progress::sweep_archive).await? {}
         while self.writer.run(agents::sweep_one_shot).await? {}
         self.writer.run(agents::sweep).await?;
+        self.writer.run(quota::sweep).await?;
         Ok(())
     }
 

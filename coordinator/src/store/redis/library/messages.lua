@@ -1,7 +1,7 @@
 -- Messages on their way: sent, answered, advanced, acknowledged.
 
 -- Looks whether the message may be put into the inbox of the agent in use. Returns when the first of that inbox ends,
--- nothing, and 1 if nothing else in it is unshown or else 0; or nothing and why not. ARGV from `at` on: id, call, bound, whether who is away is spared
+-- nothing, and 1 if nothing else in it is unshown or else 0; or nothing and why not. ARGV from `at` on: as for `put`
 local function refusal(key, args, at)
   local before = redis.call('HGET', key, 'facts')
   if before then
@@ -24,12 +24,17 @@ local function refusal(key, args, at)
   if count >= tonumber(args[at + 2]) then
     return nil, { 'full', count }
   end
+  local over = charge(args, at + 10)
+  if over then
+    return nil, over
+  end
   return due, nil, others == 0 and 1 or 0
 end
 
 -- Puts it there. Returns its position.
 -- ARGV from `at` on: id, call, bound, whether who is away is spared, envelope, facts but for when it was stored, ends at,
--- kept until, accepted at, and 1 where it is a question of a one-shot session, else nothing; `thread` is the key of its thread, nothing where it begins one
+-- kept until, accepted at, whether it is a question of a one-shot session, whose quota or '', bytes, how many that has; `thread`
+-- is the key of its thread, nothing where it begins one
 local function put(key, thread, due, args, at)
   local id, ends, kept = args[at], args[at + 6], args[at + 7]
   local position = redis.call('HINCRBY', agent, 'seq', 1)
@@ -44,15 +49,16 @@ local function put(key, thread, due, args, at)
       redis.call('PEXPIREAT', thread, kept, 'NX')
     end
   end
-  if args[at + 9] then
+  note_charge()
+  if args[at + 9] == '1' then
     redis.call('SADD', asked_key(string.match(id, '^(.-)::')), id)
   end
   wake('inbox', name)
   return position
 end
 
--- Puts a message into the inbox: {'stored', position, whether it is the only one that is unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'} or
--- {'taken'}.
+-- Puts a message into the inbox: {'stored', position, whether it is the only one that is unshown}, {'repeated', envelope}, {'full', count}, {'nobody'}, {'away'},
+-- {'taken'}, or what `charge` returns.
 -- KEYS: -, agent, unshown, shown, repeated, message, and its thread where it does not begin one
 -- ARGV: origin of the wake, then as for `put`
 define('send', LARGE, function(keys, args)

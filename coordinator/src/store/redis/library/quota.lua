@@ -1,0 +1,61 @@
+-- Quotas: how many bytes of messages were stored with a key within the last day. One text for each key, which ends by itself:
+-- 'hour bytes earlier hour:bytes hour:bytes …', the latest hour and its bytes, those of the hours before it together, and of each.
+
+local HOUR, QUOTA_HOURS = 3600000, 24
+
+-- Of the call that runs: the key and the text that are written where the message is stored, nothing where none is counted.
+local charged_key, charged
+
+-- Returns from when on so many bytes count no more, of a text of hours, the earliest first.
+local function freed_at(hours, excess)
+  local last
+  for at, bytes in string.gmatch(hours, ' (%d+):(%d+)') do
+    last, excess = at, excess - tonumber(bytes)
+    if excess <= 0 then
+      break
+    end
+  end
+  return string.format('%.0f', (tonumber(last) + QUOTA_HOURS) * HOUR)
+end
+
+-- Begins a new hour: what is a day old is left out. Returns the bytes of the hours before it, together and each.
+local function next_hour(hour, hours)
+  local before, kept = 0, {}
+  for at, bytes in string.gmatch(hours, ' (%d+):(%d+)') do
+    if tonumber(at) > hour - QUOTA_HOURS then
+      before = before + tonumber(bytes)
+      kept[#kept + 1] = ' ' .. at .. ':' .. bytes
+    end
+  end
+  return before, table.concat(kept)
+end
+
+-- Looks whether a quota has room. Returns nothing, or why not: {'over', bytes of the last day, from when on there is room}.
+-- ARGV from `at` on: key or '', bytes, how many there may be
+local function charge(args, at)
+  charged = nil
+  if args[at] == '' then
+    return
+  end
+  charged_key = fleet .. 'quota:' .. args[at]
+  local bytes, most, hour = tonumber(args[at + 1]), tonumber(args[at + 2]), math.floor(now / HOUR)
+  local kept = redis.call('GET', charged_key) or '0 0 0'
+  local last, latest, before, hours = string.match(kept, '^(%d+) (%d+) (%d+)(.*)$')
+  last, latest, before = tonumber(last), tonumber(latest), tonumber(before)
+  if hour > last then
+    before, hours = next_hour(hour, hours .. ' ' .. last .. ':' .. latest)
+    last, latest = hour, 0
+  end
+  local count = latest + before
+  if count + bytes > most then
+    return { 'over', count, freed_at(hours .. ' ' .. last .. ':' .. latest, count + bytes - most) }
+  end
+  charged = last .. ' ' .. (latest + bytes) .. ' ' .. before .. hours
+end
+
+-- Notes what was charged.
+local function note_charge()
+  if charged then
+    redis.call('SET', charged_key, charged, 'PX', QUOTA_HOURS * HOUR)
+  end
+end

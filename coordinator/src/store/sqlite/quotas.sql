@@ -1,0 +1,7 @@
+-- How many bytes of messages were stored with each key in each hour since 1970. What is a day old counts no more.
+CREATE TABLE quotas (
+    key   TEXT NOT NULL,
+    hour  INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (key, hour)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,84 @@
+//! What one key may store: as much as its quota, whatever it calls, and others go on.
+
+use anyhow::{Context, Result};
+use harness::link::{Link, Who};
+use inside::gate::{Gate, id};
+use serde_json::{Value, json};
+
+use super::call;
+
+const LIMIT: u64 = 60_000;
+
+async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
+    let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
+    link.hello(&Who::new(name)).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(link)
+}
+
+/// Sends texts of 1,000 characters until one is refused. Returns the refusal.
+async fn fill(link: &mut Link, to: &str) -> Result<Value> {
+    for _ in 0..100 {
+        if let Err(refusal) = link.try_call("send_message", json!({"target": to, "message": "x".repeat(1_000)})).await?
+        {
+            return Ok(refusal);
+        }
+    }
+    anyhow::bail!("a hundred messages were stored")
+}
+
+#[tokio::test]
+async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> Result<()> {
+    let gate = Gate::start_with(|config| config.store_quota = Some(LIMIT)).await?;
+    let (greedy, other) = (gate.key("agent", "web", &[]).await?, gate.key("agent", "*", &[]).await?);
+    let (mut web, mut api) = (linked(&gate, &greedy, "web").await?, linked(&gate, &other, "api").await?);
+    let asked = api.call("send_message", json!({"target": "web", "message": "?"})).await?;
+    let more = api.call("send_message", json!({"target": "web", "message": "and?"})).await?;
+
+    let refusal = fill(&mut web, "api").await?;
+    assert_eq!((&refusal["code"], &refusal["details"]["limit"]), (&json!("QUOTA_EXCEEDED"), &json!(LIMIT)));
+    let said = refusal["error"].as_str().context("a sentence")?;
+    assert!(said.contains(id(&greedy)?) && said.contains("at most 0.0 MB") && !said.contains("  "), "{said}");
+    let (count, left) = (refusal["details"]["count"].as_u64(), refusal["details"]["left"].as_u64());
+    assert!(count.zip(left).is_some_and(|(count, left)| count + left == LIMIT), "{refusal}");
+    let until = refusal["details"]["until"].as_str().context("until when")?;
+    assert!(refusal["suggestion"].as_str().is_some_and(|said| said.contains(until)), "{refusal}");
+
+    // To itself, by a broadcast, over another way, under a numbered name: it is one key.
+    let long = "x".repeat(3_000);
+    assert_eq!(web.refusal("send_message", json!({"target": "web", "message": long})).await?, "QUOTA_EXCEEDED");
+    let copies = web.call("broadcast", json!({"message": long})).await?;
+    assert_eq!(copies["receipts"][0]["refusal"]["code"], "QUOTA_EXCEEDED", "{copies}");
+    let sending = json!({"target": "api", "message": long});
+    let over_http = call(&gate, Some(&greedy), "web", "send_message", &sending).await?;
+    assert_eq!(over_http.1.as_deref(), Some("QUOTA_EXCEEDED"));
+
+    // A reply may take a little more, and is bounded too; a question that gets none stays open.
+    web.call("reply", json!({"message_id": asked["id"], "response": "x".repeat(1_000)})).await?;
+    let longer = json!({"message_id": more["id"], "response": "x".repeat(20_000)});
+    assert_eq!(web.refusal("reply", longer).await?, "QUOTA_EXCEEDED");
+    assert_eq!(web.call("get_messages", json!({})).await?["messages"][0]["id"], more["id"]);
+    web.call("ack_messages", json!({"message_ids": [more["id"]]})).await?;
+    web.call("set_status", json!({"status": "busy"})).await?;
+
+    api.call("send_message", json!({"target": "web", "message": long})).await?;
+    let answered = api.call("message_status", json!({"message_id": asked["id"]})).await?;
+    assert_eq!(answered["stage"], "answered", "{answered}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn those_without_a_key_have_one_quota() -> Result<()> {
+    let gate = Gate::start_with(|config| {
+        config.is_open = true;
+        config.store_quota = Some(LIMIT);
+    })
+    .await?;
+    let (mut a, mut b) = (gate.served.join("a").await?, gate.served.join("b").await?);
+    let refusal = fill(&mut a, "b").await?;
+    assert!(refusal["error"].as_str().is_some_and(|said| said.contains("those without a key")), "{refusal}");
+    let long = json!({"target": "a", "message": "x".repeat(2_000)});
+    assert_eq!(b.refusal("send_message", long.clone()).await?, "QUOTA_EXCEEDED");
+    let key = gate.key("agent", "c", &[]).await?;
+    linked(&gate, &key, "c").await?.call("send_message", long).await?;
+    Ok(())
+}
