@@ -32,6 +32,7 @@ install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	@tests/setup/programs quick $(SHIPPED)
 	install -d '$(PREFIX)/bin'
 	install -m 755 $(SHIPPED)/c3po '$(PREFIX)/bin/c3po'
+	@'$(PREFIX)/bin/c3po' man '$(PREFIX)/share/man/man1'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
 install-server: ## build, and install a coordinator that serves the network with TLS and starts with this machine (systemd)

@@ -23,5 +23,6 @@ fn main() -> ExitCode {
         ["proxy"] => return commands::run_proxy(Config::read()),
         _ => {}
     }
+    commands::complete();
     commands::run(Cli::parse(), Config::read())
 }

@@ -119,10 +119,31 @@ fn a_text_can_come_from_standard_input() {
 
 #[test]
 fn completions_name_every_command() {
-    let script = text(&run(&["completions", "bash"]).stdout);
+    let script = text(&run(&["completions", "fish"]).stdout);
+    assert!(script.contains("C3PO_COMPLETE=fish c3po --"), "{script}");
+    let home = tempfile::tempdir().unwrap();
+    let offered = |words: &[&str]| {
+        let words = [&["--", "c3po"], words].concat();
+        text(&c3po(home.path(), &words).env("C3PO_COMPLETE", "fish").output().unwrap().stdout)
+    };
+    let commands = offered(&[""]);
     for command in ["status", "agents", "send", "inbox", "tail"] {
-        assert!(script.contains(command), "{command}");
+        assert!(commands.lines().any(|line| line.starts_with(&format!("{command}\t"))), "{command}: {commands}");
     }
+    assert!(offered(&["send", "--"]).contains("--priority\t"), "the options of a command");
+    let without = offered(&["send", ""]);
+    assert!(without.lines().all(|line| line.starts_with("--")), "options where no coordinator answers: {without}");
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("share/man/man1");
+    let output = c3po(home.path(), &["man", folder.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    assert!(page("c3po.1").contains("c3po\\-send(1)"), "{}", page("c3po.1"));
+    assert!(page("c3po-send.1").contains(".SH OPTIONS"), "{}", page("c3po-send.1"));
 }
 
 #[test]

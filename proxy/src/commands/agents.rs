@@ -7,6 +7,7 @@ use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::Status;
 use serde_json::json;
 
+use super::completions;
 use super::failure::Failure;
 use super::hosts;
 use super::print::{Printer, aligned};
@@ -30,6 +31,7 @@ enum Action {
     /// Forget an agent that no session holds, with its mail; its name is free then
     Rm {
         /// Its name
+        #[arg(add = completions::agents())]
         name: AgentId,
     },
 }

@@ -8,6 +8,7 @@ use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::text::harmless;
 use c3po_shared::time::{Span, Timestamp};
 
+use super::completions;
 use super::failure::Failure;
 use super::print::Printer;
 use super::rest;
@@ -26,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     since: Option<Since>,
     /// Only what this agent did, or what was done to it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completions::agents())]
     agent: Option<AgentId>,
 }
 

@@ -6,6 +6,7 @@ use c3po_shared::refusal::ErrorCode;
 use clap::Subcommand;
 use serde_json::json;
 
+use super::completions;
 use super::failure::Failure;
 use super::print::{Printer, aligned};
 use super::rest::{self, Answer};
@@ -19,15 +20,19 @@ pub(super) enum Action {
     /// Let two agents go on: they are counted anew, and no longer stopped
     Allow {
         /// One of them
+        #[arg(add = completions::agents())]
         one: AgentId,
         /// The other one
+        #[arg(add = completions::agents())]
         other: AgentId,
     },
     /// Refuse every message and reply between two agents until they are allowed
     Stop {
         /// One of them
+        #[arg(add = completions::agents())]
         one: AgentId,
         /// The other one
+        #[arg(add = completions::agents())]
         other: AgentId,
     },
 }

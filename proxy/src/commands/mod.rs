@@ -13,6 +13,7 @@ mod hosts;
 mod inbox;
 mod install;
 mod join;
+mod man;
 mod message_id;
 mod policy;
 mod print;
@@ -38,6 +39,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 use crate::{hook, logs, proxy};
+pub use completions::complete;
 use failure::Failure;
 use print::Printer;
 
@@ -91,7 +93,7 @@ struct Manner {
     #[arg(long, global = true)]
     utc: bool,
     /// Speak as this agent, which no session may hold at the time
-    #[arg(long = "as", value_name = "NAME", global = true, default_value = "human")]
+    #[arg(long = "as", value_name = "NAME", global = true, default_value = "human", add = completions::agents())]
     name: AgentId,
 }
 
@@ -157,8 +159,10 @@ enum Command {
     Uninstall(uninstall::Arguments),
     /// Print one line about this session's mail, for the client's status line
     Statusline,
-    /// Print a completion script for a shell
+    /// Print a completion script for a shell, such as: source <(c3po completions bash)
     Completions(completions::Arguments),
+    /// Write the manual pages into a folder
+    Man(man::Arguments),
     /// Serve MCP on standard input and output; a client starts it beside a session
     Proxy,
     /// Report an event of a session to its proxy; a client runs it at its hooks
@@ -232,6 +236,7 @@ fn run_hook(event: Option<&str>, beginning: Option<&str>) -> ExitCode {
 async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Result<(), Failure> {
     let command = match command {
         Command::Completions(arguments) => return completions::run(&arguments),
+        Command::Man(arguments) => return man::run(printer, &arguments),
         // Also with a configuration that is wrong.
         Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
         // Also with a configuration that is wrong: it writes another one.
@@ -251,6 +256,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         | Command::Statusline
         | Command::Doctor
         | Command::Completions(_)
+        | Command::Man(_)
         | Command::Join(_)
         | Command::Uninstall(_) => Ok(()),
         Command::Install(arguments) => install::run(&config, printer, arguments).await,

@@ -5,6 +5,7 @@ use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Ver
 use c3po_shared::text::harmless;
 use clap::Subcommand;
 
+use super::completions;
 use super::failure::Failure;
 use super::print::{Printer, Tone};
 use super::rest::{self, Answer};
@@ -16,8 +17,10 @@ pub(super) enum Action {
     /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
     Check {
         /// Who would do it
+        #[arg(add = completions::agents())]
         from: AgentId,
         /// To whom
+        #[arg(add = completions::agents())]
         to: AgentId,
         /// What: message, reply or broadcast
         verb: Verb,

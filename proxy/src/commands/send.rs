@@ -10,6 +10,7 @@ use c3po_shared::message::Message;
 use c3po_shared::vocabulary::{Priority, Status};
 use serde_json::json;
 
+use super::completions;
 use super::failure::Failure;
 use super::print::Printer;
 use super::session::Session;
@@ -19,6 +20,7 @@ use crate::config::Config;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Agent id, id@host, or @role
+    #[arg(add = completions::agents())]
     target: String,
     /// The message; - reads it from standard input
     text: String,

@@ -57,6 +57,20 @@ impl Host {
 }
 
 #[tokio::test]
+async fn a_shell_completes_the_ids_of_the_agents_that_the_coordinator_knows() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "web-*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web-1")).await?.expect("it is covered");
+    for words in ["send we", "--as we", "policy check we", "audit --agent we"] {
+        let mut shell = host.c3po("-- c3po")?;
+        let offered = shell.args(words.split(' ')).env("C3PO_COMPLETE", "fish").output().await?;
+        assert_eq!(String::from_utf8(offered.stdout)?, "web-1\n", "{words}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()> {
     let gate = Gate::start().await?;
     let key = gate.key("agent", "web-1", &[]).await?;
