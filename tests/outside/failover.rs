@@ -183,7 +183,7 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     let end = told.lines().find(|line| line.contains("older key")).context("the older key is named")?;
     back(&session).await?;
     // The command that it printed ends the older key, as pasted.
-    let pasted = end.split_once(": ").context("a command")?.1;
+    let pasted = end.split('`').nth(1).context("a command")?;
     let mut shell = command("sh", &folder);
     let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
     let ended = shell.args(["-c", pasted]).env("PATH", format!("{path}:/usr/bin:/bin")).output().await?;
