@@ -43,9 +43,15 @@ async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Res
     let mut coordinator = coordinator(&machine).await?;
     let (bare, known) = (terminals(work.path(), "bare", &coordinator)?, terminals(work.path(), "known", &coordinator)?);
 
+    // A second start ends the invite of the first one.
+    coordinator.kill().await?;
+    coordinator.restart().await?;
+    let invites = bare.paste("c3po-coordinator invites list").await?;
+    ensure!(invites.lines().count() == 2, "one below the heads of the columns: {invites}");
+
     // The first start, a host without c3po, and one that has it.
     let log = std::fs::read_to_string(machine.join("coordinator.log"))?;
-    let first = log.split("Nobody has a key yet").nth(1).context("the first line")?;
+    let first = log.rsplit("Nobody has a key yet").next().context("the first line")?;
     let installed = bare.paste(&the(first, "curl ")?).await?;
     ensure!(bare.paste_all(&installed).await? > 0, "{installed}");
     let more = the(first, " invite ")?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
-use c3po_shared::text::harmless_json;
+use c3po_shared::text::{harmless_json, shell_word};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -243,9 +243,17 @@ impl Admin {
             | Self::Guard(Guard::List { json: true }) => harmless_json(&format!("{answer:#}")),
             Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), typed),
             Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), typed),
-            Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
+            Self::Keys(Keys::Create(_)) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
+            Self::Keys(Keys::Rotate { .. }) => format!(
+                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or let the host in \
+                 again under its name, with the line of:\n\n  {}\n",
+                said("key")?,
+                said("id")?,
+                said("name")?,
+                typed.line(&format!("invite --host {}", shell_word(said("host")?)))
+            ),
             Self::Keys(Keys::Revoke { .. }) => {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }

@@ -20,7 +20,7 @@ use super::{Server, Typed, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::limit::{Reached, Window};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// The largest request that is read of somebody who has no key, in bytes.
 const BODY_MAX: usize = 8 << 10;
@@ -139,7 +139,11 @@ pub(super) async fn announce(server: &Server) {
     if !server.auth.demands_a_first_key() {
         return;
     }
-    match server.joins.invite(server.office.store.as_ref(), NewInvite::default(), START, None).await {
+    let store = server.office.store.as_ref();
+    if let Err(error) = end_earlier(store).await {
+        tracing::warn!("the invites of earlier starts stay open: {error}");
+    }
+    match server.joins.invite(store, NewInvite::default(), START, None).await {
         Ok(invite) => {
             noted(server, "invited", Some(&invite.id), START);
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
@@ -157,6 +161,14 @@ pub(super) async fn announce(server: &Server) {
         }
         Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),
     }
+}
+
+/// Ends the invites that earlier starts made: only the line that was printed last lets a host in.
+async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
+    for invite in store.invites().await?.iter().filter(|invite| invite.made_by.as_deref() == Some(START)) {
+        store.forget_invite(&invite.hash).await?;
+    }
+    Ok(())
 }
 
 /// Returns the address by which others reach a listener: of one on all addresses, that of the way to the outside.

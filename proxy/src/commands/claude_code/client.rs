@@ -105,6 +105,12 @@ impl Client {
     }
 }
 
+/// Returns a call as a person types it, also if there is no `claude` here.
+pub(in crate::commands) fn typed(client: Option<&Client>, arguments: &[&str]) -> String {
+    let elsewhere = Client { program: PathBuf::from("claude") };
+    client.unwrap_or(&elsewhere).typed(arguments)
+}
+
 /// Says that there is no `claude`, and what to do.
 pub(in crate::commands) fn missing(named: Option<&Path>) -> Failure {
     let why = match named {
