@@ -95,6 +95,10 @@ pub struct Settings {
     /// --listen]
     #[arg(long, env = "C3PO_PUBLIC_URL", value_parser = url_of_hosts)]
     pub public_url: Option<String>,
+    /// How commands for this coordinator begin in what it prints, such as `docker compose exec coordinator c3po-coordinator`
+    /// [default: as this program was called]
+    #[arg(long, env = "C3PO_COMMAND", global = true)]
+    pub command: Option<String>,
     /// Names that clients may address an open coordinator by, separated by commas, besides addresses and names that lead
     /// nowhere but into one's own network
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
@@ -135,6 +139,8 @@ pub struct Config {
     pub is_open: bool,
     /// Where hosts reach this coordinator, where somebody said so.
     pub public_url: Option<String>,
+    /// How commands for this coordinator begin, where somebody said so.
+    pub command: Option<String>,
     /// Further names that an open coordinator answers to.
     pub allowed_hosts: Vec<String>,
 }
@@ -200,6 +206,7 @@ impl Settings {
             policy: self.policy,
             audit_entries: Some(self.audit_entries).filter(|entries| *entries > 0),
             public_url: self.public_url,
+            command: self.command,
             allowed_hosts: self.allowed_hosts,
         })
     }

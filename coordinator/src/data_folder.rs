@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use c3po_shared::text::shell_word;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
@@ -52,7 +53,7 @@ fn standing(owner: u32, mode: u32, user: u32) -> Standing {
 
 fn check(folder: &Path) -> anyhow::Result<()> {
     let (found, user, shown) = (fs::metadata(folder)?, geteuid().as_raw(), folder.display());
-    let mode = found.mode() & 0o777;
+    let (mode, word) = (found.mode() & 0o777, shell_word(&shown.to_string()));
     match standing(found.uid(), mode, user) {
         Standing::Private => Ok(()),
         Standing::Readable => {
@@ -61,11 +62,11 @@ fn check(folder: &Path) -> anyhow::Result<()> {
         }
         Standing::Writable => bail!(
             "others can write the data folder {shown} (mode {mode:03o}), and may have put a certificate, a policy or a \
-             database there: look what lies in it, then `chmod 700 {shown}`"
+             database there: look what lies in it, then `chmod 700 {word}`"
         ),
         Standing::Foreign => bail!(
             "the data folder {shown} belongs to uid {}, who reads and replaces what lies in it, and this coordinator runs as \
-             uid {user}: look what lies in it and `chown {user} {shown}`, or name another folder with --data-dir",
+             uid {user}: look what lies in it and `chown {user} {word}`, or name another folder with --data-dir",
             found.uid()
         ),
     }

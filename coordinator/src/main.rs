@@ -96,7 +96,9 @@ async fn ask(action: &Action, settings: Settings) -> anyhow::Result<()> {
         }
         Action::Backup { file } => back_up(settings, file)?,
         Action::Restore { file } => restore(settings, file)?,
-        Action::Admin(request) => request.ask(&settings.data_dir()?, settings.listen).await?,
+        Action::Admin(request) => {
+            request.ask(&settings.data_dir()?, settings.listen, settings.command.as_deref()).await?
+        }
     };
     match writeln!(std::io::stdout(), "{}", harmless(&answer, true)) {
         // A reader such as `head` has what it wanted.

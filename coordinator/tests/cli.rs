@@ -133,7 +133,12 @@ fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Re
     server.kill()?;
     server.wait()?;
     assert!(serves && copied.status.success(), "{}", said(&copied));
-    assert!(said(&copied).contains(&format!("c3po-coordinator restore {copy}")), "{}", said(&copied));
+    assert!(
+        said(&copied)
+            .contains(&format!("c3po-coordinator --data-dir {data} --store sqlite:{data}/c3po.db restore {copy}\n")),
+        "{}",
+        said(&copied)
+    );
     assert!(!busy.status.success() && said(&busy).contains("in use by another coordinator"), "{}", said(&busy));
     let restored = coordinator(&["restore", copy, "--data-dir", data])?;
     assert!(restored.status.success() && said(&restored).contains("kept from before: "), "{}", said(&restored));

@@ -52,7 +52,7 @@ words! {
         UnknownCertificate = "unknown_certificate",
         /// Let the host in, or in again, with a new key.
         JoinAgain = "join_again",
-        /// Use a name that the key covers; `agents` in the details has the globs.
+        /// Use a name that the key covers; `agents` in the details has the globs, `agent` the name that was refused.
         CoveredName = "covered_name",
         /// The coordinator's store is away or does not answer.
         StoreAway = "store_away",
@@ -95,16 +95,16 @@ impl Advice {
                 "Work on without c3po. Your user has to correct the coordinator's URL; `c3po doctor` says how."
             }
             Self::AnotherCertificate => {
-                "Work on without c3po. If the coordinator was set up anew, your user has to run `c3po join` with a new line \
-                 (`c3po-coordinator invite`); if not, somebody may be in between. The session notices by itself."
+                "Work on without c3po. If the coordinator was set up anew, your user has to let this host in again, with a \
+                 line from `c3po-coordinator invite`; if not, somebody may be in between. The session notices by itself."
             }
             Self::UnknownCertificate => {
-                "If it is the coordinator's own, your user has to run `c3po join` with a line of `c3po-coordinator invite`, \
-                 or set C3PO_FINGERPRINT to what the coordinator's log shows. The session notices the first by itself."
+                "If it is the coordinator's own, your user has to let this host in, with a line from `c3po-coordinator \
+                 invite`, or set C3PO_FINGERPRINT to the value in the coordinator's log. The session notices the first by \
+                 itself."
             }
             Self::JoinAgain => {
-                "Your user has to let this host in (c3po join, with a line from `c3po-coordinator invite`). The session \
-                 notices by itself."
+                "Your user has to let this host in, with a line from `c3po-coordinator invite`. The session notices by itself."
             }
             Self::CoveredName => "Use a name that it covers: C3PO_AGENT_ID for a session, --as for a command.",
             Self::StoreAway => "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look.",

@@ -39,6 +39,15 @@ pub fn harmless_json(json: &str) -> String {
     escaped
 }
 
+/// Returns a text as one word of a command that people paste into a shell, quoted only if it has to be.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// Checks a name or a label, which stands in the field of that name: lists and logs show it.
 ///
 /// Errors: `INVALID_REQUEST` where a terminal would obey a part of it.
@@ -117,5 +126,16 @@ mod tests {
         assert_eq!(harmless("one\ntwo", true), "one\ntwo");
         assert_eq!(harmless("one\ntwo", false), "one␊two");
         assert!(check_plain("host", "Küche & Bad").is_ok() && check_plain("host", "a\tb").is_err());
+    }
+
+    #[test]
+    fn a_word_is_quoted_if_a_shell_would_read_more_in_it() {
+        let check = |text: &str, expected: &str| assert_eq!(shell_word(text), expected);
+        check("/var/lib/c3po", "/var/lib/c3po");
+        check("/home/ann müller/c3po", "'/home/ann müller/c3po'");
+        check("ann's; $(id)", r"'ann'\''s; $(id)'");
+        check("box-*,web", "'box-*,web'");
+        check("http://a'; x; '", r"'http://a'\''; x; '\'''");
+        check("", "''");
     }
 }

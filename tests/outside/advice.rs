@@ -14,9 +14,11 @@ use harness::proxy::{proxy_command, session};
 use harness::redis::Redis;
 use harness::skip::skipped;
 use harness::small_disk::SmallDisk;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
+
+use crate::pasted::Terminals;
 
 /// A host that nobody was let in from, and what it is told.
 struct Host {
@@ -29,6 +31,51 @@ impl Host {
     fn knowing(url: &str) -> Result<Self> {
         let variables = vec![("C3PO_COORDINATOR_URL", url.to_owned())];
         Ok(Self { home: TempDir::new()?, variables, told: String::new() })
+    }
+
+    /// One that has this in its file, and nothing in its environment.
+    fn configured(text: &str) -> Result<Self> {
+        let host = Self { home: TempDir::new()?, variables: Vec::new(), told: String::new() };
+        let file = host.home.path().join(".config/c3po/config.toml");
+        std::fs::create_dir_all(file.parent().context("a folder")?)?;
+        std::fs::write(file, text)?;
+        Ok(host)
+    }
+
+    /// Returns the terminals in which its user pastes commands.
+    fn terminals(&self) -> Terminals {
+        let terminals = Terminals::of(self.home.path());
+        self.variables.iter().fold(terminals, |terminals, (variable, value)| terminals.with(variable, value.as_str()))
+    }
+
+    /// A person pastes every command of what this host was told. Each is valid.
+    async fn pastes(&self, terminals: Terminals) -> Result<()> {
+        ensure!(terminals.paste_all(&self.told).await? > 0, "nothing to paste: {}", self.told);
+        Ok(())
+    }
+
+    /// What was pasted mended it.
+    async fn is_well(&mut self) -> Result<()> {
+        self.types(&["status"]).await?;
+        ensure!(self.told.ends_with("[exit 0]\n\n"), "{}", self.told);
+        Ok(())
+    }
+
+    /// A person asks the doctor, who reports this of the coordinator and of the ways through it.
+    async fn asks_the_doctor(&mut self) -> Result<()> {
+        let mut doctor = command(program("c3po")?, self.home.path());
+        doctor.args(["doctor", "--json"]);
+        self.prepare(&mut doctor);
+        let document: Value = serde_json::from_slice(&doctor.output().await?.stdout)?;
+        self.told += "$ c3po doctor\n";
+        for finding in document["findings"].as_array().context("findings")? {
+            let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+            if text("verdict") == "fail" && text("check") != "session" {
+                self.told += &format!("FAIL  {}  {}\n      -> {}\n", text("check"), text("found"), text("advice"));
+            }
+        }
+        self.told += "\n";
+        Ok(())
     }
 
     fn with(mut self, variable: &'static str, value: impl Into<String>) -> Self {
@@ -107,10 +154,13 @@ async fn nothing_listens() -> Result<()> {
     own.types(&["status", "send b hi"]).await?;
     own.calls("web", "ping").await?;
     insta::assert_snapshot!("nothing_listens", own.told(&[(&port, "PORT")]));
+    own.pastes(own.terminals()).await?;
     let mut joined = Host::knowing(&url)?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
     joined.types(&["status", "send b hi"]).await?;
+    joined.asks_the_doctor().await?;
     ensure!(!joined.told.contains("make up"), "{}", joined.told);
     insta::assert_snapshot!("nothing_listens_joined", joined.told(&[(&port, "PORT")]));
+    joined.pastes(joined.terminals()).await?;
     Ok(())
 }
 
@@ -130,11 +180,12 @@ async fn the_network_is_in_the_way() -> Result<()> {
         }
     }
     insta::assert_snapshot!("the_network_is_in_the_way", host.told(&[]));
+    host.pastes(host.terminals().apart()).await?;
     let mut named = Host::knowing("https://nas.invalid:8420")?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
     named.types_apart("true", "status").await?;
     named.types_apart("true", "send b hi").await?;
     insta::assert_snapshot!("a_name_that_nobody_knows", named.told(&[]));
-    Ok(())
+    named.pastes(named.terminals().apart()).await
 }
 
 /// Answers every connection with a text, as another program on the port does.
@@ -160,6 +211,7 @@ async fn another_program_is_on_the_port() -> Result<()> {
     for (scheme, address) in [("http", ssh), ("http", web), ("https", ssh)] {
         let mut host = Host::knowing(&format!("{scheme}://{address}"))?;
         host.types(&["status", "send b hi"]).await?;
+        host.pastes(host.terminals()).await?;
         told += &format!("{}\n\n", host.told(&[(&port(address), "PORT")]));
     }
     insta::assert_snapshot!("another_program_is_on_the_port", told.trim_end());
@@ -167,32 +219,51 @@ async fn another_program_is_on_the_port() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tls_and_certificates() -> Result<()> {
+async fn tls_on_one_side_alone() -> Result<()> {
     let (work, folder) = (TempDir::new()?, TempDir::new()?);
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut with = Coordinator::absent(work.path(), &store)?.over_tls("auto");
     with.restart().await?;
     let without = Coordinator::start(folder.path()).await?;
-    let (with_port, without_port, shown) = (port(with.address()), port(without.address()), with.fingerprint()?);
-    let hidden = [(with_port.as_str(), "PORT"), (without_port.as_str(), "PORT"), (shown.as_str(), "sha256:SHOWN")];
+    let (with_port, without_port) = (port(with.address()), port(without.address()));
+    let hidden = [(with_port.as_str(), "PORT"), (without_port.as_str(), "PORT")];
     let lines = ["status", "send b hi"];
 
     let mut plain = Host::knowing(&format!("http://{}", with.address()))?;
     plain.types(&lines).await?;
     plain.calls("web", "ping").await?;
     insta::assert_snapshot!("plain_to_tls", plain.told(&hidden));
+    plain.pastes(plain.terminals()).await?;
     let mut secure = Host::knowing(&format!("https://{}", without.address()))?;
     secure.types(&lines).await?;
     secure.calls("web", "ping").await?;
     insta::assert_snapshot!("tls_to_plain", secure.told(&hidden));
-    let mut wrong = Host::knowing(&with.url())?.with("C3PO_FINGERPRINT", format!("sha256:{}", "ab".repeat(32)));
+    secure.pastes(secure.terminals().beside(folder.path(), &without)).await
+}
+
+#[tokio::test]
+async fn certificates_that_this_host_does_not_trust() -> Result<()> {
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto");
+    coordinator.restart().await?;
+    let (port, shown, url) = (port(coordinator.address()), coordinator.fingerprint()?, coordinator.url());
+    let hidden = [(port.as_str(), "PORT"), (shown.as_str(), "sha256:SHOWN")];
+    let lines = ["status", "send b hi"];
+
+    let other = format!("sha256:{}", "ab".repeat(32));
+    let mut wrong = Host::configured(&format!("coordinator_url = \"{url}\"\nfingerprint = \"{other}\"\n"))?;
     wrong.types(&lines).await?;
     wrong.calls("web", "ping").await?;
+    wrong.asks_the_doctor().await?;
     insta::assert_snapshot!("another_certificate", wrong.told(&hidden));
-    let mut unknown = Host::knowing(&with.url())?;
+    wrong.pastes(wrong.terminals().beside(work.path(), &coordinator)).await?;
+    wrong.is_well().await?;
+    let mut unknown = Host::configured(&format!("coordinator_url = \"{url}\"\n"))?;
     unknown.types(&lines).await?;
     insta::assert_snapshot!("an_unknown_certificate", unknown.told(&hidden));
-    Ok(())
+    unknown.pastes(unknown.terminals().beside(work.path(), &coordinator)).await?;
+    unknown.is_well().await
 }
 
 /// Asks a coordinator on its own machine, and returns the first line that it prints.
@@ -214,7 +285,11 @@ async fn keys_and_what_they_cover() -> Result<()> {
     let mut none = Host::knowing(&coordinator.url())?;
     none.types(&["status", "send b hi"]).await?;
     none.calls("web", "ping").await?;
-    insta::assert_snapshot!("no_key", none.told(&[]));
+    none.asks_the_doctor().await?;
+    let port = port(coordinator.address());
+    insta::assert_snapshot!("no_key", none.told(&[(&port, "PORT")]));
+    none.pastes(none.terminals().beside(work.path(), &coordinator)).await?;
+    none.is_well().await?;
     let key = admin(work.path(), &coordinator, &["keys", "create", "box", "--agents", "box-*,web"]).await?;
     let id = key.split('_').nth(1).context("its id")?.to_owned();
     let mut narrow = Host::knowing(&coordinator.url())?.with("C3PO_TOKEN", key);
@@ -222,7 +297,13 @@ async fn keys_and_what_they_cover() -> Result<()> {
     narrow.calls("meshtastic", "ping").await?;
     narrow.calls("web-front", "ping").await?;
     insta::assert_snapshot!("a_key_for_other_names", narrow.told(&[(&id, "KEY")]));
-    Ok(())
+    narrow.pastes(narrow.terminals().beside(work.path(), &coordinator)).await?;
+    admin(work.path(), &coordinator, &["keys", "revoke", &id]).await?;
+    let mut ended = Host { told: String::new(), ..narrow };
+    ended.types(&["status"]).await?;
+    ended.calls("web", "ping").await?;
+    insta::assert_snapshot!("a_key_that_has_ended", ended.told(&[(&port, "PORT")]));
+    ended.pastes(ended.terminals().beside(work.path(), &coordinator)).await
 }
 
 #[tokio::test]
@@ -248,8 +329,9 @@ async fn the_store_is_away_or_full() -> Result<()> {
     let mut host = Host::knowing(&coordinator.url())?;
     host.types(&lines).await?;
     host.calls("web", "ping").await?;
+    host.asks_the_doctor().await?;
     insta::assert_snapshot!("the_store_is_away", host.told(&[(&port, "PORT")]));
-    Ok(())
+    host.pastes(host.terminals()).await
 }
 
 #[tokio::test]
@@ -263,7 +345,7 @@ async fn the_coordinator_hangs() -> Result<()> {
     coordinator.process()?.signal("CONT").await?;
     outcome?;
     insta::assert_snapshot!("the_coordinator_hangs", host.told(&[(&port, "PORT")]));
-    Ok(())
+    host.pastes(host.terminals()).await
 }
 
 #[tokio::test]
@@ -289,7 +371,9 @@ async fn the_disk_is_full() -> Result<()> {
         ensure!(number < 999, "the disk was never full");
     }
     host.types(&["send sender hi"]).await?;
+    host.calls("sender", "send_message").await?;
     insta::assert_snapshot!("the_disk_is_full", host.told(&[(&port, "PORT")]));
+    host.pastes(host.terminals()).await?;
     for line in ["status", "agents", "inbox"] {
         let mut reader = Host::knowing(&coordinator.url())?;
         reader.types(&[line]).await?;
@@ -310,13 +394,30 @@ async fn too_many_sends_and_a_taken_port() -> Result<()> {
     let mut host = Host::knowing(&coordinator.url())?;
     host.types(&["send b one", "send b two"]).await?;
     let refused = host.told.split("$ ").last().context("the second one")?.to_owned();
-    let seconds = refused.split("Wait ").nth(1).and_then(|rest| rest.split(' ').next()).context("seconds")?;
-    insta::assert_snapshot!("too_many_sends", refused.replace(&format!("Wait {seconds} s"), "Wait N s").trim_end());
+    insta::assert_snapshot!("too_many_sends", without_seconds(&refused)?.trim_end());
+    session.reply("send_message", json!({"target": "human", "message": "one"})).await?;
+    let told = session.call("send_message", json!({"target": "human", "message": "two"})).await?;
+    ensure!(told.is_error, "{told:?}");
+    let told = told.json()?;
+    let told = format!("{}\n{}", told["error"].as_str().unwrap_or("-"), told["suggestion"].as_str().unwrap_or("-"));
+    insta::assert_snapshot!("too_many_sends_of_a_session", without_seconds(&told)?);
+    let mut host = Host::knowing(&coordinator.url())?;
+    host.asks_the_doctor().await?;
+    insta::assert_snapshot!("too_many_sends_and_the_doctor", host.told(&[]));
+    host.pastes(host.terminals()).await?;
 
     let mut second = command(program("c3po-coordinator")?, work.path());
     second.args(["--listen", &coordinator.address().to_string(), "--store", "sqlite:other.db"]).stdin(Stdio::null());
     let said = second.current_dir(work.path()).output().await?;
-    let taken = String::from_utf8(said.stderr)?.replace(&port, "PORT");
-    insta::assert_snapshot!("a_taken_port", format!("{}[exit {}]", taken, said.status.code().unwrap_or(-1)));
+    let taken = String::from_utf8(said.stderr)?;
+    let shown = format!("{}[exit {}]", taken.replace(&port, "PORT"), said.status.code().unwrap_or(-1));
+    insta::assert_snapshot!("a_taken_port", shown);
+    ensure!(Terminals::of(work.path()).paste_all(&taken).await? == 1, "{taken}");
     Ok(())
+}
+
+/// Returns a text without the seconds to wait, which depend on the moment.
+fn without_seconds(text: &str) -> Result<String> {
+    let seconds = text.split("Wait ").nth(1).and_then(|rest| rest.split(' ').next()).context("seconds")?;
+    Ok(text.replace(&format!("Wait {seconds} s"), "Wait N s"))
 }

@@ -39,18 +39,26 @@ async fn admin(folder: &Path, coordinator: &Coordinator, words: &[&str]) -> Resu
 
 /// Lets a host in, with the line that the coordinator prints. Returns what the host was told.
 async fn join(home: &Path, folder: &Path, coordinator: &Coordinator) -> Result<String> {
-    join_as(home, folder, coordinator, &["invite"]).await
+    join_with(home, &admin(folder, coordinator, &["invite"]).await?).await
 }
 
-/// The same with an invite of one's own.
-async fn join_as(home: &Path, folder: &Path, coordinator: &Coordinator, invite: &[&str]) -> Result<String> {
-    let said = admin(folder, coordinator, invite).await?;
-    let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.clone())?;
+/// The same with an invite that was printed.
+async fn join_with(home: &Path, said: &str) -> Result<String> {
+    let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.to_owned())?;
     let url = line.split_whitespace().last().context("a URL")?;
     let mut c3po = c3po(home, &["join", url])?;
     let joined = c3po.env("C3PO_JOIN_CODE", join_code(line)?).output().await?;
     ensure!(joined.status.success(), "{joined:?}");
     Ok(String::from_utf8(joined.stdout)?)
+}
+
+/// Types a printed command into a shell of the coordinator's machine. Returns what it prints.
+async fn pasted(folder: &Path, line: &str) -> Result<String> {
+    let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
+    let mut shell = command("sh", folder);
+    let said = shell.args(["-c", line]).env("PATH", format!("{path}:/usr/bin:/bin")).output().await?;
+    ensure!(said.status.success(), "{line}: {said:?}");
+    Ok(String::from_utf8(said.stdout)?)
 }
 
 fn c3po(home: &Path, words: &[&str]) -> Result<Command> {
@@ -171,23 +179,20 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     back(&session).await?;
     let written = std::fs::read_to_string(file(home.path()))?;
     let key = written.split("c3po_").nth(1).and_then(|rest| rest.split('_').next()).context("a key")?;
-    admin(&folder, &nas, &["keys", "rotate", key]).await?;
+    let rotated = admin(&folder, &nas, &["keys", "rotate", key]).await?;
     eventually("the session is refused", BACK, async || {
         let pong = session.call("ping", json!({})).await.ok()?;
         (pong.is_error && pong.text.contains("UNAUTHORIZED")).then_some(())
     })
     .await?;
 
-    // The text of the key proves no more which host this is, so the invite names it.
-    let told = join_as(home.path(), &folder, &nas, &["invite", "--host", HOST]).await?;
+    // The text of the key proves no more which host this is, so the invite that was printed for this names it.
+    let invite = rotated.lines().find(|line| line.contains(" invite --host ")).context("the way back")?;
+    let told = join_with(home.path(), &pasted(&folder, invite).await?).await?;
     let end = told.lines().find(|line| line.contains("older key")).context("the older key is named")?;
     back(&session).await?;
     // The command that it printed ends the older key, as pasted.
-    let pasted = end.split_once(": ").context("a command")?.1;
-    let mut shell = command("sh", &folder);
-    let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
-    let ended = shell.args(["-c", pasted]).env("PATH", format!("{path}:/usr/bin:/bin")).output().await?;
-    ensure!(ended.status.success(), "{pasted}: {ended:?}");
+    pasted(&folder, end.split('`').nth(1).context("a command")?).await?;
     let keys = admin(&folder, &nas, &["keys", "list"]).await?;
     ensure!(keys.lines().any(|line| line.contains(key) && line.contains("revoked")), "{keys}");
     assert_eq!(back(&session).await?["agent_id"], "web", "the new one admits it");

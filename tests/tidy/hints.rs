@@ -1,5 +1,7 @@
-//! The lines that `make up` prints before it serves.
+//! The lines that `make` prints before it builds and before it serves.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -28,5 +30,35 @@ fn on_the_network_it_names_the_command_that_prints_the_join_line() -> Result<()>
         assert!(hint.contains(&format!("\"/bin/c3po-coordinator\" invite --listen {listen}\n")), "{hint}");
         assert!(!hint.contains("http://"), "nobody is served without TLS there: {hint}");
     }
+    Ok(())
+}
+
+/// Returns what is printed where these programs are installed besides those of the system, each of which prints a line.
+fn without_rust(programs: &[(&str, &str)]) -> Result<String> {
+    let path = tempfile::tempdir()?;
+    for system in ["dirname", "sed", "cut"] {
+        let found = ["/usr/bin", "/bin"].map(|folder| std::path::Path::new(folder).join(system));
+        symlink(found.iter().find(|path| path.exists()).context(system)?, path.path().join(system))?;
+    }
+    for (program, line) in programs {
+        let file = path.path().join(program);
+        fs::write(&file, format!("#!/bin/sh\necho '{line}'\n"))?;
+        fs::set_permissions(&file, Permissions::from_mode(0o755))?;
+    }
+    let output = Command::new("/bin/sh").arg(root().join("tests/setup/rust")).env("PATH", path.path()).output()?;
+    ensure!(output.status.success() == output.stderr.is_empty(), "{output:?}");
+    Ok(String::from_utf8(output.stderr)?)
+}
+
+#[test]
+fn without_rust_or_with_an_old_one_a_sentence_names_the_version_and_where_it_is() -> Result<()> {
+    let none = without_rust(&[])?;
+    assert!(
+        none.contains("needs Rust 1.") && none.contains("https://rustup.rs") && none.lines().count() == 1,
+        "{none}"
+    );
+    let old = without_rust(&[("rustc", "rustc 1.63.0 (4b91a6ea7 2022-08-08)"), ("cargo", "cargo 1.63.0")])?;
+    assert!(old.contains("this is 1.63.0: run `rustup update`") && old.lines().count() == 1, "{old}");
+    assert_eq!(without_rust(&[("rustc", "rustc 1.95.0 (59807616e 2026-04-14)"), ("cargo", "cargo 1.95.0")])?, "");
     Ok(())
 }

@@ -260,8 +260,9 @@ pub(crate) async fn invite(
     let key_hash = vouching(&keys, key)?.map(|key| key.hash.clone());
     if store.invites().await.map_err(unchanged)?.len() >= INVITES_MAX {
         let error = format!("there are {INVITES_MAX} open invites, which is as many as there may be");
-        return Err(Refusal::new(ErrorCode::Conflict, error)
-            .suggest("End those that nobody needs: `c3po-coordinator invites list`, then `invites revoke ID`."));
+        return Err(Refusal::new(ErrorCode::Conflict, error).suggest(
+            "End those that nobody needs: `c3po-coordinator invites list`, then `c3po-coordinator invites revoke ID`.",
+        ));
     }
     let code = secret::join_code(fingerprint)?;
     let invite = Invite {
@@ -400,7 +401,9 @@ fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, Refusal> {
     let ended = keys.iter().filter_map(|key| key.ended_at(now).map(|end| (end, key)));
     let (_, oldest) = ended.min_by_key(|(end, _)| *end).ok_or_else(|| {
         Refusal::new(ErrorCode::Conflict, format!("there are {KEYS_MAX} valid keys, which is as many as there may be"))
-            .suggest("End those that nobody uses: `c3po-coordinator keys list`, then `keys revoke ID`.")
+            .suggest(
+                "End those that nobody uses: `c3po-coordinator keys list`, then `c3po-coordinator keys revoke ID`.",
+            )
     })?;
     Ok(Some(oldest))
 }

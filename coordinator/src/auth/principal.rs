@@ -250,7 +250,7 @@ impl Principal {
             ),
         };
         Err(Refusal::new(ErrorCode::Forbidden, error)
-            .suggest("Ask whoever runs the coordinator for a key of another scope (c3po-coordinator keys create)."))
+            .suggest("Ask whoever runs the coordinator for a key of another scope: `c3po-coordinator keys create NAME --scope SCOPE`."))
     }
 
     /// Returns whether it may be that agent. A wildcard covers agents of hosts: the person is named, or an admin key's.
@@ -280,6 +280,7 @@ impl Principal {
                 let error = format!("the key {id} does not cover {agent}{but}, only {globs}");
                 let refusal = Refusal::new(ErrorCode::Forbidden, error)
                     .advise(Advice::CoveredName)
+                    .detail("agent", agent.as_str())
                     .detail("agents", agents.as_slice().to_vec());
                 Err(match self.person(agent) {
                     Some(person) => refusal.detail("person", person.to_string()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
-use c3po_shared::text::harmless_json;
+use c3po_shared::text::{harmless_json, shell_word};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -16,8 +16,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use super::exchange;
-use crate::server::{control_options, control_socket};
+use super::{absent, exchange};
+use crate::server::{Typed, control_socket};
 
 /// How long the answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -179,14 +179,12 @@ pub struct Invite {
 
 impl Admin {
     /// Asks the coordinator of this machine that listens there, over its own socket. Returns what is to be printed.
-    pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {
+    ///
+    /// `command` is how commands for it begin, if somebody said so.
+    pub async fn ask(&self, data_dir: &Path, listen: SocketAddr, command: Option<&str>) -> anyhow::Result<String> {
         let path = control_socket(data_dir, listen.port());
-        let stream = UnixStream::connect(&path).await.with_context(|| {
-            format!(
-                "no coordinator is listening on {}; pass the --data-dir and --listen it was started with",
-                path.display()
-            )
-        })?;
+        let stream = UnixStream::connect(&path).await;
+        let stream = stream.map_err(|error| absent::refusal(error, data_dir, &path))?;
         let (method, in_path, body) = self.http();
         let answer = exchange(stream, (method, &in_path, body), DEADLINE).await;
         let answer = answer.with_context(|| format!("asking {}", path.display()))?;
@@ -195,7 +193,7 @@ impl Admin {
             let said = |name: &str| body[name].as_str().unwrap_or_default();
             bail!("{}. {}", said("error"), said("suggestion"));
         }
-        self.show(&body, &control_options(data_dir, listen))
+        self.show(&body, &Typed::new(command, data_dir, listen))
     }
 
     /// Returns it as HTTP: method, path and body.
@@ -234,8 +232,8 @@ impl Admin {
         }
     }
 
-    /// Returns the answer as people read it. `options` lead a command to the coordinator that answered.
-    fn show(&self, answer: &Value, options: &str) -> anyhow::Result<String> {
+    /// Returns the answer as people read it, with commands for the coordinator that answered.
+    fn show(&self, answer: &Value, typed: &Typed) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
             Self::Keys(Keys::List { json: true })
@@ -243,22 +241,31 @@ impl Admin {
             | Self::Agents(Agents::Rm { json: true, .. })
             | Self::Hosts(Hosts::Rename { json: true, .. })
             | Self::Guard(Guard::List { json: true }) => harmless_json(&format!("{answer:#}")),
-            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), options),
-            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), options),
-            Self::Keys(Keys::Create(_) | Keys::Rotate { .. }) => {
+            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), typed),
+            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), typed),
+            Self::Keys(Keys::Create(_)) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
+            Self::Keys(Keys::Rotate { .. }) => format!(
+                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or let the host in \
+                 again under its name, with the line of:\n\n  {}\n",
+                said("key")?,
+                said("id")?,
+                said("name")?,
+                typed.line(&format!("invite --host {}", shell_word(said("host")?)))
+            ),
             Self::Keys(Keys::Revoke { .. }) => {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
             Self::Invite(_) => format!(
                 "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n{}\
-                 This is the invite {id}; to end it earlier:\n\n  c3po-coordinator invites revoke {id} {options}\n",
+                 This is the invite {id}; to end it earlier:\n\n  {end}\n",
                 said("expires_at")?,
                 said("line")?,
                 said("install")?,
                 answer["warning"].as_str().map(|why| format!("Note: {why}.\n\n")).unwrap_or_default(),
-                id = said("id")?
+                id = said("id")?,
+                end = typed.line(&format!("invites revoke {}", said("id")?))
             ),
             Self::Invites(Invites::Revoke { .. }) => {
                 format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
@@ -279,8 +286,8 @@ impl Admin {
                 format!("{one} and {other} may go on, and are counted anew.")
             }
             Self::Guard(Guard::Stop(Two { one, other })) => format!(
-                "Messages between {one} and {other} are refused until you allow them:\n\n  \
-                 c3po-coordinator guard allow {one} {other} {options}\n"
+                "Messages between {one} and {other} are refused until you allow them:\n\n  {}\n",
+                typed.line(&format!("guard allow {one} {other}"))
             ),
         })
     }
@@ -301,9 +308,9 @@ fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
     answer[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn every_key(keys: &[Value], options: &str) -> String {
+fn every_key(keys: &[Value], typed: &Typed) -> String {
     if keys.is_empty() {
-        return format!("There are no keys. `c3po-coordinator invite {options}` prints the line that lets a host in.");
+        return format!("There are no keys. `{}` prints the line that lets a host in.", typed.line("invite"));
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
@@ -325,11 +332,9 @@ fn state(key: &Value) -> String {
     }
 }
 
-fn open_invites(invites: &[Value], options: &str) -> String {
+fn open_invites(invites: &[Value], typed: &Typed) -> String {
     if invites.is_empty() {
-        return format!(
-            "There are no open invites. `c3po-coordinator invite {options}` prints the line that lets a host in."
-        );
+        return format!("There are no open invites. `{}` prints the line that lets a host in.", typed.line("invite"));
     }
     let row = |invite: &Value| {
         let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();
@@ -381,6 +386,10 @@ fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLU
 mod tests {
     use super::*;
 
+    fn typed() -> Typed {
+        Typed::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())
+    }
+
     #[test]
     fn keys_are_a_table_that_says_since_when_and_until_when() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
@@ -397,14 +406,14 @@ mod tests {
         ]});
         let list = |json| Admin::Keys(Keys::List { json });
         assert_eq!(
-            list(false).show(&answer, "").expect("a list"),
+            list(false).show(&answer, &typed()).expect("a list"),
             "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   AGENTS\n\
              0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         *\n\
              0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  *\n\
              0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
              00000010  agent  old                    2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
         );
-        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
+        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
     }
 
     #[test]
@@ -417,13 +426,13 @@ mod tests {
         ]});
         let list = |json| Admin::Invites(Invites::List { json });
         assert_eq!(
-            list(false).show(&answer, "").expect("a list"),
+            list(false).show(&answer, &typed()).expect("a list"),
             "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
              0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
              0000000f  operator  1000       2026-01-22 08:00  -        *"
         );
-        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"invites": []}), "").expect("a list");
+        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
+        let none = list(false).show(&json!({"invites": []}), &typed()).expect("a list");
         assert!(none.starts_with("There are no open invites."), "{none}");
     }
 
@@ -435,13 +444,13 @@ mod tests {
         ]});
         let list = |json| Admin::Guard(Guard::List { json });
         assert_eq!(
-            list(false).show(&answer, "").expect("a list"),
+            list(false).show(&answer, &typed()).expect("a list"),
             "AGENT  AGENT  MESSAGES  STANDING   STOPPED (UTC)\n\
              api    web    60 of 60  suspected  -\n\
              a      b      0 of 60   stopped    2026-01-15 10:45"
         );
-        assert_eq!(list(true).show(&answer, "").expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"pairs": []}), "").expect("a list");
+        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
+        let none = list(false).show(&json!({"pairs": []}), &typed()).expect("a list");
         assert_eq!(none, "No pair of agents is stopped or near the limit.");
     }
 

@@ -3,21 +3,28 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use c3po_shared::text::shell_word;
 
 use crate::config::{Config, Settings, StoreAddress};
+use crate::server::this_program;
 use crate::store::sqlite::SqliteStore;
 
 /// Copies the store into a new file. Returns what to print.
 ///
 /// Errors: the store is in Redis, or it cannot be copied.
 pub fn back_up(settings: Settings, file: &Path) -> Result<String> {
+    let command = settings.command.clone().unwrap_or_else(this_program);
     let (database, data_dir) = embedded(settings)?;
     SqliteStore::back_up(&database, &data_dir, file)?;
+    let word = |path: &Path| shell_word(&path.display().to_string());
     Ok(format!(
         "{} holds every message and key and the certificate: keep it as secret as a password.\n\
-         Put it back with: c3po-coordinator restore {}",
+         With the coordinator stopped, this puts it back:\n\n  \
+         {command} --data-dir {} --store {} restore {}\n",
         file.display(),
-        file.display()
+        word(&data_dir),
+        shell_word(&format!("sqlite:{}", database.display())),
+        word(file),
     ))
 }
 

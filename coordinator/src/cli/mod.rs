@@ -1,6 +1,7 @@
 //! The coordinator's command line. Whatever it does besides serving, it asks the coordinator that runs to do, but for `backup`
 //! and `restore`, which work on files.
 
+mod absent;
 mod admin;
 mod backup;
 mod health;

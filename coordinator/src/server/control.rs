@@ -9,10 +9,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use axum::{Extension, Router};
+use c3po_shared::text::shell_word;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Principal;
+
+/// What the program is called.
+const NAME: &str = "c3po-coordinator";
 
 /// The listening end.
 #[derive(Debug)]
@@ -67,9 +71,33 @@ pub(crate) fn place(data_dir: &Path, port: u16) -> PathBuf {
     data_dir.join(format!("control-{port}.sock"))
 }
 
-/// Returns the options that lead the coordinator's own commands to the one that listens there.
-pub(crate) fn options(data_dir: &Path, listen: SocketAddr) -> String {
-    format!("--data-dir {} --listen {listen}", data_dir.display())
+/// How commands for a coordinator are typed on its machine, so that they work as they are pasted.
+#[derive(Debug, Clone)]
+pub(crate) struct Typed {
+    program: String,
+    options: String,
+}
+
+impl Typed {
+    /// Those for the coordinator that listens there. They begin with `command`, or else as this program was called: by its
+    /// name if a shell found it, and by its path otherwise.
+    pub(crate) fn new(command: Option<&str>, data_dir: &Path, listen: SocketAddr) -> Self {
+        let program = command.map_or_else(this_program, str::to_owned);
+        let options = format!("--data-dir {} --listen {listen}", shell_word(&data_dir.display().to_string()));
+        Self { program, options }
+    }
+
+    /// Returns the command that asks this coordinator for something.
+    pub(crate) fn line(&self, words: &str) -> String {
+        format!("{} {words} {}", self.program, self.options)
+    }
+}
+
+/// Returns how this program is typed.
+pub(crate) fn this_program() -> String {
+    let is_path = std::env::args_os().next().is_some_and(|called| Path::new(&called).components().count() > 1);
+    let path = std::env::current_exe().ok().filter(|_| is_path);
+    path.map_or_else(|| NAME.to_owned(), |path| shell_word(&path.display().to_string()))
 }
 
 #[cfg(test)]
@@ -91,5 +119,18 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok(), "the successor's stays");
         second.serve(Router::new(), over).await;
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0, "nothing stays");
+    }
+
+    #[test]
+    fn a_command_leads_to_the_coordinator_that_printed_it() {
+        let check = |command: Option<&str>, data_dir: &str, expected: &str| {
+            let listen = "0.0.0.0:8440".parse().expect("an address");
+            let line = Typed::new(command, Path::new(data_dir), listen).line("keys list");
+            assert!(line.ends_with(expected), "{line}");
+        };
+        check(Some("c3po-coordinator"), "/data", "c3po-coordinator keys list --data-dir /data --listen 0.0.0.0:8440");
+        let in_docker = "docker compose exec coordinator c3po-coordinator";
+        check(Some(in_docker), "/data", &format!("{in_docker} keys list --data-dir /data --listen 0.0.0.0:8440"));
+        check(None, "/home/ann's/c3po", r" keys list --data-dir '/home/ann'\''s/c3po' --listen 0.0.0.0:8440");
     }
 }

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::endpoint::{Answer, Body};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
-use super::{Server, control, download};
+use super::{Server, Typed, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
 use crate::limit::{Reached, Window};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// The largest request that is read of somebody who has no key, in bytes.
 const BODY_MAX: usize = 8 << 10;
@@ -35,8 +35,8 @@ pub(super) struct Joins {
     /// Where it listens.
     address: SocketAddr,
     transport: Transport,
-    /// By which words of a command line this coordinator is found on its machine.
-    options: String,
+    /// How commands for this coordinator are typed on its machine.
+    typed: Typed,
     /// The wrong codes of the last minute.
     wrong: Mutex<Window<()>>,
 }
@@ -59,8 +59,8 @@ pub(super) struct Invited {
 
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
-        let options = control::options(&config.data_dir, address);
-        Self { public_url: config.public_url.clone(), address, transport, options, wrong: Mutex::default() }
+        let typed = Typed::new(config.command.as_deref(), &config.data_dir, address);
+        Self { public_url: config.public_url.clone(), address, transport, typed, wrong: Mutex::default() }
     }
 
     /// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one.
@@ -128,7 +128,7 @@ pub(super) async fn join(
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;
     let older_key = older_key.map(|(id, valid)| {
-        let revoke = format!("c3po-coordinator keys revoke {id} {}", server.joins.options);
+        let revoke = server.joins.typed.line(&format!("keys revoke {id}"));
         OlderKey { id, valid, revoke }
     });
     Ok(Json(JoinReply { older_key, ..reply }))
@@ -139,7 +139,11 @@ pub(super) async fn announce(server: &Server) {
     if !server.auth.demands_a_first_key() {
         return;
     }
-    match server.joins.invite(server.office.store.as_ref(), NewInvite::default(), START, None).await {
+    let store = server.office.store.as_ref();
+    if let Err(error) = end_earlier(store).await {
+        tracing::warn!("the invites of earlier starts stay open: {error}");
+    }
+    match server.joins.invite(store, NewInvite::default(), START, None).await {
         Ok(invite) => {
             noted(server, "invited", Some(&invite.id), START);
             tracing::warn!("no host has a key yet; the line that lets one in is printed below");
@@ -148,12 +152,23 @@ pub(super) async fn announce(server: &Server) {
             }
             eprintln!(
                 "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
-                 For more: c3po-coordinator invite {}\n",
-                invite.expires_at, invite.line, invite.install, server.joins.options
+                 For more: `{}`\n",
+                invite.expires_at,
+                invite.line,
+                invite.install,
+                server.joins.typed.line("invite")
             );
         }
         Err(refusal) => tracing::warn!("no invite could be made: {refusal}"),
     }
+}
+
+/// Ends the invites that earlier starts made: only the line that was printed last lets a host in.
+async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
+    for invite in store.invites().await?.iter().filter(|invite| invite.made_by.as_deref() == Some(START)) {
+        store.forget_invite(&invite.hash).await?;
+    }
+    Ok(())
 }
 
 /// Returns the address by which others reach a listener: of one on all addresses, that of the way to the outside.
@@ -191,6 +206,7 @@ fn outward() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use super::*;
@@ -230,7 +246,7 @@ mod tests {
             public_url: None,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
             transport: Transport::plain(),
-            options: String::new(),
+            typed: Typed::new(None, Path::new("/data"), SocketAddr::from((Ipv4Addr::LOCALHOST, 8420))),
             wrong: Mutex::default(),
         };
         let (now, code) = (Instant::now(), |at| joins.refuse(at).code);

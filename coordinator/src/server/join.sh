@@ -83,7 +83,11 @@ main() {
     *:"$folder":*) ;;
     *) echo "note: $folder is not in PATH" >&2 ;;
     esac
-    echo "next, for Claude Code: $folder/c3po install" >&2
+    case $folder in
+    *[!A-Za-z0-9/._-]*) word="'$folder/c3po'" ;;
+    *) word=$folder/c3po ;;
+    esac
+    echo "next, for Claude Code: \`$word install\`" >&2
 }
 
 # Nothing runs before all of it is there.

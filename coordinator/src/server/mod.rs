@@ -44,7 +44,7 @@ use self::accept::Door;
 pub(crate) use self::accept::listen;
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
-pub(crate) use self::control::{options as control_options, place as control_socket};
+pub(crate) use self::control::{Typed, place as control_socket, this_program};
 use self::download::Downloads;
 use self::endpoint::status_of;
 use self::http_session::HttpSessions;

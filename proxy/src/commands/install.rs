@@ -130,7 +130,8 @@ impl Situation {
                     "Claude Code has another marketplace named {MARKETPLACE}, from {source}; it was left alone"
                 ),
                 advice: format!(
-                    "If you can do without it, run `claude plugin marketplace remove {MARKETPLACE}`, then this again."
+                    "If you can do without it, run `{}`, then this again.",
+                    client::typed(claude.as_ref(), &["plugin", "marketplace", "remove", MARKETPLACE])
                 ),
             });
         }

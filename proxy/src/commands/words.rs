@@ -1,6 +1,7 @@
 //! What to do about a refusal, in words for a person at a terminal: commands, and no tools.
 
 use c3po_shared::refusal::{Advice, Refusal};
+use c3po_shared::text::shell_word;
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::http::Uri;
 
@@ -38,7 +39,8 @@ pub(super) fn suggestion(refusal: &Refusal) -> String {
 
 /// Returns what is to be done at or about a certain coordinator.
 fn of_place(advice: Advice, place: &Place) -> Option<String> {
-    let (Place { url, host, port }, there) = (place, place.there());
+    let (Place { host, port, .. }, there) = (place, place.there());
+    let url = shell_word(&place.url);
     Some(match advice {
         Advice::NothingListens => format!(
             "Nothing listens on port {port} of {host}. See {there} whether the coordinator runs (`systemctl status \
@@ -66,6 +68,17 @@ fn of_place(advice: Advice, place: &Place) -> Option<String> {
             "If the coordinator is to speak TLS, start it {there} with `--tls auto`; if not, let this host in anew with a \
              line of `c3po-coordinator invite` there, and until then nothing is sent to {url}."
         ),
+        Advice::AnotherCertificate => format!(
+            "If the coordinator was set up anew, `c3po join {url}` asks for the code that `c3po-coordinator invite` prints \
+             {there}; if not, somebody may be in between."
+        ),
+        Advice::UnknownCertificate => format!(
+            "If it is the coordinator's own, `c3po join {url}` asks for the code that `c3po-coordinator invite` prints {there}, \
+             or set C3PO_FINGERPRINT to the value in the coordinator's log."
+        ),
+        Advice::JoinAgain => format!(
+            "Let this host in: `c3po join {url}` asks for the code that `c3po-coordinator invite` prints {there}."
+        ),
         Advice::StoreAway => format!(
             "Nothing was lost. Look {there} whether its Redis or disk is well; the coordinator's log says more \
              (`journalctl -u c3po-coordinator -n 20`, or `docker compose logs coordinator`). It goes on by itself."
@@ -87,19 +100,19 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
             return format!("Did you mean {}? `c3po agents` lists all of them.", names.join(" or "));
         }
         Advice::NameRecipient => "Use an agent id, id@host, or @role; `c3po agents` lists them.",
-        Advice::Broadcast => "`c3po broadcast` sends to all; @role is everybody with a role.",
+        Advice::Broadcast => "`c3po broadcast TEXT` sends to all; @role is everybody with a role.",
         Advice::AskAnother => "Ask another agent (`c3po agents`), try later, or send it with --priority urgent.",
-        Advice::UseWholeId => "Use the full id as `c3po send` or `c3po inbox` printed it.",
+        Advice::UseWholeId => "Use the full id as it was printed; `c3po inbox` shows those that wait.",
         Advice::ReadThread => {
-            "Nothing to do: the sender has an answer. `c3po thread` shows it; `c3po send` adds to it."
+            "Nothing to do: the sender has an answer. `c3po thread ID` shows it; `c3po send AGENT TEXT` adds to it."
         }
-        Advice::AnswerIt => "Answer it with `c3po reply`.",
+        Advice::AnswerIt => "Answer it with `c3po reply ID TEXT`.",
         Advice::AnswerFirst => "Answer first the message that is named: its sender waits for you.",
         Advice::SendAgain => "Send it again in a moment.",
         Advice::ListTools => "`c3po --help` lists what there is.",
         Advice::StartOne => {
-            "Start one with `make up`, or let this host in at one on the network: `c3po join`, with the line that \
-             `c3po-coordinator invite` prints there. C3PO_COORDINATOR_URL names another one without a key."
+            "Start one with `make up`, or let this host in at one on the network, with the line that `c3po-coordinator invite` \
+             prints there. C3PO_COORDINATOR_URL names another one without a key."
         }
         Advice::WorkOn
         | Advice::NothingListens
@@ -111,22 +124,32 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
         Advice::WriteHttps => "Write https:// for http://: `c3po doctor` names the file.",
         Advice::WriteHttp => "Write http:// for https://, if that is meant: `c3po doctor` names the file.",
         Advice::AnotherCertificate => {
-            "If the coordinator was set up anew, run `c3po join` with a new line (`c3po-coordinator invite` on its \
-             machine); if not, somebody may be in between."
+            "If the coordinator was set up anew, join with a new line (`c3po-coordinator invite` on its machine); if not, \
+             somebody may be in between."
         }
         Advice::UnknownCertificate => {
-            "If it is the coordinator's own, run `c3po join` with a line of `c3po-coordinator invite`, or set \
-             C3PO_FINGERPRINT to what the coordinator's log shows."
+            "If it is the coordinator's own, join with a line of `c3po-coordinator invite`, or set C3PO_FINGERPRINT to the \
+             value in the coordinator's log."
         }
-        Advice::JoinAgain => "Let this host in: `c3po join`, with a line from `c3po-coordinator invite` on the coordinator's machine.",
+        Advice::JoinAgain => "Let this host in, with a line from `c3po-coordinator invite` on the coordinator's machine.",
         Advice::CoveredName => {
-            "Use a name that it covers, with --as, or ask for a key of further names: `c3po-coordinator invite --agents` on \
-             the coordinator's machine."
+            return format!(
+                "Use a name that it covers, with --as, or ask for a key of further names: `c3po-coordinator invite --agents \
+                 {}` on the coordinator's machine.",
+                wanted(refusal).unwrap_or_else(|| "NAME,NAME".to_owned())
+            );
         }
         Advice::StoreAway => "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look.",
         Advice::StoreFull => "The coordinator's store needs room: its disk, or maxmemory of its Redis. Reading goes on.",
     }
     .to_owned()
+}
+
+/// Returns the globs of a key that covers the refused name besides those of the present key, as a shell takes them.
+fn wanted(refusal: &Refusal) -> Option<String> {
+    let globs = refusal.details.get("agents")?.as_array()?.iter().filter_map(Value::as_str);
+    let globs: Vec<_> = globs.chain(refusal.details.get("agent").and_then(Value::as_str)).collect();
+    Some(shell_word(&globs.join(",")))
 }
 
 #[cfg(test)]

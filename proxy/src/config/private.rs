@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use c3po_shared::text::shell_word;
 use rustix::fs::OFlags;
 
 /// What lets others read or write.
@@ -44,8 +45,9 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
         match (is_foreign(found.uid()), is_open) {
             (true, _) => Some(format!("{shown} belongs to the user {}, who may lead this host elsewhere", found.uid())),
             (false, true) => Some(format!(
-                "{shown} can be written by everybody (mode {:03o}): read what stands there, then `chmod go-w {shown}`",
-                found.mode() & 0o777
+                "{shown} can be written by everybody (mode {:03o}): read what stands there, then `chmod go-w {}`",
+                found.mode() & 0o777,
+                shell_word(&shown.to_string())
             )),
             (false, false) => None,
         }

@@ -58,7 +58,7 @@ impl Gate {
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
         let line = CommandLine::try_parse_from([&["c3po-coordinator"], words].concat())?;
         let Some(Action::Admin(request)) = line.action else { anyhow::bail!("{words:?} asks nothing") };
-        request.ask(self.served.folder(), self.address()?).await
+        request.ask(self.served.folder(), self.address()?, None).await
     }
 
     /// Makes a key. Returns its text.

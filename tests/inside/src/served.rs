@@ -49,6 +49,7 @@ impl Served {
             audit_entries: Some(1_000),
             is_open: true,
             public_url: None,
+            command: None,
             allowed_hosts: Vec::new(),
         };
         change(&mut config);

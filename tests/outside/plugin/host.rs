@@ -1,6 +1,7 @@
 //! A host of its own: an empty home, a folder with nothing but `c3po` and `claude` in PATH.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -10,13 +11,17 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use harness::claude::ClaudeCode;
 use harness::process::{command, program};
+use harness::terminal::Terminal;
 use serde_json::Value;
 use tokio::time::timeout;
 
 /// One call of claude takes 0.3 s alone; c3po makes up to four.
-const CALL: Duration = Duration::from_secs(60);
+pub(super) const CALL: Duration = Duration::from_secs(60);
 /// So much of a file is compared; programs are longer.
 const COMPARED: usize = 1 << 20;
+
+/// What keeps Claude Code from the network.
+const SILENCE: [&str; 3] = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"];
 
 pub(super) struct Host {
     folder: tempfile::TempDir,
@@ -99,14 +104,28 @@ impl Host {
         self.run_with(program, &[], arguments).await
     }
 
+    /// Runs a command of c3po where a person sits before it.
+    pub(super) async fn terminal(&self, arguments: &[&str]) -> Result<Terminal> {
+        let path = format!("{}:/usr/bin:/bin", self.bin().display());
+        let folder = |folder: &Path| folder.as_os_str().to_owned();
+        let mut environment = vec![
+            ("PATH".to_owned(), path.into()),
+            ("HOME".to_owned(), folder(&self.home())),
+            ("TMPDIR".to_owned(), folder(self.folder())),
+        ];
+        environment.extend(SILENCE.map(|silence| (silence.to_owned(), "1".into())));
+        let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
+        // Its place on the disk is its own each time: the server of an ended one may still go.
+        let socket = tempfile::Builder::new().prefix("tmux").tempfile_in(self.folder())?.path().to_owned();
+        Terminal::open(&socket, self.folder(), &environment, &self.bin().join("c3po"), &arguments).await
+    }
+
     /// Runs a program, with nothing in PATH but this host's programs and the system's.
     async fn run_with(&self, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
         let mut command = command(program, &self.home());
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
         command.env("PATH", format!("{}:/usr/bin:/bin", self.bin().display()));
-        for silence in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"] {
-            command.env(silence, "1");
-        }
+        command.envs(SILENCE.map(|silence| (silence, "1")));
         command.envs(variables.iter().copied());
         let output = timeout(CALL, command.output()).await.with_context(|| format!("{arguments:?} does not end"))??;
         Ok(Said {

@@ -1,12 +1,13 @@
 //! `c3po install` on an empty home: what it does, that it does it once, and what it says when it cannot.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use harness::claude::ClaudeCode;
 use harness::skip::skipped;
 
-use super::host::Host;
+use super::host::{CALL, Host};
 
 fn real() -> Result<ClaudeCode, String> {
     ClaudeCode::find().map_err(|reason| format!("{reason:#}"))
@@ -93,6 +94,18 @@ async fn a_foreign_marketplace_of_the_same_name_is_left_alone() -> Result<()> {
     let said = ended.good().expect_err("it is another's").to_string();
     assert!(said.contains("droids/c3po") && said.contains("marketplace remove c3po"), "{said}");
     assert_eq!(host.tree()?, before);
+
+    // Of one that Claude Code has read the printed command makes room.
+    let host = Host::new(Some(&claude))?;
+    let other = host.folder().join("other/.claude-plugin");
+    fs::create_dir_all(&other)?;
+    fs::write(other.join("marketplace.json"), r#"{"name": "c3po", "owner": {"name": "droids"}, "plugins": []}"#)?;
+    host.claude(&["plugin", "marketplace", "add", "./other"]).await?.good()?;
+    let refused = host.c3po(&["install"]).await?;
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.err);
+    let pasted = refused.err.split('`').nth(1).context("a command")?;
+    host.run(Path::new("/bin/sh"), &["-c", pasted]).await?.good()?;
+    host.c3po(&["install"]).await?.good()?;
     Ok(())
 }
 
@@ -114,7 +127,7 @@ async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
     for part in [
         &format!("write {folder}/plugin/hooks/hooks.json"),
         &format!("link {folder}/plugin/bin/c3po to "),
-        &format!("claude plugin marketplace add {folder}"),
+        &format!("claude' plugin marketplace add '{folder}'"),
         "claude plugin install c3po@c3po",
         "extraKnownMarketplaces.c3po and enabledPlugins.c3po@c3po",
         "set \"statusLine\"",
@@ -178,6 +191,30 @@ async fn tools_are_allowed_one_by_one_if_that_is_said_and_taken_back() -> Result
     assert_eq!(host.c3po(&["install", "--allow", "--json"]).await?.outcomes("permissions")?, ["unchanged"]);
     host.c3po(&["uninstall"]).await?.good()?;
     assert_eq!(allow(&host)?, serde_json::json!(["Bash(ls)"]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_at_a_terminal_is_asked_once_whether_the_tools_may_be_used() -> Result<()> {
+    let Ok(claude) = real() else { return skipped("the question of an installation", "there is no Claude Code") };
+    for (answer, expected) in [("yes", 6), ("no", 0)] {
+        let host = Host::new(Some(&claude))?;
+        let allowed = |host: &Host| -> Result<usize> {
+            let allow = host.parsed_settings()?["permissions"]["allow"].as_array().cloned().unwrap_or_default();
+            Ok(allow.iter().filter(|entry| entry.to_string().contains("mcp__plugin_c3po_c3po__")).count())
+        };
+        let terminal = host.terminal(&["install"]).await?;
+        terminal.wait_for("the question", CALL, |screen| screen.contains("[y/N]")).await?;
+        terminal.type_line(answer).await?;
+        assert_eq!(terminal.end(CALL).await?, Some(0), "{answer}");
+        assert_eq!(allowed(&host)?, expected, "{answer}");
+        drop(terminal);
+
+        let again = host.terminal(&["install"]).await?;
+        assert_eq!(again.end(CALL).await?, Some(0), "nobody is asked again: {answer}");
+        assert!(!again.screen().await?.contains("[y/N]"), "{answer}");
+        assert_eq!(allowed(&host)?, expected, "{answer}");
+    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 use harness::process::program;
 use harness::project::root;
 
+pub(super) use self::operations::check;
+
 /// Returns the kind of this machine, as archives are called.
 fn machine() -> String {
     format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)

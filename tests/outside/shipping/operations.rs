@@ -41,7 +41,8 @@ async fn check_program(name: &str, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-async fn check(line: &str) -> Result<()> {
+/// Checks a command without running it: what it names has to exist.
+pub(crate) async fn check(line: &str) -> Result<()> {
     let words = without_sudo(line);
     let (first, rest) = words.split_first().context("a command")?;
     let file = |path: &str| text(&root().join(path));
@@ -54,6 +55,8 @@ async fn check(line: &str) -> Result<()> {
         "c3po-coordinator" | "target/shipped/c3po-coordinator" => check_program("c3po-coordinator", rest).await?,
         "docker" => ensure!(rest.first() == Some(&"compose"), "compose is what the project has files for"),
         "systemctl" => ensure!(rest.last() == Some(&"c3po-coordinator"), "no such unit"),
+        // Its own parser is asked where it is installed.
+        "claude" => ensure!(rest.first() == Some(&"plugin"), "plugins are what the project calls it for"),
         other => ensure!(OF_THE_SYSTEM.contains(&other), "{other} is not known here"),
     }
     // Every place of the service is one that installing it makes.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use c3po_shared::text::shell_word;
 use rusqlite::Connection;
 
 /// Copies the database beside itself if it has an older format than the program's, which is about to change it, and
@@ -41,11 +42,13 @@ fn write_copy(connection: &Connection, target: &Path) -> io::Result<()> {
 
 /// Returns what is reported: files of the write-ahead log that stayed would be applied to the copy.
 fn way_back(path: &Path, copy: &Path, found: u32, format: u32) -> String {
+    let word = |path: &Path, end: &str| shell_word(&beside(path, end).display().to_string());
+    let (log, shared, from, to) = (word(path, "-wal"), word(path, "-shm"), word(copy, ""), word(path, ""));
     let (path, copy) = (path.display(), copy.display());
     format!(
         "{path} has format {found} and becomes format {format}, which earlier programs do not read; a copy of it is \
          {copy}. To go back to the earlier program, without what was stored since: stop the coordinator, then \
-         rm -f {path}-wal {path}-shm && mv {copy} {path}"
+         `rm -f {log} {shared} && mv {from} {to}`"
     )
 }
 
@@ -58,6 +61,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
 
     use super::*;
     use crate::config::Fleet;
@@ -77,7 +81,7 @@ mod tests {
     async fn a_database_of_every_earlier_format_is_copied_before_it_climbs_and_can_be_put_back() {
         for format in earlier_formats() {
             let folder = tempfile::tempdir().expect("a folder");
-            let path = folder.path().join("c3po.db");
+            let path = folder.path().join("ann's c3po.db");
             make(&path, format);
             let open = async || SqliteStore::open(&path, &Fleet::default()).await.expect("it opens");
             let store = open().await;
@@ -87,11 +91,10 @@ mod tests {
             assert_eq!(state(&copy), (format, "ok".to_owned(), 1), "as it was, with its one agent");
             assert_eq!(fs::metadata(&copy).expect("there").permissions().mode() & 0o777, 0o600);
 
-            for end in ["-wal", "-shm"] {
-                // Closed cleanly it may have none.
-                let _ = fs::remove_file(beside(&path, end));
-            }
-            fs::rename(&copy, &path).expect("put back");
+            let said = way_back(&path, &copy, format, format + 1);
+            let pasted = said.split('`').nth(1).expect("a command");
+            let put_back = Command::new("sh").args(["-c", pasted]).status().expect("a shell");
+            assert!(put_back.success(), "{pasted}");
             assert_eq!(state(&path), (format, "ok".to_owned(), 1), "the earlier program has what it had");
             let store = open().await;
             assert_eq!(store.agents(None, 10).await.expect("readable").len(), 1, "format {format} climbs again");
@@ -129,7 +132,7 @@ mod tests {
     #[test]
     fn the_way_back_names_both_files() {
         let said = way_back(Path::new("/d/c3po.db"), Path::new("/d/c3po.db.format-9"), 9, 10);
-        let command = "rm -f /d/c3po.db-wal /d/c3po.db-shm && mv /d/c3po.db.format-9 /d/c3po.db";
+        let command = "`rm -f /d/c3po.db-wal /d/c3po.db-shm && mv /d/c3po.db.format-9 /d/c3po.db`";
         assert!(said.contains("format 9 and becomes format 10") && said.ends_with(command), "{said}");
     }
 }

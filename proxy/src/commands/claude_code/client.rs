@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use c3po_shared::text::shell_word;
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -53,7 +54,8 @@ impl Client {
 
     /// Returns a call of it as one would type it.
     pub(in crate::commands) fn typed(&self, arguments: &[&str]) -> String {
-        format!("{} {}", self.program.display(), arguments.join(" "))
+        let program = self.program.display().to_string();
+        [program.as_str()].iter().chain(arguments).map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
     }
 
     /// Calls it.
@@ -101,6 +103,12 @@ impl Client {
         let answer = self.call(&["plugin", "marketplace", "list"]).await?;
         Ok(answer.text.lines().any(|line| line.split_whitespace().last() == Some(name)))
     }
+}
+
+/// Returns a call as a person types it, also if there is no `claude` here.
+pub(in crate::commands) fn typed(client: Option<&Client>, arguments: &[&str]) -> String {
+    let elsewhere = Client { program: PathBuf::from("claude") };
+    client.unwrap_or(&elsewhere).typed(arguments)
 }
 
 /// Says that there is no `claude`, and what to do.

@@ -184,7 +184,7 @@ fn tell(
     let older = joined.older_key.as_ref().filter(|older| older.valid);
     if let Some(older) = older {
         printer.line(&format!(
-            "The older key {} of this host stays valid. On the coordinator's machine this ends it: {}",
+            "The older key {} of this host stays valid. On the coordinator's machine this ends it: `{}`.",
             older.id, older.revoke
         ))?;
     }

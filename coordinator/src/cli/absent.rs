@@ -1,0 +1,83 @@
+//! Why no coordinator could be asked over its own socket, and what reaches the one that is meant.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use c3po_shared::text::shell_word;
+
+/// The data folder of the service that `install-server` makes.
+const SERVICE: &str = "/var/lib/c3po";
+/// What the socket of a coordinator is called around its port.
+const SOCKET: (&str, &str) = ("control-", ".sock");
+
+/// Returns why the socket at that path of a data folder could not be used, with the coordinators that are there.
+pub(super) fn refusal(error: io::Error, data_dir: &Path, path: &Path) -> anyhow::Error {
+    let service = Path::new(SERVICE);
+    let has_service = service.is_dir() && data_dir != service;
+    let text = said(error.kind(), path, &ports(data_dir), has_service.then_some(service));
+    anyhow::Error::new(error).context(text)
+}
+
+/// Returns the ports of the coordinators that take connections on a socket in that folder.
+fn ports(data_dir: &Path) -> Vec<u16> {
+    let names = std::fs::read_dir(data_dir).into_iter().flatten().flatten();
+    let living = names.filter(|entry| UnixStream::connect(entry.path()).is_ok());
+    let mut ports: Vec<_> = living.filter_map(|entry| port(entry.file_name().to_str()?)).collect();
+    ports.sort_unstable();
+    ports
+}
+
+fn port(name: &str) -> Option<u16> {
+    name.strip_prefix(SOCKET.0)?.strip_suffix(SOCKET.1)?.parse().ok()
+}
+
+fn said(kind: io::ErrorKind, path: &Path, ports: &[u16], service: Option<&Path>) -> String {
+    let (shown, others) = (path.display(), ports.iter().map(|port| format!("`--listen 127.0.0.1:{port}`")));
+    if kind == io::ErrorKind::PermissionDenied {
+        return format!("{shown} is not open to this user: run the same as the user of the coordinator, or by sudo");
+    }
+    let mut text = format!("no coordinator is listening on {shown}; ");
+    let others: Vec<_> = others.collect();
+    text += &match (others.is_empty(), service) {
+        (false, _) => format!("add {} for one that is", others.join(" or ")),
+        (true, Some(service)) => {
+            format!("add `--data-dir {}` for the service of this machine", shell_word(&service.display().to_string()))
+        }
+        (true, None) => "pass the --data-dir and --listen it was started with".to_owned(),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn who_misses_the_coordinator_is_led_to_the_one_that_is_there() {
+        let check = |kind, ports: &[u16], service: Option<&str>, expected: &str| {
+            let text = said(kind, Path::new("/d/control-8420.sock"), ports, service.map(Path::new));
+            assert!(text.contains("/d/control-8420.sock") && text.ends_with(expected), "{text}");
+        };
+        let (missing, denied) = (io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied);
+        check(missing, &[], None, "; pass the --data-dir and --listen it was started with");
+        check(missing, &[8440], Some(SERVICE), "; add `--listen 127.0.0.1:8440` for one that is");
+        check(missing, &[1, 2], None, "; add `--listen 127.0.0.1:1` or `--listen 127.0.0.1:2` for one that is");
+        check(missing, &[], Some(SERVICE), "; add `--data-dir /var/lib/c3po` for the service of this machine");
+        check(denied, &[8440], Some(SERVICE), "or by sudo");
+    }
+
+    #[test]
+    fn only_sockets_that_take_connections_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bind =
+            |port: u16| UnixListener::bind(crate::server::control_socket(folder.path(), port)).expect("a socket");
+        let (living, dead) = (bind(8440), bind(8441));
+        drop(dead);
+        std::fs::write(folder.path().join("control-8442.sock"), "").expect("a file");
+        assert_eq!(ports(folder.path()), [8440]);
+        drop(living);
+    }
+}
