@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder} -> config -> {address, bytes, files, fleet, listen} -> names`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen} -> names`
 
 mod address;
 mod audit;
@@ -23,6 +23,7 @@ mod request;
 mod server;
 mod session;
 pub mod store;
+mod unfinished;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ use crate::policy::Policies;
 use crate::presence::{News, Presence};
 use crate::request::Office;
 use crate::store::{Store, StoreError, Wake};
+use crate::unfinished::Budget;
 
 /// The usual file of rules, in the data folder.
 const POLICY: &str = "policy.toml";
@@ -76,6 +78,7 @@ pub async fn run(
         guard: Guard::new(config.loop_messages),
         message_life: config.message_life,
         store_quota: config.store_quota,
+        unfinished: Budget::default(),
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));

@@ -15,6 +15,12 @@ pub const CONTEXT_MAX: u64 = u32::MAX as u64;
 pub const CAPABILITIES_MAX: usize = 50;
 /// The largest frame on the link, in bytes.
 pub const FRAME_MAX: usize = 1 << 20;
+/// The largest frame on the link before `hello` was answered, in bytes.
+pub const HELLO_MAX: usize = 16 << 10;
+/// How many bytes of messages and requests that are not whole yet a coordinator holds.
+pub const UNFINISHED_MAX: usize = 64 << 20;
+/// How many of them may come under one key, or without any.
+pub const UNFINISHED_PER_KEY: usize = 16 << 20;
 /// How many unacknowledged messages an inbox holds before senders get `INBOX_FULL`.
 pub const INBOX_MAX: usize = 1_000;
 /// How long a message waits for its recipient, unless the coordinator is told another time.

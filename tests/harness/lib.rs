@@ -43,5 +43,6 @@ pub mod skip;
 pub mod small_disk;
 pub mod storm;
 pub mod terminal;
+pub mod unfinished;
 pub mod vitals;
 pub mod watched;

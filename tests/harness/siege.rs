@@ -156,24 +156,13 @@ impl Siege {
     /// Opens a link where the door lets us, and says nonsense on it.
     async fn link(&self, dice: &mut Dice) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(self.address).await?;
-        let key = self.key.as_ref().map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
-        let head = format!(
-            "GET /acp HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{key}\r\n",
-            self.address
-        );
-        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(upgrade(self.address, self.key.as_deref()).as_bytes()).await?;
         let mut answer = [0; 512];
         if stream.read(&mut answer).await? == 0 {
             return Ok(());
         }
         if dice.percent(60) {
-            let hello = format!(
-                r#"{{"jsonrpc":"2.0","id":1,"method":"hello","params":{{"protocol_version":"1.0","name":"siege-{}",
-                "host":"h","instance":"{:08x}-0000-4000-8000-000000000000","client":{{"name":"x","version":"0"}}}}}}"#,
-                dice.below(8),
-                dice.throw() as u32
-            );
+            let hello = hello(&format!("siege-{}", dice.below(8)), dice.throw() as u32);
             stream.write_all(&frame(0x81, hello.as_bytes())).await?;
         }
         for _ in 0..=dice.below(6) {
@@ -190,8 +179,25 @@ impl Siege {
     }
 }
 
+/// The request that a link begins with.
+pub(crate) fn upgrade(address: SocketAddr, key: Option<&str>) -> String {
+    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    format!(
+        "GET /acp HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{key}\r\n"
+    )
+}
+
+/// The first message of a link.
+pub(crate) fn hello(name: &str, instance: u32) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"hello","params":{{"protocol_version":"1.0","name":"{name}",
+        "host":"h","instance":"{instance:08x}-0000-4000-8000-000000000000","client":{{"name":"x","version":"0"}}}}}}"#
+    )
+}
+
 /// A frame of a client, masked with zeros.
-fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![kind];
     match u16::try_from(payload.len()) {
         Ok(length) if length < 126 => frame.push(0x80 | length as u8),

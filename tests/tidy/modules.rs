@@ -34,7 +34,7 @@ const MAPS: &[Map] = &[
             &["session"],
             &["request"],
             &["audit"],
-            &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder"],
+            &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder", "unfinished"],
             &["config"],
             &["address", "bytes", "files", "fleet", "listen"],
             &["names"],

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::globs::AgentGlobs;
+use crate::unfinished::Room;
 
 /// The namespace of processes that a key vouches for: a random UUID, fixed for ever.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
@@ -71,6 +72,8 @@ pub(crate) struct Principal {
     stays: AtomicUsize,
     /// When it was last presented, in milliseconds; 0 before the first time.
     used: AtomicU64,
+    /// The room for unfinished input under it.
+    room: Room,
 }
 
 /// One link or request that goes on under a credential, until this is gone.
@@ -124,7 +127,8 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        Self { who, ended: CancellationToken::new(), stays: AtomicUsize::new(0), used: AtomicU64::new(0) }
+        let (stays, used) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { who, ended: CancellationToken::new(), stays, used, room: Room::default() }
     }
 
     /// Counts one more link or request. Whoever has no key of its own shares no bound.
@@ -144,6 +148,11 @@ impl Principal {
             }
             _ => Ok(stay),
         }
+    }
+
+    /// Returns the room for unfinished input under it.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Notes that it was presented.

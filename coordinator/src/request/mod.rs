@@ -37,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
 use crate::store::{Store, StoreError};
+use crate::unfinished::Budget;
 
 /// How long the store may take for everything one call does, waits aside.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
@@ -60,6 +61,8 @@ pub(crate) struct Office {
     pub(crate) message_life: Duration,
     /// How many bytes of messages may be stored with one key within a day.
     pub(crate) store_quota: Option<u64>,
+    /// How much unfinished input is held.
+    pub(crate) unfinished: Budget,
     /// What is counted.
     pub(crate) metrics: Metrics,
 }

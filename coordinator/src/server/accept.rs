@@ -2,34 +2,28 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, WRONG_CODES_PER_MINUTE};
-use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use c3po_shared::limits::{
+    AT_ONCE_PER_KEY, FRAME_MAX, HELLO_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY, WRONG_CODES_PER_MINUTE,
+};
+use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, Admitted, STALL_MAX, farewell};
-use super::endpoint::Refused;
 use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
+use crate::session::MESSAGE_DEADLINE;
 
 /// How many connections the system keeps until they are accepted: when a coordinator comes back, everybody knocks at
 /// once, and whoever finds no room knocks again only seconds later. Systems cut it to what they allow.
@@ -40,7 +34,7 @@ const SILENT_MAX: Duration = Duration::from_secs(10);
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// How long the body of a request may take. How long an answer takes is not bounded, for a wait is one; only how long nothing
 /// of it can be written.
-const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const HEAD_SIZE_MAX: usize = 8 << 10;
 /// How many header lines a request may have.
@@ -68,6 +62,7 @@ pub(super) fn publish_limits(metrics: &Metrics) {
     metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
     metrics.limit("head_seconds", HEAD_MAX.as_secs());
     metrics.limit("body_seconds", BODY_TIME_MAX.as_secs());
+    metrics.limit("message_seconds", MESSAGE_DEADLINE.as_secs());
     metrics.limit("stalled_seconds", STALL_MAX.as_secs());
     for (of, value) in [
         ("head_bytes", HEAD_SIZE_MAX),
@@ -75,6 +70,9 @@ pub(super) fn publish_limits(metrics: &Metrics) {
         ("buffer_bytes", BUFFER_MAX),
         ("body_bytes", BODY_MAX),
         ("frame_bytes", FRAME_MAX),
+        ("hello_bytes", HELLO_MAX),
+        ("unfinished_bytes", UNFINISHED_MAX),
+        ("unfinished_bytes_per_key", UNFINISHED_PER_KEY),
         ("at_once_per_key", AT_ONCE_PER_KEY),
     ] {
         metrics.limit(of, u64::try_from(value).unwrap_or(u64::MAX));
@@ -171,55 +169,4 @@ impl Serving {
 
 fn no_tls() -> Refusal {
     Refusal::invalid("this coordinator speaks TLS, and was spoken to without").advise(Advice::WriteHttps)
-}
-
-/// Bounds what is read of the bodies of requests, in size and in time.
-pub(super) fn bounded(routes: Router) -> Router {
-    routes.layer(DefaultBodyLimit::max(BODY_MAX)).layer(middleware::from_fn(in_time))
-}
-
-/// Gives the body of a request its deadline, and says so where it was missed.
-async fn in_time(request: Request, next: Next) -> Response {
-    if request.body().is_end_stream() {
-        return next.run(request).await;
-    }
-    let missed = Arc::new(AtomicBool::new(false));
-    let timed = |body| Timed { body, deadline: Box::pin(sleep(BODY_TIME_MAX)), missed: Arc::clone(&missed) };
-    let response = next.run(request.map(|body| Body::new(timed(body)))).await;
-    if missed.load(Ordering::Relaxed) {
-        let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
-        let refusal = Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network.");
-        return Refused::from(refusal).into_response();
-    }
-    response
-}
-
-/// A body that ends with an error when its time is over.
-struct Timed {
-    body: Body,
-    deadline: Pin<Box<Sleep>>,
-    missed: Arc<AtomicBool>,
-}
-
-impl HttpBody for Timed {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        let polled = Pin::new(&mut this.body).poll_frame(cx);
-        if polled.is_pending() && this.deadline.as_mut().poll(cx).is_ready() {
-            this.missed.store(true, Ordering::Relaxed);
-            return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)))));
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -2,37 +2,58 @@
 
 use std::sync::Arc;
 
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Extension, State};
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::http::HeaderValue;
+use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use axum::response::{IntoResponse, Response};
-use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::SUBPROTOCOL;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use super::Server;
 use super::endpoint::Refused;
 use crate::auth::{Principal, Right};
 use crate::request::check_right;
-use crate::session::{self, READ_BUFFER, WRITE_BUFFER};
+use crate::session;
 
 /// Upgrades an admitted request and serves the link in a task of its own.
+///
+/// Not by axum's extractor, whose socket has one limit for the length of messages, before `hello` and after it.
 pub(super) async fn upgrade(
     State(server): State<Server>,
     Extension(principal): Extension<Arc<Principal>>,
-    upgrade: WebSocketUpgrade,
+    mut request: Request,
 ) -> Response {
     let stay = match check_right(&server.office, &principal, Right::Speak).and_then(|()| Principal::enter(&principal)) {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
-    upgrade
-        .protocols([SUBPROTOCOL])
-        .read_buffer_size(READ_BUFFER)
-        .write_buffer_size(WRITE_BUFFER)
-        .max_message_size(FRAME_MAX)
-        .max_frame_size(FRAME_MAX)
-        .on_upgrade(async move |socket| {
-            let Server { office, tasks, stop, .. } = server;
-            // In a task of its own: the task of the upgrade would hold the socket several times over.
-            tasks.spawn(session::serve(socket, stay, office, stop));
-        })
+    let mut response = match create_response_with_body(&request, Body::empty) {
+        Ok(response) => response,
+        Err(error) => {
+            let refusal = Refusal::invalid(format!("no link begins with this request: {error}"));
+            return Refused::from(refusal).into_response();
+        }
+    };
+    if offers_ours(&request) {
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    let upgrading = hyper::upgrade::on(&mut request);
+    let Server { office, tasks, stop, .. } = server;
+    tasks.clone().spawn(async move {
+        // The other side may be gone before the answer was written.
+        let Ok(upgraded) = upgrading.await else { return };
+        // In a task of its own: the task of the upgrade would hold the socket several times over.
+        tasks.spawn(session::serve(upgraded, stay, office, stop));
+    });
+    response
+}
+
+/// Returns whether the other side offers the protocol of the link.
+fn offers_ours(request: &Request) -> bool {
+    let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    offers
+        .flat_map(|offer| offer.as_bytes().split(|byte| *byte == b','))
+        .any(|offer| offer.trim_ascii() == SUBPROTOCOL.as_bytes())
 }

@@ -46,7 +46,7 @@ use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::control::{Typed, place as control_socket, this_program};
 use self::download::Downloads;
-use self::endpoint::status_of;
+use self::endpoint::{retry_after, status_of};
 use self::http_session::HttpSessions;
 use self::join::Joins;
 use self::tls::Transport;
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
         tasks: tasks.clone(),
         stop: stop.clone(),
     };
-    let routes = accept::bounded(routes(&server, config, address.ip()));
+    let routes = routes(&server, config, address.ip());
     let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
@@ -146,7 +146,7 @@ async fn guard_sessions(State(server): State<Server>, mut request: Request, next
 
 /// Returns a refusal for proxies and MCP clients, which know the newer name of the code for a store that is away.
 fn refused(refusal: Refusal) -> Response {
-    (status_of(refusal.code), Json(refusal)).into_response()
+    (status_of(refusal.code), retry_after(&refusal), Json(refusal)).into_response()
 }
 
 /// Admits a request: nothing of it is read before that.

@@ -3,10 +3,12 @@
 //! | bound | beyond it |
 //! | --- | --- |
 //! | [`FRAME_MAX`](c3po_shared::limits::FRAME_MAX) | the link ends |
-//! | [`SILENCE_MAX`](c3po_shared::limits::SILENCE_MAX), [`HELLO_DEADLINE`], [`ANSWER_DEADLINE`], [`WRITE_DEADLINE`] | the link ends |
+//! | [`HELLO_MAX`](c3po_shared::limits::HELLO_MAX) before `hello` | the link ends |
+//! | [`SILENCE_MAX`](c3po_shared::limits::SILENCE_MAX), [`HELLO_DEADLINE`], [`MESSAGE_DEADLINE`], [`ANSWER_DEADLINE`], [`WRITE_DEADLINE`] | the link ends |
 //! | [`CALLS_IN_FLIGHT`] | the call is refused |
 //! | [`CALLS_AT_ONCE`] | the call waits, those behind it too |
 //! | [`QUEUE`] | the link is not read |
+//! | the budget of [`unfinished`](crate::unfinished) | the link is not read until there is room |
 //! | [`PER_SECOND`], after [`SAVED`] | the link is not read until the next one is due |
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest follows in the next frame |
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest is forgotten |
@@ -18,6 +20,8 @@ use c3po_shared::limits::CALLS_IN_FLIGHT;
 
 /// The time from the connection to `hello`.
 pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
+/// The time from the first byte of a message to its last, budget included.
+pub(crate) const MESSAGE_DEADLINE: Duration = Duration::from_secs(10);
 /// The time that a host may take to accept a frame.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// The time that a host may take to answer a page of messages.
@@ -51,6 +55,6 @@ pub(super) const PAGE: usize = 16;
 pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
 /// Bytes read from a link at once. The default of 128 KiB is held by every idle connection.
-pub(crate) const READ_BUFFER: usize = 1024;
+pub(super) const READ_BUFFER: usize = 1024;
 /// Bytes of frames that are written together. The buffer keeps the size of the most that it held.
-pub(crate) const WRITE_BUFFER: usize = 4 * 1024;
+pub(super) const WRITE_BUFFER: usize = 4 * 1024;

@@ -1,33 +1,58 @@
-//! The WebSocket of one link: text in, text out, a deadline on every write.
+//! The WebSocket of one link: text in, text out, a deadline on every write and on every message that has begun.
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use futures_util::SinkExt;
+use c3po_shared::limits::FRAME_MAX;
+use futures_util::{SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::bounds::WRITE_DEADLINE;
+use super::bounds::{READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use super::intake::Intake;
+use crate::unfinished::Account;
 
 /// The other side is no longer there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
 /// One connection.
-#[derive(Debug)]
 pub(super) struct Connection {
-    socket: WebSocket,
+    socket: WebSocketStream<Intake<TokioIo<Upgraded>>>,
 }
 
 impl Connection {
-    pub(super) fn new(socket: WebSocket) -> Self {
-        Self { socket }
+    /// Returns a connection that accepts no message longer than a `hello`.
+    pub(super) async fn new(upgraded: Upgraded, account: Account) -> Self {
+        let stream = Intake::new(TokioIo::new(upgraded), account);
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .write_buffer_size(WRITE_BUFFER)
+            .max_message_size(Some(FRAME_MAX))
+            .max_frame_size(Some(FRAME_MAX));
+        Self { socket: WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await }
+    }
+
+    /// Accepts messages of every length that a link may have, after `hello`.
+    pub(super) fn welcome(&mut self) {
+        self.socket.get_mut().welcome();
     }
 
     /// Returns the next text frame. Cancel-safe. Binary frames break the protocol and end the link.
     pub(super) async fn receive(&mut self) -> Result<String, Gone> {
         loop {
-            match self.socket.recv().await {
-                Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Binary(_) | Message::Close(_)) | Err(_)) | None => return Err(Gone),
+            match self.socket.next().await {
+                Some(Ok(Message::Text(text))) => {
+                    self.socket.get_mut().settle();
+                    return Ok(text.as_str().to_owned());
+                }
+                Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
+                    self.socket.get_mut().note_control(payload.len());
+                }
+                Some(Ok(Message::Binary(_) | Message::Close(_) | Message::Frame(_)) | Err(_)) | None => {
+                    return Err(Gone);
+                }
             }
         }
     }
@@ -56,7 +81,7 @@ impl Connection {
 
     /// Says why the link ends, if the other side still listens.
     pub(super) async fn close(&mut self, code: u16, reason: &'static str) {
-        let frame = CloseFrame { code, reason: reason.into() };
+        let frame = CloseFrame { code: code.into(), reason: reason.into() };
         // Who is gone needs no farewell.
         let _ = timeout(WRITE_DEADLINE, self.socket.send(Message::Close(Some(frame)))).await;
     }

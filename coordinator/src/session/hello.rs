@@ -47,6 +47,7 @@ pub(super) async fn receive(
     match admit(office, principal, hello).await {
         Ok((admitted, welcome)) => {
             connection.send_one(Outgoing::result(&id, &welcome).text()).await.ok()?;
+            connection.welcome();
             Some(admitted)
         }
         Err(refusal) => {

@@ -5,6 +5,7 @@ mod connection;
 mod delivery;
 mod end;
 mod hello;
+mod intake;
 mod ledger;
 mod pace;
 mod said;
@@ -13,7 +14,6 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::extract::ws::WebSocket;
 use c3po_shared::audit::Event as AuditEvent;
 use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
@@ -22,6 +22,7 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError, SessionChange};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use hyper::upgrade::Upgraded;
 use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -37,7 +38,7 @@ use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::StoreError;
 
-pub(crate) use self::bounds::{READ_BUFFER, WRITE_BUFFER};
+pub(crate) use self::bounds::MESSAGE_DEADLINE;
 
 /// The close code of a server that goes away, from RFC 6455.
 const CLOSE_GOING_AWAY: u16 = 1001;
@@ -46,12 +47,12 @@ const CLOSE_GOING_AWAY: u16 = 1001;
 ///
 /// What a link is between its beginning and its end is all that stays in memory: the rest is on the heap for a moment.
 pub(crate) fn serve(
-    socket: WebSocket,
+    upgraded: Upgraded,
     stay: Stay,
     office: Arc<Office>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> {
-    let greeting = Box::pin(greet(socket, stay, office, stop.clone()));
+    let greeting = Box::pin(greet(upgraded, stay, office, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, "session");
@@ -65,8 +66,9 @@ pub(crate) fn serve(
 }
 
 /// Begins a link. Returns `None` where it ended with that.
-async fn greet(socket: WebSocket, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
-    let mut connection = Connection::new(socket);
+async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
+    let account = office.unfinished.account(stay.principal().room());
+    let mut connection = Connection::new(upgraded, account).await;
     let receiving = hello::receive(&mut connection, &office, stay.principal());
     let admitted = tokio::select! {
         admitted = receiving => admitted?,

@@ -4,3 +4,4 @@ mod deadlines;
 mod places;
 mod rough;
 mod siege;
+mod unfinished;

@@ -7,8 +7,8 @@ use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, S
 use aide::operation::OperationOutput;
 use axum::Json;
 use axum::body::Body;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use schemars::{Schema, json_schema};
@@ -45,7 +45,7 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let mut body = json!(self.refusal);
         body["code"] = Value::from(word_of(self.refusal.code));
-        (self.status, Json(body)).into_response()
+        (self.status, retry_after(&self.refusal), Json(body)).into_response()
     }
 }
 
@@ -61,6 +61,12 @@ impl OperationOutput for Refused {
 /// Returns the HTTP status of a refusal with that code.
 pub(in crate::server) fn status_of(code: ErrorCode) -> StatusCode {
     StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// Returns the header that names when to ask again, where the refusal does.
+pub(in crate::server) fn retry_after(refusal: &Refusal) -> Option<[(HeaderName, String); 1]> {
+    let seconds = refusal.details.get("retry_after_seconds").and_then(Value::as_u64)?;
+    Some([(RETRY_AFTER, seconds.to_string())])
 }
 
 /// Returns the word of an error code. REST keeps the older name of the code for a store that is away.

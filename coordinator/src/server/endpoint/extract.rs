@@ -8,26 +8,32 @@ use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, RequestBody, SchemaObject};
 use aide::operation::{OperationInput, ParamLocation, add_parameters, parameters_from_schema, set_body};
 use axum::Json;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Request};
+use axum::body::Body as HttpBody;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::Method;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use futures_util::StreamExt;
 use http_body::Body as _;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
 use crate::request::{check_host, check_name};
 use crate::server::Server;
-use crate::server::accept::BODY_MAX;
+use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
+use crate::unfinished::Account;
+
+/// After how many seconds a request that found no room is to be sent again.
+const RETRY_AFTER: u64 = 5;
 
 /// The credential of the request.
 #[derive(Debug)]
@@ -176,25 +182,61 @@ fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: 
 
 /// Takes the body and reads all of it, unless the credential ends or the coordinator stops before that.
 ///
-/// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `UNAUTHORIZED`, `COORD_DOWN`.
+/// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `TIMEOUT`, `UNAUTHORIZED`, `COORD_DOWN`.
 pub(in crate::server) async fn read_body(
     server: &Server,
     request: &mut Request,
     limit: usize,
 ) -> Result<Bytes, Refusal> {
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
-    let count = request.body().size_hint().lower();
-    let mut body = Request::new(mem::take(request.body_mut()));
-    DefaultBodyLimit::max(limit).apply(&mut body);
-    let reading = Bytes::from_request(body, &());
+    let budget = &server.office.unfinished;
+    let mut account =
+        principal.as_ref().map_or_else(|| budget.account_of_stranger(), |principal| budget.account(principal.room()));
+    let reading = in_time(mem::take(request.body_mut()), limit, &mut account);
     let reading = async {
         match principal {
-            Some(principal) => principal.unless_ended(reading).await,
-            None => Ok(reading.await),
+            Some(principal) => principal.unless_ended(reading).await?,
+            None => reading.await,
         }
     };
-    let read = server.stop.run_until_cancelled(reading).await.ok_or_else(stopping)??;
-    read.map_err(|error| unread(&error, count, limit))
+    server.stop.run_until_cancelled(reading).await.unwrap_or_else(|| Err(stopping()))
+}
+
+/// Reads a body. Its deadline runs on while the budget has no room for it, so that all of them end.
+async fn in_time(body: HttpBody, limit: usize, account: &mut Account) -> Result<Bytes, Refusal> {
+    let mut waits_for_room = false;
+    match timeout(BODY_TIME_MAX, read_whole(body, limit, account, &mut waits_for_room)).await {
+        Ok(read) => read,
+        Err(_) if waits_for_room => Err(no_room()),
+        Err(_) => {
+            let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
+            Err(Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network."))
+        }
+    }
+}
+
+async fn read_whole(
+    body: HttpBody,
+    limit: usize,
+    account: &mut Account,
+    waits_for_room: &mut bool,
+) -> Result<Bytes, Refusal> {
+    let announced = body.size_hint().lower();
+    // A large block at once: it takes memory as it is filled, and goes back to the system whole.
+    let mut whole = BytesMut::with_capacity(usize::try_from(announced).map_or(limit, |announced| announced.min(limit)));
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| Refusal::invalid("the body did not come whole"))?;
+        let length = whole.len() + piece.len();
+        if length > limit {
+            return Err(too_long(announced, limit));
+        }
+        *waits_for_room = true;
+        account.hold(length).await;
+        *waits_for_room = false;
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
 }
 
 fn stopping() -> Refusal {
@@ -202,13 +244,19 @@ fn stopping() -> Refusal {
         .detail("applied", "no")
 }
 
-/// `count` is the length that the request announces, 0 if it announces none.
-fn unread(error: &BytesRejection, count: u64, limit: usize) -> Refusal {
-    if error.status() != StatusCode::PAYLOAD_TOO_LARGE {
-        return Refusal::invalid("the body did not come whole");
-    }
+fn no_room() -> Refusal {
+    let error = "the coordinator holds as many bytes of unfinished requests as it may, for this key or in all; \
+                 nothing was done";
+    Refusal::new(ErrorCode::CoordDown, error)
+        .suggest("Send it again in a few seconds.")
+        .detail("applied", "no")
+        .detail("retry_after_seconds", RETRY_AFTER)
+}
+
+/// `announced` is the length that the request announces, 0 if it announces none.
+fn too_long(announced: u64, limit: usize) -> Refusal {
     let refusal = Refusal::new(ErrorCode::PayloadTooLarge, format!("the body has more than the {limit} bytes allowed"))
         .suggest("Say less in one request.")
         .detail("limit", limit);
-    if count > 0 { refusal.detail("count", count) } else { refusal }
+    if announced > 0 { refusal.detail("count", announced) } else { refusal }
 }

@@ -1,0 +1,162 @@
+//! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole yet.
+//!
+//! Bytes are charged as they arrive, first to the key under which they come, then to the coordinator. Reading waits
+//! where either has no room. Whoever holds something has a deadline for the rest of it, so room comes back.
+
+use std::sync::Arc;
+
+use c3po_shared::limits::{UNFINISHED_MAX, UNFINISHED_PER_KEY};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// So many bytes of each message are free: most messages never meet the budget.
+const FREE: usize = 4 << 10;
+/// Beyond them the budget is charged by so many bytes.
+const STEP: usize = 16 << 10;
+
+/// The budget of a coordinator.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    all: Room,
+    strangers: Room,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { all: Room::of(UNFINISHED_MAX), strangers: Room::default() }
+    }
+}
+
+impl Budget {
+    /// Opens an account that charges the room of a key and that of the coordinator.
+    pub(crate) fn account(&self, one: &Room) -> Account {
+        Account { one: one.clone(), all: self.all.clone(), held: Vec::new(), charged: 0 }
+    }
+
+    /// Opens an account for input that comes before its sender was admitted.
+    pub(crate) fn account_of_stranger(&self) -> Account {
+        self.account(&self.strangers)
+    }
+}
+
+/// Room for so many bytes: that of the coordinator, or that of one key.
+#[derive(Debug, Clone)]
+pub(crate) struct Room(Arc<Semaphore>);
+
+impl Default for Room {
+    /// The room of one key. Requests without a key share one.
+    fn default() -> Self {
+        Self::of(UNFINISHED_PER_KEY)
+    }
+}
+
+impl Room {
+    fn of(bytes: usize) -> Self {
+        Self(Arc::new(Semaphore::new(bytes)))
+    }
+
+    async fn take(self, bytes: u32) -> OwnedSemaphorePermit {
+        self.0.acquire_many_owned(bytes).await.expect("it is never closed")
+    }
+}
+
+/// Bytes that are charged, until this is gone.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _one: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+/// Charges one message or request after the other.
+#[derive(Debug)]
+pub(crate) struct Account {
+    one: Room,
+    all: Room,
+    held: Vec<Held>,
+    charged: usize,
+}
+
+impl Account {
+    /// Returns how much has to be charged before the message or request may have so many bytes; `None` where nothing.
+    pub(crate) fn missing(&self, bytes: usize) -> Option<usize> {
+        price(bytes).checked_sub(self.charged).filter(|missing| *missing > 0)
+    }
+
+    /// Takes that much from both rooms, once they have it.
+    pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Held> + Send + 'static {
+        let (one, all) = (self.one.clone(), self.all.clone());
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+        // Always in this order, so that a key that has no room holds none of the others'.
+        async move { Held { _one: one.take(missing).await, _all: all.take(missing).await } }
+    }
+
+    /// Keeps what was taken for the message or request.
+    pub(crate) fn keep(&mut self, held: Held, missing: usize) {
+        self.held.push(held);
+        self.charged += missing;
+    }
+
+    /// Waits until the message or request may have so many bytes. Cancel-safe.
+    pub(crate) async fn hold(&mut self, bytes: usize) {
+        if let Some(missing) = self.missing(bytes) {
+            let held = self.room(missing).await;
+            self.keep(held, missing);
+        }
+    }
+
+    /// Gives everything back: the message is whole.
+    pub(crate) fn settle(&mut self) {
+        self.held = Vec::new();
+        self.charged = 0;
+    }
+}
+
+/// Returns how much a message or request of so many bytes is charged.
+fn price(bytes: usize) -> usize {
+    if bytes <= FREE { 0 } else { bytes.next_multiple_of(STEP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Long enough for whatever does not wait for room; time is paused.
+    const NOW: Duration = Duration::from_secs(1);
+
+    fn account(one: &Room, all: &Room) -> Account {
+        Budget { all: all.clone(), strangers: Room::default() }.account(one)
+    }
+
+    #[test]
+    fn short_messages_are_free_and_longer_ones_are_charged_by_steps() {
+        for (bytes, charged) in [(0, 0), (FREE, 0), (FREE + 1, STEP), (STEP, STEP), (STEP + 1, 2 * STEP)] {
+            assert_eq!(price(bytes), charged, "{bytes}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_without_room_waits_and_takes_none_of_the_others() {
+        let (all, one, other) = (Room::of(4 * STEP), Room::of(2 * STEP), Room::of(2 * STEP));
+        let (mut first, mut second, mut third) = (account(&one, &all), account(&one, &all), account(&other, &all));
+        first.hold(2 * STEP).await;
+        assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "its key has no room");
+        second.hold(FREE).await;
+        timeout(NOW, third.hold(2 * STEP)).await.expect("another key has room");
+        first.settle();
+        timeout(NOW, second.hold(2 * STEP)).await.expect("what is settled makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stops_waiting_gives_back_what_was_taken() {
+        let (all, one) = (Room::of(STEP), Room::of(2 * STEP));
+        let (mut first, mut second) = (account(&one, &all), account(&one, &all));
+        first.hold(STEP).await;
+        assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "the coordinator has no room");
+        assert_eq!(one.0.available_permits(), STEP);
+        drop(first);
+        timeout(NOW, second.hold(STEP)).await.expect("there is room again");
+    }
+}

@@ -1,0 +1,87 @@
+//! Input that is never finished: the attacker sends most of something long, keeps the connection, and sends no more.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::siege::{frame, hello, upgrade};
+
+/// The length of the thing that is never finished, in bytes: just below the largest frame and the largest body.
+const LENGTH: usize = 1_000_000;
+/// The part of it that is sent.
+const SENT: usize = 990_000;
+
+/// The input that is not finished.
+#[derive(Debug, Clone, Copy)]
+pub enum Half {
+    /// The body of a request to that path.
+    Body(&'static str),
+    /// The first message of a link.
+    FirstFrame,
+    /// A message of a link that said `hello`.
+    LaterFrame,
+}
+
+impl Half {
+    /// Sends it, as far as it is accepted within that time. Returns the connection.
+    ///
+    /// Errors: there is no connection, or the coordinator closed it.
+    pub async fn send(
+        self,
+        address: SocketAddr,
+        key: Option<&str>,
+        number: u32,
+        within: Duration,
+    ) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(address).await?;
+        let sending = async {
+            match self {
+                Self::Body(path) => stream.write_all(&half_a_body(address, path, key)).await,
+                Self::FirstFrame => {
+                    begin(&mut stream, address, key).await?;
+                    stream.write_all(&half_a_frame()).await
+                }
+                Self::LaterFrame => {
+                    begin(&mut stream, address, key).await?;
+                    let hello = hello(&format!("half-{number}"), number);
+                    stream.write_all(&frame(0x81, hello.as_bytes())).await?;
+                    stream.read_exact(&mut [0; 4]).await?;
+                    stream.write_all(&half_a_frame()).await
+                }
+            }
+        };
+        match timeout(within, sending).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(())) | Err(_) => Ok(stream),
+        }
+    }
+}
+
+/// Upgrades a connection to a link.
+async fn begin(stream: &mut TcpStream, address: SocketAddr, key: Option<&str>) -> io::Result<()> {
+    stream.write_all(upgrade(address, key).as_bytes()).await?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    Ok(())
+}
+
+fn half_a_frame() -> Vec<u8> {
+    let mut half = frame(0x81, &[b' '; LENGTH]);
+    half.truncate(SENT);
+    half
+}
+
+fn half_a_body(address: SocketAddr, path: &str, key: Option<&str>) -> Vec<u8> {
+    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nX-Agent-ID: half\r\n\
+         Accept: application/json, text/event-stream\r\n{key}Content-Length: {LENGTH}\r\n\r\n"
+    );
+    [head.as_bytes(), &[b' '; SENT]].concat()
+}

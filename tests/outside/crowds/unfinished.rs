@@ -1,0 +1,57 @@
+//! Hundreds send most of something long and no more: the coordinator holds little of it, and the others go on.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use futures_util::future::join_all;
+use harness::coordinator::Coordinator;
+use harness::eventually::eventually;
+use harness::proxy::session;
+use harness::unfinished::Half;
+use harness::vitals::{Vitals, raise_descriptor_limit};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// So many connections of each kind.
+const EACH: u32 = 80;
+/// How long a connection tries to be rid of its megabyte.
+const WITHIN: Duration = Duration::from_secs(3);
+/// More than the budget of those without a key and their connections, and far less than they send.
+const GROWTH_MAX: u64 = 80 << 20;
+/// More than connections leave behind, and far less than the budget.
+const LEFT_MAX: u64 = 24 << 20;
+/// How long the good session may take for a few calls, on a machine that builds at the same time.
+const IN_TIME: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() -> Result<()> {
+    raise_descriptor_limit()?;
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let good = session(work.path(), "good", &coordinator.url()).await?;
+    good.reply("ping", json!({})).await?;
+    let before = Vitals::of(process)?.resident;
+
+    let kinds = [Half::Body("/mcp"), Half::Body("/api/agents/remove"), Half::FirstFrame, Half::LaterFrame];
+    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(address, None, number, WITHIN)));
+    let held: Vec<_> = join_all(halves).await.into_iter().flatten().collect();
+    ensure!(held.len() > EACH as usize, "only {} connections are held", held.len());
+    let grown = Vitals::of(process)?.resident.saturating_sub(before);
+    ensure!(grown < GROWTH_MAX, "it grew by {} kB", grown >> 10);
+
+    let began = Instant::now();
+    good.reply("send_message", json!({"target": "good", "message": "hello"})).await?;
+    ensure!(good.reply("wait_for_message", json!({"timeout": 5})).await?["message"] == "hello");
+    let newcomer = session(work.path(), "newcomer", &coordinator.url()).await?;
+    newcomer.reply("ping", json!({})).await?;
+    ensure!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
+
+    drop(held);
+    let given_back = async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
+    eventually("what was held is given back", IN_TIME, given_back).await?;
+    // A long message has room again.
+    let long = "x".repeat(40_000);
+    newcomer.reply("send_message", json!({"target": "good", "message": long})).await?;
+    Ok(())
+}
