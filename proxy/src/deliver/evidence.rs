@@ -62,6 +62,11 @@ impl Evidence {
         }
     }
 
+    /// Returns whether a step is the first one of another turn, where a transcript shows how the one before ended.
+    pub(super) fn begins_another(&self, event: &Event) -> bool {
+        self.transcript.is_some() && self.turn.is_some() && event.prompt_id != self.turn
+    }
+
     /// Returns whether the latest step was one of that turn.
     pub(super) fn stepped_in(&self, turn: &str) -> bool {
         self.turn.as_deref() == Some(turn)

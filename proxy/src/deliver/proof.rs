@@ -52,8 +52,10 @@ enum Awaits {
     EndOf(Option<String>),
     /// The next thing that the session's model is given; then the next step.
     NextInput,
-    /// The next step of that agent: of a subagent, or of the session itself.
+    /// The next step of that agent: of a subagent, or of the session itself in the same turn.
     StepOf(Option<String>),
+    /// The next step of the session, in whichever turn.
+    AnyStep,
     /// An answer below it in the transcript: a person may take the turn back in which it came.
     Answer,
 }
@@ -113,13 +115,16 @@ impl Shown {
         self.standing.difference(named).cloned().collect()
     }
 
-    /// Returns the messages of results whose step has not ended for long and that the conversation does not name, and when
-    /// to look for others.
+    /// Returns the messages of results whose step has not ended for long, and of turns that were broken off, which the
+    /// conversation does not name, and when to look for others.
     pub(super) fn unwritten(&self, named: &HashSet<MessageId>, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
-        let open = self.unproven.iter().filter(|unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_))));
+        let is_open = |unproven: &&Unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_)) | Awaits::Answer);
+        let open = self.unproven.iter().filter(is_open);
         let (mut dropped, mut next) = (Vec::new(), None);
         for unproven in open {
-            let mut missing = unproven.ids.iter().filter(|id| !named.contains(*id)).peekable();
+            let may_come_again = |id: &&MessageId| self.notes.iter().any(|note| note.id == **id);
+            let missing = unproven.ids.iter().filter(|id| !named.contains(*id));
+            let mut missing = missing.filter(may_come_again).peekable();
             let until = unproven.since + RESULT_LATE;
             if until <= now {
                 dropped.extend(missing.cloned());
@@ -203,13 +208,26 @@ impl Shown {
     /// Returns what an event proves to have been seen.
     pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
         let who = &event.agent_id;
-        let seen = if is_step(event) { self.take(|awaits| *awaits == Awaits::StepOf(who.clone())) } else { Vec::new() };
+        let is_proof = |awaits: &Awaits| match awaits {
+            Awaits::StepOf(of) => of == who,
+            Awaits::AnyStep => who.is_none(),
+            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Answer => false,
+        };
+        let seen = if is_step(event) { self.take(is_proof) } else { Vec::new() };
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
             _ => {}
         }
         seen
+    }
+
+    /// A turn was broken off, and another one has begun: a person may have taken back what no step has followed.
+    pub(super) fn broke_off(&mut self) {
+        let may_be_gone = |awaits: &Awaits| matches!(awaits, Awaits::StepOf(None) | Awaits::EndOf(None));
+        for unproven in self.unproven.iter_mut().filter(|unproven| may_be_gone(&unproven.awaits)) {
+            unproven.awaits = Awaits::Answer;
+        }
     }
 
     /// Returns what a tool call proves to have been seen, in a session without hooks.
@@ -244,7 +262,7 @@ impl Shown {
             let is_of_it = match &unproven.awaits {
                 Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
                 Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
-                Awaits::StepOf(_) | Awaits::Answer => false,
+                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Answer => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());
@@ -257,7 +275,7 @@ impl Shown {
 
     fn model_is_given_more(&mut self) {
         for unproven in self.unproven.iter_mut().filter(|unproven| unproven.awaits == Awaits::NextInput) {
-            unproven.awaits = Awaits::StepOf(None);
+            unproven.awaits = Awaits::AnyStep;
         }
     }
 }

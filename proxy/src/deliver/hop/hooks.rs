@@ -31,6 +31,9 @@ impl Hop {
             return veto;
         }
         self.turn.on(event, now);
+        if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
+            self.shown.broke_off();
+        }
         if event.name != Name::UserPromptSubmit || begins {
             let seen = self.shown.proven_by(event);
             self.say(seen, Stage::Seen, Via::Hook);

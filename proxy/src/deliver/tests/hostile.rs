@@ -434,3 +434,36 @@ fn what_hooks_and_pushes_are_about_to_show_is_noted_before_they_do() {
     scene.arrive(vec![message(3, json!({}))]);
     assert_eq!(scene.on(Input::Hook(event(Name::UserPromptSubmit))).launched, [id(3)]);
 }
+
+#[test]
+fn the_step_of_another_turn_does_not_prove_what_a_broken_off_turn_was_shown() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.hear(&of_turn("p1", event(Name::PreToolUse)));
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, None);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+    scene.receipts();
+    // The person presses Esc and goes back before that prompt: no hook reports it.
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [], "no answer of the model stands below them");
+    scene.reads(&[], &[]);
+    scene.passes(20);
+    scene.reads(&[], &[]);
+    assert!(is_marked(&Some(scene.posted())), "they come again");
+}
+
+#[test]
+fn an_answer_in_another_turn_proves_by_the_transcript_what_a_broken_off_turn_was_shown() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    scene.receipts();
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
