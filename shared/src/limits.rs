@@ -79,6 +79,10 @@ pub const INVITES_MAX: usize = 1_000;
 pub const STORE_QUOTA: u64 = 256_000_000;
 /// For how many hours a message counts towards that, the one in which it was stored among them.
 pub const QUOTA_HOURS: u64 = 24;
+/// How many agents there may be that were made with one key.
+pub const AGENTS_PER_KEY: usize = 1_000;
+/// How many there may be that were made without a key, together.
+pub const AGENTS_WITHOUT_KEY: usize = 20_000;
 /// How many keys there may be. A new one takes the place of the one that ended first.
 pub const KEYS_MAX: usize = 10_000;
 /// How long a key may last that ends by itself.

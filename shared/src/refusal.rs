@@ -33,7 +33,7 @@ words! {
         Interrupted = "INTERRUPTED",
         /// Too many sends in a minute.
         RateLimited = "RATE_LIMITED",
-        /// As much was stored with the key as may be within a day.
+        /// As much was stored with the key as may be within a day, or it has as many agents as it may have.
         QuotaExceeded = "QUOTA_EXCEEDED",
         /// Two agents seem to answer each other without end, or a person stopped them.
         LoopSuspected = "LOOP_SUSPECTED",
@@ -271,11 +271,7 @@ impl Refusal {
 
     /// As much was stored with a key as may be within a day; `key` is its id, or the word for those who have none.
     pub fn quota_exceeded(key: &str, count: u64, limit: u64, until: Timestamp) -> Self {
-        let whose = match key {
-            "anybody" => "those without a key".to_owned(),
-            "token" => "those with the token".to_owned(),
-            id => format!("the key {id}"),
-        };
+        let whose = whose(key);
         let left = limit.saturating_sub(count);
         let [stored, allowed, rest] = [count, limit, left].map(megabytes);
         let error = format!(
@@ -292,6 +288,16 @@ impl Refusal {
             .detail("limit", limit)
             .detail("left", left)
             .detail("until", until.to_string())
+    }
+
+    /// A key has as many agents as it may have; `key` as above.
+    pub fn too_many_agents(key: &str, count: usize, limit: usize) -> Self {
+        let whose = whose(key);
+        let error = format!("{count} agents were made with {whose}, at most {limit} may be; no other was made");
+        Self::new(ErrorCode::QuotaExceeded, error)
+            .suggest("`c3po agents` lists them, and `c3po agents rm NAME` forgets one, with its mail.")
+            .detail("count", count)
+            .detail("limit", limit)
     }
 
     /// Two agents wrote to each other as often as they may without a person.
@@ -382,6 +388,15 @@ impl Refusal {
     }
 }
 
+/// Returns what a quota is of, by the id of its key or the word for those who have none.
+fn whose(key: &str) -> String {
+    match key {
+        "anybody" => "those without a key".to_owned(),
+        "token" => "those with the token".to_owned(),
+        id => format!("the key {id}"),
+    }
+}
+
 /// Returns an amount as people read it.
 fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
@@ -457,6 +472,7 @@ mod tests {
             Refusal::inbox_full(&AgentId::human(), 1_000),
             Refusal::rate_limited(200, 200, 12),
             Refusal::quota_exceeded("0a1b2c3d", 255_000_000, 256_000_000, Timestamp::default()),
+            Refusal::too_many_agents("anybody", 1_000, 1_000),
             Refusal::loop_suspected([&AgentId::human(), &AgentId::system()], 60, 60),
             Refusal::too_many_codes(30, 30, 12),
             Refusal::no_place(19_936),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use c3po_coordinator::store::{
-    AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
+    Agent, AnswerOutcome, Claim, Owner, Quota, Selection, Send, SendOutcome, Store, Stretch, Tenure, Wake,
 };
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, PAGE_MAX};
@@ -52,6 +52,11 @@ impl Fixture {
     /// Makes an agent with a session of its own.
     pub(crate) async fn agent(&self, name: &str) -> Result<Tenure> {
         self.take(&claim(name)).await
+    }
+
+    /// Makes an agent without a session.
+    pub(crate) async fn introduce(&self, name: &str, host: Option<&str>) -> Result<Agent> {
+        Ok(self.store.introduce(&id(name), host, &Quota::default()).await?)
     }
 
     /// Takes a name that is free.
@@ -199,6 +204,7 @@ pub(crate) fn claim(name: &str) -> Claim {
         one_shot: false,
         succeeds: Vec::new(),
         lease: LEASE,
+        quota: Quota::default(),
     }
 }
 

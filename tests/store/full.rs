@@ -119,7 +119,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     assert!(fixture.store.renew(&tenure, LEASE).await?);
     assert!(fixture.store.amend(&id("c"), Some(&tenure), &does(State::Busy).into()).await?.is_some());
     fixture.store.release(&tenure, true).await?;
-    fixture.store.introduce(&id("human"), None).await?;
+    fixture.introduce("human", None).await?;
     fixture.store.rule(&Pair::of(&id("a"), &id("c")), true).await?;
     let next = fixture.take(&claim("c")).await?;
     assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 1), "the next session is shown everything");

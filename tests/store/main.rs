@@ -127,7 +127,10 @@ macro_rules! every_promise {
                 a_quota_holds_when_50_race,
                 what_is_not_stored_counts_against_no_quota,
                 a_reply_beyond_the_quota_leaves_the_question_open,
-                a_quota_survives_closing_and_opening;
+                a_quota_survives_closing_and_opening,
+                so_many_agents_are_made_with_a_key_and_no_more,
+                an_agent_of_before_counts_from_its_next_session_on,
+                no_more_agents_are_made_with_a_key_when_50_race;
             cycles:
                 a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,

@@ -84,7 +84,7 @@ pub(crate) async fn namesakes_were_wished_by_one_name(fixture: Fixture) -> Resul
     ] {
         fixture.take(&wish(name, owner)).await?;
     }
-    fixture.store.introduce(&id("cron"), Some("nas")).await?;
+    fixture.introduce("cron", Some("nas")).await?;
     assert_eq!(names(&fixture.store.namesakes(&id("a")).await?), ["a", "a-2", "a-3"]);
     assert_eq!(names(&fixture.store.namesakes(&id("a-2")).await?), ["a-2", "a-2-2"]);
     assert_eq!(names(&fixture.store.namesakes(&id("cron")).await?), ["cron"]);
@@ -97,13 +97,13 @@ pub(crate) async fn namesakes_were_wished_by_one_name(fixture: Fixture) -> Resul
 }
 
 pub(crate) async fn an_agent_without_a_session_goes_to_its_own_host(fixture: Fixture) -> Result<()> {
-    let introduced = fixture.store.introduce(&id("cron"), Some("nas")).await?;
+    let introduced = fixture.introduce("cron", Some("nas")).await?;
     assert_eq!((introduced.owner, introduced.host.as_deref()), (None, Some("nas")));
     fixture.say("b", "cron", "hello").await?;
     assert_eq!(fixture.store.claim(&wish("cron", owner("cron", "laptop", 1))).await?, None);
     let tenure = fixture.take(&wish("cron", owner("cron", "nas", 1))).await?;
     assert_eq!((tenure.uid, fixture.inbox("cron").await?), (introduced.uid, vec!["hello".to_owned()]));
-    fixture.store.introduce(&id("free"), None).await?;
+    fixture.introduce("free", None).await?;
     fixture.take(&wish("free", owner("free", "laptop", 1))).await?;
     Ok(())
 }
@@ -133,7 +133,7 @@ pub(crate) async fn what_a_host_has_moves_to_another_name_of_it(fixture: Fixture
     fixture.say("b", "a", "for the old name").await?;
     fixture.take(&wish("a-2", owner("a", "laptop.local", 1))).await?;
     fixture.take(&wish("a-3", owner("a", "nas", 1))).await?;
-    fixture.store.introduce(&id("cron"), Some("laptop")).await?;
+    fixture.introduce("cron", Some("laptop")).await?;
 
     assert_eq!(fixture.store.move_host(&id("a"), "laptop", "laptop.local").await?, 1);
     assert_eq!(fixture.store.move_host(&id("cron"), "laptop", "laptop.local").await?, 1);
@@ -183,7 +183,7 @@ async fn a_host_keeps_a_name_for_30_days_and_no_longer_with_redis() -> Result<()
         fixture.store.release(&tenure, true).await?;
         redis.tell(&["HSET", &format!("{{c3po}}:agent:{name}"), "last_seen", &days_ago(days)]).await?;
     }
-    fixture.store.introduce(&id("human"), None).await?;
+    fixture.introduce("human", None).await?;
     redis.tell(&["HSET", "{c3po}:agent:human", "last_seen", &days_ago(31)]).await?;
     fixture.say("late", "mail", "hello").await?;
     fixture.store.sweep().await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use c3po_coordinator::store::{AnswerOutcome, Exceeded, Quota, Send, SendOutcome, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, Claim, Crowded, Exceeded, Quota, Send, SendOutcome, StoreError};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Stage;
 use c3po_shared::time::Timestamp;
@@ -12,7 +12,7 @@ use harness::redis::Redis;
 use tokio::task::JoinSet;
 
 use super::Fixture;
-use super::fixture::{message, reply, send};
+use super::fixture::{claim, id, message, reply, send};
 use super::redis::fixture_on;
 
 /// The quota of the tests: some messages of [`TEXT`] characters.
@@ -20,9 +20,19 @@ const LIMIT: u64 = 20_000;
 const TEXT: usize = 1_000;
 const HOUR: u64 = 60 * 60 * 1_000;
 
+/// Returns the quota of a key that may have three agents.
+fn of(key: &str) -> Quota {
+    Quota { key: key.into(), bytes: None, agents: Some(3) }
+}
+
+/// Returns the wish of a new process with that key.
+fn wish(key: &str, name: &str) -> Claim {
+    Claim { quota: of(key), ..claim(name) }
+}
+
 /// Returns the send of a new call with that key.
 fn with(key: &str, message: Message) -> Send {
-    Send { quota: Quota { key: key.into(), bytes: Some(LIMIT) }, ..send(message) }
+    Send { quota: Quota { bytes: Some(LIMIT), ..of(key) }, ..send(message) }
 }
 
 fn long() -> Message {
@@ -123,6 +133,63 @@ pub(crate) async fn a_quota_survives_closing_and_opening(mut fixture: Fixture) -
         Err(StoreError::OverQuota(again)) => assert_eq!(again, exceeded),
         other => anyhow::bail!("{other:?}"),
     }
+    Ok(())
+}
+
+pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixture) -> Result<()> {
+    let full = |error: StoreError| match error {
+        StoreError::Crowded(Crowded { key, count, limit }) => (key, count, limit),
+        other => panic!("{other}"),
+    };
+    let held = fixture.take(&wish("k1", "a")).await?;
+    fixture.take(&wish("k1", "b")).await?;
+    fixture.store.introduce(&id("c"), None, &of("k1")).await?;
+    let expected = || ("k1".to_owned(), 3, 3);
+    assert_eq!(fixture.store.claim(&wish("k1", "d")).await.map_err(full), Err(expected()));
+    assert_eq!(fixture.store.introduce(&id("d"), None, &of("k1")).await.map(drop).map_err(full), Err(expected()));
+    assert_eq!(fixture.store.agent(&id("d")).await?, None, "nothing is left of what was refused");
+
+    // Who is there goes on, also in a new session; another key has its own.
+    let held = fixture.take(&Claim { instance: held.instance, ..wish("k1", "a") }).await?;
+    fixture.store.release(&held, true).await?;
+    let held = fixture.take(&wish("k1", "a")).await?;
+    fixture.store.introduce(&id("c"), None, &of("k1")).await?;
+    fixture.take(&wish("k2", "d")).await?;
+    fixture.agent("e").await?;
+
+    // What is forgotten makes room, however.
+    fixture.store.unregister(&held.agent).await?;
+    let brief = fixture.take(&Claim { fleeting: true, ..wish("k1", "f") }).await?;
+    assert!(fixture.store.claim(&wish("k1", "g")).await.is_err());
+    fixture.store.release(&brief, true).await?;
+    fixture.take(&Claim { one_shot: true, ..wish("k1", "g") }).await?;
+    assert!(fixture.store.claim(&wish("k1", "h")).await.is_err());
+    fixture.store.remove(&id("c")).await?;
+    fixture.take(&wish("k1", "h")).await?;
+    assert!(fixture.store.claim(&wish("k1", "i")).await.is_err());
+    Ok(())
+}
+
+pub(crate) async fn an_agent_of_before_counts_from_its_next_session_on(fixture: Fixture) -> Result<()> {
+    for name in ["a", "b", "c"] {
+        let tenure = fixture.agent(name).await?;
+        fixture.store.release(&tenure, true).await?;
+        fixture.take(&wish("k1", name)).await?;
+    }
+    assert!(matches!(fixture.store.claim(&wish("k1", "d")).await, Err(StoreError::Crowded(_))));
+    fixture.take(&wish("k2", "d")).await?;
+    Ok(())
+}
+
+pub(crate) async fn no_more_agents_are_made_with_a_key_when_50_race(fixture: Fixture) -> Result<()> {
+    let mut tasks = JoinSet::new();
+    for number in 0..50 {
+        let store = Arc::clone(&fixture.store);
+        tasks.spawn(async move { store.claim(&wish("k1", &format!("a{number}"))).await });
+    }
+    let outcomes = tasks.join_all().await;
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Ok(Some(_)))).count(), 3);
+    assert_eq!(fixture.store.agents(None, 100).await?.len(), 3);
     Ok(())
 }
 

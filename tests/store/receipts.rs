@@ -151,7 +151,7 @@ pub(crate) async fn an_outdated_session_advances_nothing(fixture: Fixture) -> Re
 }
 
 pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> Result<()> {
-    fixture.store.introduce(&id("human"), None).await?;
+    fixture.introduce("human", None).await?;
     let sent = fixture.post(news("a", "human", "news")).await?;
     for stage in [Stage::InSession, Stage::Seen] {
         let progress = progress(std::slice::from_ref(&sent.id), stage, Via::Terminal);

@@ -88,10 +88,10 @@ pub(crate) async fn a_prompt_is_noted_with_its_time_until_the_next_one(fixture: 
 }
 
 pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -> Result<()> {
-    let person = fixture.store.introduce(&id("human"), Some("nas2")).await?;
+    let person = fixture.introduce("human", Some("nas2")).await?;
     assert!(!person.is_online(Timestamp::now()));
     assert_eq!(person.host.as_deref(), Some("nas2"));
-    let again = fixture.store.introduce(&id("human"), Some("nas2")).await?;
+    let again = fixture.introduce("human", Some("nas2")).await?;
     assert_eq!((again.uid, again.registered_at), (person.uid, person.registered_at));
     assert!(again.last_seen >= person.last_seen);
     fixture.say("a", "human", "hello").await?;
@@ -99,7 +99,7 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
 
     // To introduce one who has a session takes nothing from it.
     let tenure = fixture.agent("a").await?;
-    let agent = fixture.store.introduce(&id("a"), Some("elsewhere")).await?;
+    let agent = fixture.introduce("a", Some("elsewhere")).await?;
     assert_eq!(agent.host.as_deref(), Some("nas2"));
     assert_eq!((agent.uid, agent.generation, agent.instance), (tenure.uid, 1, tenure.instance));
     assert!(agent.is_online(Timestamp::now()));

@@ -336,7 +336,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     assert_eq!(fixture.pending("c").await?, INBOX_MAX / 2);
     fixture.store.acknowledge(&tenure.agent, Some(tenure), &sent).await?;
     fixture.store.renew(tenure, LEASE).await?;
-    fixture.store.introduce(&id("human"), None).await?;
+    fixture.introduce("human", None).await?;
     fixture.store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
     fixture.store.agents(None, 1_000).await?;
     fixture.store.message(&sent[0]).await?;
@@ -360,7 +360,7 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
     fixture.store.advance(&reader.agent, Some(&reader), &progress(&kept, Stage::InSession, Via::GetMessages)).await?;
     let end = Timestamp::now() + Duration::from_secs(4);
     for to in ["reader", "both", "both-2"] {
-        fixture.store.introduce(&id(to), None).await?;
+        fixture.introduce(to, None).await?;
         for _ in 0..EACH {
             let mut next = message("a", to, "ends soon");
             next.expires_at = end;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
-use c3po_coordinator::store::{Store, StoreError};
+use c3po_coordinator::store::{Quota, Store, StoreError};
 use futures_util::future::BoxFuture;
 use tempfile::tempdir;
 
@@ -37,7 +37,7 @@ async fn refused(path: &Path) -> OpenError {
 /// Makes a database with an agent in it.
 async fn make(path: &Path) -> Result<()> {
     let store = SqliteStore::open(path, &Fleet::default()).await?;
-    store.introduce(&id("b"), None).await?;
+    store.introduce(&id("b"), None, &Quota::default()).await?;
     store.send(&send(message("a", "b", "hello"))).await?;
     store.close().await;
     Ok(())
@@ -97,10 +97,10 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
 
     // Where SQLite's header has the version of the user's format, and the number of the application.
     let mut newer = whole.clone();
-    newer[60..64].copy_from_slice(&12_u32.to_be_bytes());
+    newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&path, newer)?;
     let error = refused(&path).await;
-    assert!(matches!(error, OpenError::Newer { found: 12, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
     assert!(error.to_string().contains("update this program"));
 
     let mut foreign = whole;
@@ -136,7 +136,7 @@ async fn a_second_coordinator_is_refused_until_the_first_has_closed() -> Result<
     let other_name = folder.path().join("link.db");
     std::os::unix::fs::symlink(&path, &other_name)?;
     assert!(matches!(refused(&other_name).await, OpenError::InUse { .. }), "by another name it is the same file");
-    first.introduce(&id("b"), None).await?;
+    first.introduce(&id("b"), None, &Quota::default()).await?;
     first.close().await;
     let second = SqliteStore::open(&path, &Fleet::default()).await?;
     assert!(second.agent(&id("b")).await?.is_some());
@@ -172,7 +172,7 @@ async fn missing_folders_and_the_file_are_made_for_their_owner_alone() -> Result
     let store = SqliteStore::open(&path, &Fleet::default()).await?;
     let mode = |path: &Path| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
     assert_eq!(mode(&folder.path().join("share/c3po"))?, 0o700);
-    store.introduce(&id("b"), None).await?;
+    store.introduce(&id("b"), None, &Quota::default()).await?;
     for file in fs::read_dir(folder.path().join("share/c3po"))? {
         assert_eq!(mode(&file?.path())?, 0o600);
     }

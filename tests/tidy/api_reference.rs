@@ -189,6 +189,8 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("INVITES_MAX", limits::INVITES_MAX.to_string()),
         ("STORE_QUOTA", limits::STORE_QUOTA.to_string()),
         ("QUOTA_HOURS", limits::QUOTA_HOURS.to_string()),
+        ("AGENTS_PER_KEY", limits::AGENTS_PER_KEY.to_string()),
+        ("AGENTS_WITHOUT_KEY", limits::AGENTS_WITHOUT_KEY.to_string()),
         ("KEYS_MAX", limits::KEYS_MAX.to_string()),
         ("KEY_LIFE_MAX", seconds(limits::KEY_LIFE_MAX)),
         ("GLOBS_MAX", limits::GLOBS_MAX.to_string()),

@@ -11,7 +11,7 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Caller, Done, Office, settle_name, target};
-use crate::store::{Agent, Amendment, Claim, Owner};
+use crate::store::{Agent, Amendment, Claim, Owner, Quota};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -130,6 +130,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         fleeting: false,
         one_shot: false,
         lease: SILENCE_MAX,
+        quota: Quota::default(),
     };
     let taken = settle_name(office, &caller.principal, wish).await?;
     if taken.agent == caller.agent {

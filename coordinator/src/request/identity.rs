@@ -47,7 +47,8 @@ pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, 
 /// one, of the wished name where nobody has that, else `name-2`, `name-3`, ….
 ///
 /// A reserved name counts as another's. A key that covers the wished name covers the numbers as well. Errors: `FORBIDDEN`
-/// where the wished name is not covered, `CONFLICT` where a thousand names are held, `STORE_UNAVAILABLE`.
+/// where the wished name is not covered, `CONFLICT` where a thousand names are held, `QUOTA_EXCEEDED` where its key has as many
+/// agents as it may have, `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(office, principal, &wish.name)?;
     let base = wish.name.clone();
@@ -56,7 +57,7 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
     for _ in 0..2 * NAMES_MAX {
         let Some((name, owner)) = next_name(&wish, &namesakes, &refused) else { break };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
-        let claim = Claim { name, owner, fleeting, ..wish.clone() };
+        let claim = Claim { name, owner, fleeting, quota: office.quota(principal), ..wish.clone() };
         if let Some(tenure) = office.store.claim(&claim).await? {
             return Ok(tenure);
         }
@@ -118,6 +119,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::store::Quota;
 
     fn id(name: &str) -> AgentId {
         name.parse().expect("an id")
@@ -146,6 +148,7 @@ mod tests {
             one_shot: false,
             succeeds: Vec::new(),
             lease: Duration::ZERO,
+            quota: Quota::default(),
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use c3po_shared::catalogue::{Call, Reply, Tool};
 use c3po_shared::ids::CallId;
+use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
@@ -31,12 +32,13 @@ pub(crate) use session::{Caller, Memory};
 pub(crate) use target::everyone;
 
 use crate::audit::Audit;
+use crate::auth::Principal;
 use crate::guard::Guard;
 use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
-use crate::store::{Store, StoreError};
+use crate::store::{Quota, Store, StoreError};
 use crate::unfinished::Budget;
 
 /// How long the store may take for everything one call does, waits aside.
@@ -65,6 +67,14 @@ pub(crate) struct Office {
     pub(crate) unfinished: Budget,
     /// What is counted.
     pub(crate) metrics: Metrics,
+}
+
+impl Office {
+    /// Returns what may be stored with a credential.
+    pub(crate) fn quota(&self, principal: &Principal) -> Quota {
+        let agents = if principal.key_id().is_some() { AGENTS_PER_KEY } else { AGENTS_WITHOUT_KEY };
+        Quota { key: principal.name().to_owned(), bytes: self.store_quota, agents: Some(agents) }
+    }
 }
 
 /// What a call led to.
@@ -96,6 +106,7 @@ impl From<StoreError> for Refusal {
             StoreError::OverQuota(exceeded) => {
                 Self::quota_exceeded(&exceeded.key, exceeded.count, exceeded.limit, exceeded.until)
             }
+            StoreError::Crowded(crowded) => Self::too_many_agents(&crowded.key, crowded.count, crowded.limit),
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))
                     .suggest("Call again: c3po reconnects under a name of its own.")

@@ -241,7 +241,7 @@ async fn store_draft(
         // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let quota = Quota { key: caller.principal.name().to_owned(), bytes: office.store_quota };
+        let quota = office.quota(&caller.principal);
         let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
         let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
         if let Some(sent) = sent(office, caller, send.message, outcome).await? {
@@ -378,7 +378,7 @@ async fn store_reply(
         let message = envelope_of_reply(caller, question, call, reply, office.message_life);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let bytes = office.store_quota.map(|bytes| bytes + bytes / REPLY_MARGIN);
-        let quota = Quota { key: caller.principal.name().to_owned(), bytes };
+        let quota = Quota { bytes, ..office.quota(&caller.principal) };
         let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot, quota };
         let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,

@@ -5,7 +5,7 @@ use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Office;
-use crate::store::Agent;
+use crate::store::{Agent, Quota};
 
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
@@ -41,7 +41,7 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
         return Ok(agent);
     }
     if *id == AgentId::human() {
-        return Ok(office.store.introduce(id, None).await?);
+        return Ok(office.store.introduce(id, None, &Quota::default()).await?);
     }
     if id.is_reserved() {
         return Err(Refusal::invalid(format!("{id} is no agent")).advise(Advice::Broadcast));

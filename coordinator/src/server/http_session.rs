@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Office, settle_name};
-use crate::store::{Claim, Owner};
+use crate::store::{Claim, Owner, Quota};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -107,6 +107,7 @@ impl HttpSessions {
             fleeting: false,
             one_shot: false,
             lease: HTTP_PRESENCE,
+            quota: Quota::default(),
         };
         let tenure = settle_name(office, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);

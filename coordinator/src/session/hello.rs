@@ -19,7 +19,7 @@ use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::Present;
 use crate::request::{Caller, Memory, Office, check_host, check_name, check_speaker, settle_name};
-use crate::store::{Claim, Owner, StoreError};
+use crate::store::{Claim, Owner, Quota, StoreError};
 
 /// A link that may be served.
 #[derive(Debug)]
@@ -124,6 +124,7 @@ async fn admit_session(
         fleeting: hello.one_shot,
         one_shot: hello.one_shot,
         lease: SILENCE_MAX,
+        quota: Quota::default(),
     };
     let (state, context) = (wish.state, wish.context);
     let tenure = settle_name(office, principal, wish).await?;
@@ -185,7 +186,7 @@ async fn admit_person(
     if let Some(agent) = known {
         check_host(office, principal, &agent, &host)?;
     }
-    let agent = office.store.introduce(&name, Some(&host)).await?;
+    let agent = office.store.introduce(&name, Some(&host), &office.quota(principal)).await?;
     let pending = office.store.pending(&agent.id).await?.count;
     let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
     let pushes = hello.reach.contains(&Via::Terminal);

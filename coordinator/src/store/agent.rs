@@ -11,6 +11,8 @@ use c3po_shared::vocabulary::{State, Status};
 use c3po_shared::wire::SessionChange;
 use uuid::Uuid;
 
+use super::Quota;
+
 /// To whom an agent belongs: one session at a time of a host, by the name that it wishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
@@ -49,6 +51,8 @@ pub struct Claim {
     pub succeeds: Vec<Uuid>,
     /// How long the hold lasts unless renewed.
     pub lease: Duration,
+    /// With which key, and how many agents that may have.
+    pub quota: Quota,
 }
 
 /// One session's hold on one agent. Whoever has an outdated one is refused with [`StoreError::TakenOver`].

@@ -33,7 +33,7 @@ pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
 pub use self::open::open;
-pub use self::quota::{Exceeded, Quota};
+pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
@@ -56,6 +56,9 @@ pub enum StoreError {
     /// As much was stored with the key as may be within a day. Nothing was done.
     #[error("the quota of {} is used up", .0.key)]
     OverQuota(Exceeded),
+    /// The key has as many agents as it may have. Nothing was done.
+    #[error("{} has {} agents", .0.key, .0.count)]
+    Crowded(Crowded),
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
@@ -252,6 +255,8 @@ pub trait Store:
     /// So does the same instance in a larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
     /// and generation 1. Of a one-shot session whose hold is over another process inherits nothing: it is ended first, as by
     /// [`Self::release`].
+    ///
+    /// Errors: `Crowded` where the name is new and as many agents were made with the key as may be.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
     /// Makes the hold last that much longer from now, and notes that the agent was seen.
@@ -282,8 +287,8 @@ pub trait Store:
 
     /// Makes sure that the agent exists, without a session (a person), and notes that it was seen.
     ///
-    /// The host is noted where the agent belongs to none.
-    async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent>;
+    /// The host is noted where the agent belongs to none. Errors: as for [`Self::claim`].
+    async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent>;
 
     /// Changes the record. Returns it as it is now, `None` where there is no such agent.
     ///

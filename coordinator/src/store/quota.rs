@@ -1,4 +1,5 @@
-//! The quota of a key: how many bytes of messages may be stored with it within a day. It is counted by the hour.
+//! The quota of a key: how many bytes of messages may be stored with it within a day, counted by the hour, and how many agents
+//! may be made with it.
 
 use c3po_shared::limits::QUOTA_HOURS;
 use c3po_shared::time::Timestamp;
@@ -15,6 +16,8 @@ pub struct Quota {
     pub key: String,
     /// How many bytes may be stored with it within a day; `None` for any number, and nothing is counted.
     pub bytes: Option<u64>,
+    /// How many agents there may be that were made with it; `None` for any number.
+    pub agents: Option<usize>,
 }
 
 /// A quota that has no room for what was to be stored.
@@ -28,6 +31,17 @@ pub struct Exceeded {
     pub limit: u64,
     /// From when on there is room for it.
     pub until: Timestamp,
+}
+
+/// A key that has as many agents as it may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowded {
+    /// Which one.
+    pub key: String,
+    /// How many it has.
+    pub count: usize,
+    /// How many it may have.
+    pub limit: usize,
 }
 
 /// Returns what a message counts whose envelope has so many bytes.

@@ -1,6 +1,9 @@
 //! What one key may store: as much as its quota, whatever it calls, and others go on.
 
 use anyhow::{Context, Result};
+use c3po_coordinator::store::Quota;
+use c3po_shared::limits::AGENTS_PER_KEY;
+use futures_util::future::try_join_all;
 use harness::link::{Link, Who};
 use inside::gate::{Gate, id};
 use serde_json::{Value, json};
@@ -80,5 +83,28 @@ async fn those_without_a_key_have_one_quota() -> Result<()> {
     assert_eq!(b.refusal("send_message", long.clone()).await?, "QUOTA_EXCEEDED");
     let key = gate.key("agent", "c", &[]).await?;
     linked(&gate, &key, "c").await?.call("send_message", long).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_agent_too_many_of_a_key_is_refused_at_hello_with_the_command_that_makes_room() -> Result<()> {
+    let gate = Gate::start().await?;
+    let (key, other) = (gate.key("agent", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
+    let quota = Quota { key: id(&key)?.to_owned(), bytes: None, agents: Some(AGENTS_PER_KEY) };
+    let store = &gate.served.store;
+    let names = (0..AGENTS_PER_KEY).map(|number| format!("a{number}").parse()).collect::<Result<Vec<_>, _>>()?;
+    for some in names.chunks(100) {
+        try_join_all(some.iter().map(|name| store.introduce(name, Some("somebody"), &quota))).await?;
+    }
+    let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
+    let refusal = link.hello(&Who::new("web")).await?.expect_err("it is one too many")["data"].clone();
+    let expected = (json!("QUOTA_EXCEEDED"), json!(AGENTS_PER_KEY));
+    assert_eq!((refusal["code"].clone(), refusal["details"]["limit"].clone()), expected);
+    let suggestion = refusal["suggestion"].as_str().context("a suggestion")?;
+    assert!(suggestion.contains("`c3po agents rm NAME`"), "{refusal}");
+    linked(&gate, &key, "a7").await?;
+    linked(&gate, &other, "web").await?;
+    gate.ask(&["agents", "rm", "a9"]).await?;
+    linked(&gate, &key, "api").await?;
     Ok(())
 }

@@ -6,11 +6,13 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
+use redis::Value;
 use uuid::Uuid;
 
+use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
-use crate::store::{Agent, Amendment, Claim, Removal, Result, StoreError, Tenure};
+use crate::store::{Agent, Amendment, Claim, Crowded, Quota, Removal, Result, StoreError, Tenure};
 
 /// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
 pub(super) const POSITION_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
@@ -33,10 +35,29 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         .arg(u8::from(claim.one_shot))
         .arg(claim.owner.base.as_str())
         .arg(claim.owner.slot);
-    let taken: Option<(String, u64, u64, bool)> = store.connection.invoke(&call).await?;
-    let Some((uid, generation, link, one_shot)) = taken else { return Ok(None) };
+    describe_quota(&mut call, &claim.quota);
+    let told: Option<Vec<Value>> = store.connection.invoke(&call).await?;
+    let Some(told) = told else { return Ok(None) };
+    check_made(&told, &claim.quota)?;
+    let (uid, generation, link, one_shot): (String, u64, u64, bool) =
+        redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     let uid = records::parse(&uid)?;
     Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
+}
+
+/// Adds the key with which an agent may be made, and how many it may have.
+fn describe_quota(call: &mut Call, quota: &Quota) {
+    call.arg(quota.agents.map_or("", |_| quota.key.as_str())).arg(quota.agents.unwrap_or_default());
+}
+
+/// Returns the error of a function that made no agent.
+fn check_made(told: &[Value], quota: &Quota) -> Result<()> {
+    let [Value::BulkString(word), Value::Int(count)] = told else { return Ok(()) };
+    if word.as_slice() != b"crowded" {
+        return Err(corrupt("what became of an agent"));
+    }
+    let count = usize::try_from(*count).unwrap_or_default();
+    Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count, limit: quota.agents.unwrap_or_default() }))
 }
 
 /// Returns how functions name the session that speaks: an empty text where a person does.
@@ -138,10 +159,13 @@ pub(super) async fn agents(store: &RedisStore, after: Option<&AgentId>, limit: u
 }
 
 /// Makes sure that an agent exists.
-pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&str>) -> Result<Agent> {
+pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
     let mut call = store.names.call_about("introduce", id);
     call.arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default());
-    let fields: Fields = store.connection.invoke(&call).await?;
+    describe_quota(&mut call, quota);
+    let told: Vec<Value> = store.connection.invoke(&call).await?;
+    check_made(&told, quota)?;
+    let fields: Fields = redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     records::agent(id, fields)?.ok_or_else(|| corrupt("an agent without a record"))
 }
 
@@ -173,9 +197,9 @@ pub(super) async fn amend(
             call.arg(field).arg(value);
         }
     }
-    match store.connection.invoke::<redis::Value>(&call).await? {
-        redis::Value::Nil => Ok(None),
-        redis::Value::Int(_) => Err(StoreError::TakenOver(id.clone())),
+    match store.connection.invoke::<Value>(&call).await? {
+        Value::Nil => Ok(None),
+        Value::Int(_) => Err(StoreError::TakenOver(id.clone())),
         fields => records::agent(id, redis::from_redis_value(fields).map_err(corrupt)?),
     }
 }

@@ -40,8 +40,8 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Removal, Result, Selection,
-    Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
 use inbox::List;
@@ -144,8 +144,8 @@ impl Store for RedisStore {
         self.within(agents::agents(self, after, limit)).await
     }
 
-    async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent> {
-        self.within(agents::introduce(self, id, host)).await
+    async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
+        self.within(agents::introduce(self, id, host, quota)).await
     }
 
     async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {

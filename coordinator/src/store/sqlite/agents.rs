@@ -10,10 +10,10 @@ use rusqlite::{OptionalExtension, Row, named_params};
 use uuid::Uuid;
 
 use super::messages::{settle_expired, settle_one_shot};
-use super::rows::{from_json, integer, json, moment, parsed, stamp};
+use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
-use crate::store::{Agent, Amendment, Claim, Owner, RETURN_MAX, Removal, Result, StoreError, Tenure};
+use crate::store::{Agent, Amendment, Claim, Crowded, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure};
 
 /// Returns the agent of that name.
 pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
@@ -67,8 +67,7 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
             (agent.uid, generation)
         }
         None => {
-            let uid = Uuid::new_v4();
-            insert(work, &claim.name, uid)?;
+            let uid = insert(work, &claim.name, &claim.quota)?;
             take_over(work, claim, 1)?;
             (uid, 1)
         }
@@ -124,11 +123,12 @@ fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     unshow(work, &claim.name)
 }
 
-/// Notes whose the agent is.
+/// Notes whose the agent is, and with which key it was made where that was not known.
 fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let Owner { base, host, slot } = &claim.owner;
-    let sql = "UPDATE agents SET base = ?, host = ?, slot = ? WHERE id = ?";
-    work.connection.prepare_cached(sql)?.execute((base.as_str(), host, slot, claim.name.as_str()))?;
+    let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, made_by = iif(made_by = '', ?, made_by) WHERE id = ?";
+    let owned = (base.as_str(), host, slot, &claim.quota.key, claim.name.as_str());
+    work.connection.prepare_cached(sql)?.execute(owned)?;
     Ok(())
 }
 
@@ -161,23 +161,37 @@ fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Refuses another agent of a key that has as many as it may have.
+fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
+    let Some(limit) = quota.agents else { return Ok(()) };
+    let sql = "SELECT count(*) FROM agents INDEXED BY makers WHERE made_by = ? AND made_by <> ''";
+    let made = count(work.connection.prepare_cached(sql)?.query_row([&quota.key], |row| row.get(0))?);
+    if made < limit {
+        return Ok(());
+    }
+    Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count: made, limit }))
+}
+
 /// Adds an agent without a session.
-fn insert(work: &Work<'_>, id: &AgentId, uid: Uuid) -> Result<()> {
+fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
+    check_room(work, quota)?;
+    let uid = Uuid::new_v4();
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO agents (id, base, slot, uid, capabilities, state, reach, generation, instance, fleeting, held_until,
-            registered_at, last_seen) VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now)",
+            registered_at, last_seen, made_by)
+            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker)",
     )?;
     insert.execute(named_params! {
         ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
-        ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now),
+        ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now), ":maker": quota.key,
     })?;
-    Ok(())
+    Ok(uid)
 }
 
 /// Makes sure that the agent exists.
-pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>) -> Result<Agent> {
+pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
     if find(work, id)?.is_none() {
-        insert(work, id, Uuid::new_v4())?;
+        insert(work, id, quota)?;
     }
     let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)), last_seen = :now WHERE id = :id";
     let params = named_params! { ":host": host, ":now": stamp(work.now), ":id": id.as_str() };

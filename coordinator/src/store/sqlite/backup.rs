@@ -153,8 +153,8 @@ mod tests {
 
     use super::*;
     use crate::config::Fleet;
-    use crate::store::Store;
     use crate::store::sqlite::SqliteStore;
+    use crate::store::{Quota, Store};
 
     /// A data folder with a store that is open, and its certificate.
     async fn served(folder: &Path, key: &str) -> SqliteStore {
@@ -171,7 +171,7 @@ mod tests {
     async fn a_copy_of_a_running_store_takes_the_place_of_another_and_that_one_stays() {
         let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
         let store = served(folder.path(), "old key").await;
-        store.introduce(&"a".parse().expect("an id"), None).await.expect("made");
+        store.introduce(&"a".parse().expect("an id"), None, &Quota::default()).await.expect("made");
         let copy = folder.path().join("copy");
         back_up(&folder.path().join("c3po.db"), folder.path(), &copy).expect("copied");
         assert_eq!(fs::metadata(&copy).expect("there").permissions().mode() & 0o777, 0o600);

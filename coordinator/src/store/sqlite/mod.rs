@@ -31,8 +31,8 @@ pub use open::OpenError;
 use self::inbox::Part;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Removal, Result, Selection,
-    Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -133,9 +133,9 @@ impl Store for SqliteStore {
         self.reader.run(move |work| agents::page(work, after.as_ref(), limit)).await
     }
 
-    async fn introduce(&self, id: &AgentId, host: Option<&str>) -> Result<Agent> {
-        let (id, host) = (id.clone(), host.map(str::to_owned));
-        self.writer.run(move |work| agents::introduce(work, &id, host.as_deref())).await
+    async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
+        let (id, host, quota) = (id.clone(), host.map(str::to_owned), quota.clone());
+        self.writer.run(move |work| agents::introduce(work, &id, host.as_deref(), &quota)).await
     }
 
     async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>> {

@@ -63,7 +63,7 @@ mod tests {
             let row = ("k1", (hour - ago).cast_signed(), bytes);
             other.execute("INSERT INTO quotas VALUES (?, ?, ?)", row).expect("a row");
         }
-        let quota = Quota { key: "k1".into(), bytes: Some(100) };
+        let quota = Quota { key: "k1".into(), bytes: Some(100), agents: None };
         let charged = async |bytes: u64| {
             let quota = quota.clone();
             match store.writer.run(move |work| charge(work, &quota, bytes)).await {

@@ -65,9 +65,9 @@ mod tests {
 
     use super::*;
     use crate::config::Fleet;
-    use crate::store::Store;
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::open::tests::{earlier_formats, make};
+    use crate::store::{Quota, Store};
 
     /// Returns the format of a database, whether it is whole, and how many agents are in it.
     fn state(path: &Path) -> (u32, String, u32) {
@@ -85,7 +85,7 @@ mod tests {
             make(&path, format);
             let open = async || SqliteStore::open(&path, &Fleet::default()).await.expect("it opens");
             let store = open().await;
-            store.introduce(&"later".parse().expect("an id"), None).await.expect("made");
+            store.introduce(&"later".parse().expect("an id"), None, &Quota::default()).await.expect("made");
             store.close().await;
             let copy = beside(&path, &format!(".format-{format}"));
             assert_eq!(state(&copy), (format, "ok".to_owned(), 1), "as it was, with its one agent");

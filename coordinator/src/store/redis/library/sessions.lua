@@ -52,6 +52,26 @@ local function enter_context(context)
   end
 end
 
+-- The agents that were made with a key.
+local function made_key(maker)
+  return fleet .. 'made:' .. maker
+end
+
+-- Notes with which key the agent was made, where that is counted and not known.
+local function note_maker(maker)
+  if maker ~= '' and redis.call('HSETNX', agent, 'made_by', maker) == 1 then
+    redis.call('SADD', made_key(maker), name)
+  end
+end
+
+-- Returns {'crowded', how many} where as many agents were made with a key as may be.
+local function crowded(maker, most)
+  local count = maker ~= '' and redis.call('SCARD', made_key(maker)) or -1
+  if count >= tonumber(most) then
+    return { 'crowded', count }
+  end
+end
+
 -- Makes the agent, going on with the positions of an earlier agent of that name, and with links that none of it had.
 local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
@@ -60,13 +80,18 @@ local function create(uid)
   redis.call('ZADD', fleet .. 'agents', 0, name)
 end
 
--- Positions outlive the agent for as long as anything that it was sent is kept.
+-- Positions outlive the agent for as long as anything that it was sent is kept, where it was sent anything.
 local function forget(life)
-  local owner = redis.call('HMGET', agent, 'base', 'slot', 'host')
-  if owner[2] then
-    redis.call('HDEL', names_key(owner[1]), owner[2] .. ' ' .. owner[3])
+  local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq')
+  if record[2] then
+    redis.call('HDEL', names_key(record[1]), record[2] .. ' ' .. record[3])
   end
-  redis.call('SET', fleet .. 'seq:' .. name, redis.call('HGET', agent, 'seq'), 'PX', life)
+  if record[4] then
+    redis.call('SREM', made_key(record[4]), name)
+  end
+  if record[5] ~= '0' then
+    redis.call('SET', fleet .. 'seq:' .. name, record[5], 'PX', life)
+  end
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
 end
@@ -105,9 +130,10 @@ local function record()
 end
 
 -- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where it is another
--- owner's, this owner has another name, or another process holds it.
+-- owner's, this owner has another name, or another process holds it; or what `crowded` returns.
 -- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, fleeting, context, state or
--- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner
+-- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or
+-- '', how many agents that may have
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -123,6 +149,10 @@ define('claim', SMALL, function(keys, args)
   end
   if not expire(held[4]) or (held[5] == '1' and not is_same and not end_one_shot()) then
     return AGAIN
+  end
+  local refused = not holder and crowded(args[14], args[15])
+  if refused then
+    return refused
   end
   if not holder then
     create(args[3])
@@ -141,6 +171,7 @@ define('claim', SMALL, function(keys, args)
     unshow()
   end
   redis.call('HSET', names_key(base), slot .. ' ' .. host, name)
+  note_maker(args[14])
   local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now, 'base', base, 'slot', slot, 'host', host }
   for field, value in pairs({ state = args[9], session_id = args[5] }) do
     if value ~= '' then
@@ -267,14 +298,19 @@ define('move_host', SMALL, function(keys, args)
   return #moved
 end)
 
--- Makes sure that the agent exists and notes that it was seen. Returns its record.
--- KEYS: -, agent. ARGV: uid where the name is new, host
+-- Makes sure that the agent exists and notes that it was seen. Returns its record, or what `crowded` returns.
+-- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
   if not held then
+    local refused = crowded(args[3], args[4])
+    if refused then
+      return refused
+    end
     create(args[1])
+    note_maker(args[3])
   end
   if args[2] ~= '' and redis.call('HEXISTS', agent, 'slot') == 0 then
     redis.call('HSET', agent, 'host', args[2])
