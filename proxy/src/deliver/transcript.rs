@@ -103,12 +103,8 @@ impl Transcript {
         let mut of_turn = Standing::default();
         let mut first: Option<&Turn> = None;
         let mut answers = Answers::default();
-        let mut next = self.last;
-        // A line is taken out of what is left, so that a file that refers to itself ends as well.
-        let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
-        while let Some(uuid) = next.take_if(|uuid| left.remove(uuid)) {
-            let Some(line) = self.lines.get(&uuid) else { break };
-            let is_answered = answers.follow(line);
+        for (line, above) in self.chain() {
+            let is_answered = answers.follow(line, above);
             for id in line.ids.iter().chain(self.beside(line).flat_map(|line| &line.ids)) {
                 of_turn.add(id, is_answered);
             }
@@ -121,11 +117,27 @@ impl Transcript {
                     of_turn = Standing::default();
                 }
             }
-            next = line.parent;
         }
         // Before the first prompt.
         standing.join(of_turn);
         if self.last.is_some() { Ok(standing) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Returns the lines of the conversation from its end upward, each with the answer of the model that is nearest above it.
+    fn chain(&self) -> Vec<(&Line, Option<&str>)> {
+        // A line is taken out of what is left, so that a file that refers to itself ends as well.
+        let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
+        let (mut chain, mut next) = (Vec::new(), self.last);
+        while let Some(line) = next.take_if(|uuid| left.remove(uuid)).and_then(|uuid| self.lines.get(&uuid)) {
+            chain.push((line, None));
+            next = line.parent;
+        }
+        let mut above = None;
+        for (line, nearest) in chain.iter_mut().rev() {
+            *nearest = above;
+            above = line.answer.as_deref().filter(|_| line.is_of_model).or(above);
+        }
+        chain
     }
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
@@ -208,9 +220,12 @@ struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    /// Goes up to a line. Returns whether an answer stands below it, which its own is not.
-    fn follow(&mut self, line: &'a Line) -> bool {
-        let Some(answer) = line.answer.as_deref() else { return self.latest.is_some() };
+    /// Goes up to a line. Returns whether an answer stands below it, which its own is not, nor the one nearest above it: a
+    /// tool may run while the model writes the rest of the answer that uses it.
+    fn follow(&mut self, line: &'a Line, above: Option<&str>) -> bool {
+        let Some(answer) = line.answer.as_deref() else {
+            return if self.latest == above { self.is_followed } else { self.latest.is_some() };
+        };
         if line.is_of_model && self.latest != Some(answer) {
             self.is_followed = self.latest.replace(answer).is_some();
         }
@@ -230,7 +245,10 @@ fn ids_in(line: &Value) -> Vec<MessageId> {
 
 fn collect(value: &Value, ids: &mut Vec<MessageId>) {
     match value {
-        Value::String(text) => ids.extend(text.lines().filter_map(origin)),
+        Value::String(text) => {
+            ids.extend(text.lines().filter_map(origin));
+            ids.extend(in_background(text));
+        }
         Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),
         Value::Object(block) if value["type"] == "tool_result" => {
             let content = block.get("content");
@@ -250,6 +268,13 @@ fn collect(value: &Value, ids: &mut Vec<MessageId>) {
 fn origin(line: &str) -> Option<MessageId> {
     let (_, rest) = line.strip_prefix("[FROM: ")?.split_once("[ID: ")?;
     rest.split_once(']')?.0.parse().ok()
+}
+
+/// Returns the messages of a result that the client brings later, as a prompt of its own: the tool ran in the background.
+fn in_background(text: &str) -> Vec<MessageId> {
+    let notice = text.strip_prefix("<task-notification>").and_then(|notice| notice.split_once("<result>\n"));
+    let result = notice.and_then(|(_, result)| result.rsplit_once("\n</result>"));
+    result.map_or_else(Vec::new, |(result, _)| in_result(result))
 }
 
 /// Returns the messages that the result of a tool of ours holds.
@@ -406,5 +431,33 @@ mod tests {
         odd["turnPosition"] = json!("third");
         odd["promptId"] = json!(3);
         check(&[prompt(1, 0, 7, &named(1)), odd], &[1, 2]);
+    }
+
+    #[test]
+    fn the_rest_of_the_answer_that_uses_a_tool_is_none_to_its_result() {
+        let part = |number: u128, parent: u128, answer: &str| {
+            let mut line = line(number, parent, "");
+            line["type"] = json!("assistant");
+            line["message"] = json!({"id": answer, "model": "claude", "content": []});
+            line
+        };
+        let mut result = line(3, 2, "");
+        let text = json!({"id": id(1)}).to_string();
+        result["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
+        let running = [prompt(1, 0, 1, "go"), part(2, 1, "msg_1"), result, part(4, 3, "msg_1")];
+        assert_eq!(standing(&running), Standing { named: ids(&[1]), answered: ids(&[]) });
+        let [first, second, third, fourth] = running;
+        let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
+        assert_eq!(standing(&answered), Standing { named: ids(&[1]), answered: ids(&[1]) });
+    }
+
+    #[test]
+    fn a_result_that_came_in_the_background_stands_in_its_notice() {
+        let result = json!({"messages": [{"id": id(1)}]});
+        let notice = format!(
+            "<task-notification>\n<status>completed</status>\n<result>\n{result}\n</result>\n</task-notification>"
+        );
+        assert_eq!(standing(&[prompt(1, 0, 1, &notice)]).named, ids(&[1]));
+        assert_eq!(standing(&[prompt(1, 0, 1, &format!("see {notice}"))]).named, ids(&[]), "a quotation");
     }
 }
