@@ -65,6 +65,7 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         &["tail"],
         &["audit"],
         &["policy", "check", "a", "b", "message"],
+        &["policy", "show"],
         &["guard", "list"],
         &["guard", "stop", "a", "b"],
     ] {

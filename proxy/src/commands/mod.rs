@@ -142,7 +142,7 @@ enum Command {
     /// Show what happened, in order: who did what to whom, and why
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Arguments),
-    /// Show what the coordinator's policy says
+    /// Show the coordinator's policy, or what it says of a case
     #[command(after_help = EXIT_CODES, subcommand)]
     Policy(policy::Action),
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
