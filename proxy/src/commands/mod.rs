@@ -92,7 +92,7 @@ struct Manner {
     /// Print times in UTC, not in this host's zone; JSON always has UTC
     #[arg(long, global = true)]
     utc: bool,
-    /// Speak as this agent, which no session may hold at the time
+    /// Speak as this agent, which no session may hold at the time; a key that covers the name makes it
     #[arg(long = "as", value_name = "NAME", global = true, default_value = "human", add = completions::agents())]
     name: AgentId,
 }

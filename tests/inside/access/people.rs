@@ -246,6 +246,33 @@ async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result
 }
 
 #[tokio::test]
+async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    let sent: Value = serde_json::from_str(&host.says("--as ops send web hello --json").await?)?;
+    assert_eq!((&sent["from_agent"], &sent["from_host"]), (&json!("ops"), &json!("somebody")));
+    let id = sent["id"].as_str().context("an id")?;
+    web.call("reply", json!({"message_id": id, "response": "for ops"})).await?;
+    ensure!(host.says("--as ops inbox").await?.contains("> for ops"));
+    let other =
+        Host { key: gate.key("agent", "*", &["--host", "box"]).await?, ..Host::with(&gate, "agent", "*").await? };
+    ensure!(other.fails("--as ops inbox", 1).await?.contains("ops belongs to the host somebody, and this is box"));
+    let narrow = Host::with(&gate, "agent", "api").await?;
+    for (words, why) in [("--as other inbox", "does not cover other"), ("--as human inbox", "does not cover human")] {
+        ensure!(narrow.fails(words, 1).await?.contains(why), "{words}");
+    }
+    ensure!(host.fails("--as web inbox", 1).await?.contains("web is a connected session"));
+    for words in ["--as system inbox", "--as all inbox"] {
+        ensure!(host.fails(words, 1).await?.contains("no agent named"), "{words}");
+    }
+    let agents = host.says("agents").await?;
+    ensure!(agents.contains("ops") && !agents.contains("other"), "{agents}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
