@@ -66,6 +66,7 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         &["audit"],
         &["policy", "check", "a", "b", "message"],
         &["policy", "show"],
+        &["sent"],
         &["guard", "list"],
         &["guard", "stop", "a", "b"],
     ] {

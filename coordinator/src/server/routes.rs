@@ -31,6 +31,12 @@ fn for_monitors(table: Table) -> Table {
         .row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health))
         .row(description::PATH, Access::OPEN, "This description", get(description::show))
         .row("/api/pending", Access::by(Speak), pending, get(rest::pending))
+        .row(
+            "/api/sent",
+            Access::by(Speak),
+            "The latest messages that an agent sent, and how far they got",
+            get(audit::sent),
+        )
         .row("/api/agents", Access::by(Look), "Every agent", get(rest::agents))
         .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
         .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))

@@ -21,6 +21,7 @@ mod receipt;
 mod reply;
 mod rest;
 mod send;
+mod sent;
 mod session;
 mod status;
 mod statusline;
@@ -121,6 +122,9 @@ enum Command {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Show the messages that you sent lately, and how far each got
+    #[command(after_help = EXIT_CODES)]
+    Sent,
     /// Answer a message
     #[command(after_help = EXIT_CODES)]
     Reply(reply::Arguments),
@@ -265,6 +269,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Send(arguments) => send::run(config, printer, arguments).await,
         Command::Broadcast(arguments) => broadcast::run(config, printer, arguments).await,
         Command::Inbox { follow: false } => inbox::run(config, printer).await,
+        Command::Sent => sent::run(config, printer).await,
         Command::Ack(arguments) => ack::run(config, printer, arguments).await,
         Command::Reply(arguments) => reply::run(config, printer, arguments).await,
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,

@@ -246,6 +246,34 @@ async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result
 }
 
 #[tokio::test]
+async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    assert_eq!(host.says("sent").await?, "somebody-cli sent nothing lately.\n");
+    host.says("inbox").await?;
+    let asked = web.call("send_message", json!({"target": "somebody-cli", "message": "Which?"})).await?;
+    let asked = asked["id"].as_str().context("an id")?;
+    host.says("send web hello --title Topics").await?;
+    host.says(&format!("reply {asked} all")).await?;
+    web.hear(|frame| frame["method"] == "deliver").await?;
+    let whole = async || host.says("sent").await.ok().filter(|said| said.lines().count() == 2);
+    let said = eventually("both are in the audit", SOON, whole).await?;
+    let lines: Vec<_> = said.lines().collect();
+    ensure!(lines[0].starts_with("somebody-cli::web::") && lines[0].ends_with("  Topics"), "{said}");
+    ensure!(lines[1].contains("  to web  ") && lines[1].ends_with(&format!("answers {asked}")), "{said}");
+    let list: Value = serde_json::from_str(&host.says("sent --json --as web").await.unwrap_or_default())?;
+    assert_eq!(
+        (&list["messages"][0]["message_id"], &list["messages"][0]["stage"]),
+        (&json!(asked), &json!("answered"))
+    );
+    let narrow = Host::with(&gate, "agent", "api").await?;
+    ensure!(narrow.fails("sent --as web", 1).await?.contains("does not cover web"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*").await?;
