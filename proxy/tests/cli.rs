@@ -77,6 +77,16 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
 }
 
 #[test]
+fn a_message_is_kept_on_this_host_only_if_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(c3po(home.path(), &["send", "b", "hi"]).output().unwrap().status.code(), Some(3));
+    let output = c3po(home.path(), &["send", "b", "hi", "--queue"]).output().unwrap();
+    let (said, noted) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.trim_end().ends_with("  queued_on_host"), "{said}{noted}");
+    assert!(noted.contains("on this host's disk alone"), "{noted}");
+}
+
+#[test]
 fn wrong_usage_is_exit_code_two() {
     for arguments in [
         &["fly"][..],

@@ -274,6 +274,30 @@ async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_was_kept_on_a_host_is_sent_once_and_before_what_is_sent_next() -> Result<()> {
+    const NOBODY: &str = "http://127.0.0.1:1";
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    for text in ["one", "two"] {
+        let mut send = host.c3po(&format!("send web {text} --queue"))?;
+        ensure!(send.env("C3PO_COORDINATOR_URL", NOBODY).output().await?.status.success(), "{text}");
+    }
+    // It was meant for another coordinator than this.
+    host.fails("send web early", 3).await?;
+    let both = format!("{NOBODY},{}", host.url);
+    for text in ["three", "four"] {
+        let output = host.c3po(&format!("send web {text}"))?.env("C3PO_COORDINATOR_URL", &both).output().await?;
+        ensure!(output.status.success(), "{output:?}");
+    }
+    let inbox = web.call("get_messages", json!({})).await?;
+    let texts: Vec<_> = inbox["messages"].as_array().context("messages")?.iter().map(|one| &one["message"]).collect();
+    assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*").await?;
