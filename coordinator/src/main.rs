@@ -96,6 +96,7 @@ async fn ask(action: &Action, settings: Settings) -> anyhow::Result<()> {
         }
         Action::Backup { file } => back_up(settings, file)?,
         Action::Restore { file } => restore(settings, file)?,
+        Action::Audit(audit) => audit.ask(&settings.data_dir()?, settings.listen).await?,
         Action::Admin(request) => {
             request.ask(&settings.data_dir()?, settings.listen, settings.command.as_deref()).await?
         }

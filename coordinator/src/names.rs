@@ -2,38 +2,60 @@
 //! `getent` where that library would need modules of the system.
 
 use std::fs;
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::io::{self, Read as _};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use c3po_shared::names;
 
-/// Says which services look up names.
-const NSSWITCH: &str = "/etc/nsswitch.conf";
+/// How long `getent` may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
 /// Whether the C library is a part of this program.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
 
-/// Returns the addresses of a host, which may be one itself. It takes as long as the system's resolver does.
+/// Returns the addresses of a host, which may be one itself. It takes as long as the system's resolver does,
+/// and no longer than a deadline where `getent` is asked.
 pub(crate) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
+    if let Some(itself) = names::itself(host, port) {
+        return Ok(vec![itself]);
     }
-    if OWN_LIBRARY && names::need_modules(&fs::read_to_string(NSSWITCH).unwrap_or_default()) {
+    if OWN_LIBRARY && names::need_modules(&fs::read_to_string(names::NSSWITCH).unwrap_or_default()) {
         return by_getent(host, port);
     }
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
 fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
-    let mut getent = Command::new("getent");
-    getent.args(["ahosts", host]).stdin(Stdio::null()).stderr(Stdio::null());
-    let output = getent.output().map_err(|error| failed(format!("getent: {error}")))?;
-    let addresses = names::addresses(&String::from_utf8_lossy(&output.stdout));
-    if addresses.is_empty() {
-        return Err(failed(format!("this system knows no address of {host}")));
+    let [program, database] = names::GETENT;
+    let mut getent = Command::new(program);
+    getent.args([database, host]);
+    names::answered(output(getent, DEADLINE), host, port)
+}
+
+/// Runs a program that prints less than a pipe holds. Returns what it printed.
+///
+/// Errors: it does not start, or is killed at the deadline.
+fn output(mut program: Command, deadline: Duration) -> Result<Vec<u8>, String> {
+    let told = |error: io::Error| error.to_string();
+    let began = Instant::now();
+    let mut running =
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(told)?;
+    while running.try_wait().map_err(told)?.is_none() {
+        if began.elapsed() >= deadline {
+            running.kill().and_then(|()| running.wait()).map_err(told)?;
+            return Err(format!("no answer within {deadline:?}"));
+        }
+        sleep(LOOK);
     }
-    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    let mut printed = Vec::new();
+    if let Some(mut pipe) = running.stdout {
+        pipe.read_to_end(&mut printed).map_err(told)?;
+    }
+    Ok(printed)
 }
 
 #[cfg(test)]
@@ -46,6 +68,15 @@ mod tests {
         assert_eq!(addresses("fe80::1", 6379).expect("an address"), [itself]);
         let local = addresses("localhost", 6379).expect("addresses");
         assert!(!local.is_empty() && local.iter().all(|found| found.ip().is_loopback()), "{local:?}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_at_its_deadline() {
+        let mut hangs = Command::new("sleep");
+        hangs.arg("60");
+        let began = Instant::now();
+        assert_eq!(output(hangs, Duration::from_millis(50)), Err("no answer within 50ms".to_owned()));
+        assert!(began.elapsed() < Duration::from_secs(30), "it was waited for");
     }
 
     #[cfg(target_os = "linux")]

@@ -65,6 +65,8 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         &["tail"],
         &["audit"],
         &["policy", "check", "a", "b", "message"],
+        &["policy", "show"],
+        &["sent"],
         &["guard", "list"],
         &["guard", "stop", "a", "b"],
     ] {
@@ -72,6 +74,16 @@ fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn a_message_is_kept_on_this_host_only_if_that_is_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    assert_eq!(c3po(home.path(), &["send", "b", "hi"]).output().unwrap().status.code(), Some(3));
+    let output = c3po(home.path(), &["send", "b", "hi", "--queue"]).output().unwrap();
+    let (said, noted) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.trim_end().ends_with("  queued_on_host"), "{said}{noted}");
+    assert!(noted.contains("on this host's disk alone"), "{noted}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, MessageId};
 use crate::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
 use crate::receipt::{Stage, Via};
-use crate::time::Timestamp;
+use crate::text::harmless;
+use crate::time::{Span, Timestamp};
 use crate::vocabulary::words;
 
 words! {
@@ -132,9 +133,76 @@ impl Entry {
         Self { why: Some(why.into()), ..self }
     }
 
+    /// Returns the entry as the columns of a table, with its time as it was written: when, what, who, to whom, how, which
+    /// message, and whatever else there is. None of them can do anything to a terminal.
+    pub fn columns(&self, at: String) -> [String; 7] {
+        let how = [self.verb.as_ref().map(|verb| harmless(verb, false)), self.stage.map(|stage| stage.to_string())];
+        let how = how.into_iter().chain([self.via.map(|via| format!("via {via}"))]).flatten();
+        let rest = [
+            self.about.as_ref().map(|about| format!("answers {about}")),
+            self.key.as_ref().map(|key| format!("key {}", harmless(key, false))),
+            self.count.map(|count| format!("{count} entries are missing here")),
+            self.why.as_ref().map(|why| format!("({})", harmless(why, false))),
+        ];
+        [
+            at,
+            self.event.to_string(),
+            self.agent.as_ref().map(AgentId::to_string).unwrap_or_default(),
+            self.to.as_ref().map(|to| format!("-> {to}")).unwrap_or_default(),
+            how.collect::<Vec<_>>().join(" "),
+            self.message_id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            rest.into_iter().flatten().collect::<Vec<_>>().join("  "),
+        ]
+    }
+
     /// Returns whether the entry is about that agent.
     pub fn concerns(&self, agent: &AgentId) -> bool {
         self.agent.as_ref() == Some(agent) || self.to.as_ref() == Some(agent)
+    }
+}
+
+/// A table of entries that are not all known when its first line is printed: a column is as wide as the widest that stood
+/// in it so far, and is left out while nothing does.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    widths: [usize; 7],
+}
+
+impl Columns {
+    /// Returns the next lines.
+    pub fn lines(&mut self, rows: &[[String; 7]]) -> Vec<String> {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        let line = |row: &[String; 7]| {
+            let cells = row.iter().zip(self.widths).filter(|(_, width)| *width > 0);
+            let cells: Vec<_> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+            cells.join("  ").trim_end().to_owned()
+        };
+        rows.iter().map(line).collect()
+    }
+}
+
+/// From when on somebody wants to read: a time, or how long ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since(pub Timestamp);
+
+impl std::str::FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<Span>() {
+            Ok(ago) => {
+                let ago = u64::try_from(ago.duration().as_millis()).unwrap_or(u64::MAX);
+                Ok(Self(Timestamp::from_millis(Timestamp::now().millis().saturating_sub(ago))))
+            }
+            Err(_) => text.parse().map(Self).map_err(|_| {
+                "it is neither a time such as 2026-01-15T10:30:00Z nor how long ago, such as 30s, 10m, 2h or 3d"
+                    .to_owned()
+            }),
+        }
     }
 }
 
@@ -171,8 +239,42 @@ pub struct AuditPage {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn since_is_a_time_or_how_long_ago() {
+        let time = "2026-01-15T10:30:00Z".parse::<Since>().expect("a time");
+        assert_eq!(time.0.to_string(), "2026-01-15T10:30:00.000Z");
+        assert!("yesterday".parse::<Since>().is_err());
+        let (now, since) = (Timestamp::now(), "2h".parse::<Since>().expect("how long ago").0);
+        assert!(now.since(since) <= Duration::from_secs(7_200) && now.since(since) > Duration::from_secs(7_100));
+        assert!("30000d".parse::<Since>().is_ok_and(|since| since.0.millis() == 0), "before all times");
+    }
+
+    #[test]
+    fn entries_stand_in_columns_and_nothing_in_them_can_hurt_a_terminal() {
+        let id = |text: &str| text.parse::<AgentId>().expect("an id");
+        let sent = Entry::new(Event::Accepted).by(&id("a")).to(&id("b")).verb("message");
+        let sent = Entry { message_id: Some("a::b::00000001".parse().expect("an id")), ..sent };
+        let denied = Entry::new(Event::Denied).by(&id("guest")).to(&id("b")).verb("message").because("no\u{1b}[2J");
+        let begun = Entry { key: Some("k1".into()), ..Entry::new(Event::SessionBegun).by(&id("a")).verb("session") };
+        let mut columns = Columns::default();
+        let mut lines = |entries: &[Entry]| {
+            columns.lines(&entries.iter().map(|entry| entry.columns("10:30".into())).collect::<Vec<_>>())
+        };
+        assert_eq!(lines(&[begun.clone()]), ["10:30  session_begun  a  session  key k1"]);
+        assert_eq!(
+            lines(&[begun, sent, denied]),
+            [
+                "10:30  session_begun  a            session                  key k1",
+                "10:30  accepted       a      -> b  message  a::b::00000001",
+                "10:30  denied         guest  -> b  message                  (no\u{241b}[2J)",
+            ]
+        );
+    }
 
     #[test]
     fn an_entry_has_the_documented_shape_and_nothing_that_is_absent() {

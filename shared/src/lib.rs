@@ -29,6 +29,7 @@ pub mod names;
 pub mod policy;
 pub mod receipt;
 pub mod refusal;
+pub mod sent;
 pub mod text;
 pub mod time;
 pub mod vocabulary;

@@ -4,10 +4,34 @@
 //! A C library within the program cannot load the modules of `/etc/nsswitch.conf` (mDNS for `.local`, systemd-resolved): if
 //! the system has another version of the library, trying it aborts the program.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 
 /// The services that every C library has within itself.
 const BUILT_IN: [&str; 2] = ["files", "dns"];
+
+/// The file that names the services which look up names.
+pub const NSSWITCH: &str = "/etc/nsswitch.conf";
+/// The system's own program that looks up names, and its first argument; the name follows.
+pub const GETENT: [&str; 2] = ["getent", "ahosts"];
+
+/// Returns the address of a host that is one itself.
+pub fn itself(host: &str, port: u16) -> Option<SocketAddr> {
+    host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, port))
+}
+
+/// Returns the addresses of a host by an answer of `getent`, or by why there is none.
+///
+/// Errors: there is no answer, or no address in it.
+pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
+    let answer = answer.map_err(|why| failed(format!("getent: {why}")))?;
+    let addresses = addresses(&String::from_utf8_lossy(&answer));
+    if addresses.is_empty() {
+        return Err(failed(format!("this system knows no address of {host}")));
+    }
+    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+}
 
 /// Returns whether this text of `/etc/nsswitch.conf` has names of hosts looked up by modules.
 pub fn need_modules(nsswitch: &str) -> bool {
@@ -19,7 +43,7 @@ pub fn need_modules(nsswitch: &str) -> bool {
 }
 
 /// Returns the addresses in an answer of `getent ahosts`, each once, in its order.
-pub fn addresses(answer: &str) -> Vec<IpAddr> {
+fn addresses(answer: &str) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for address in answer.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {
         if !addresses.contains(&address) {
@@ -51,5 +75,19 @@ mod tests {
         let expected: Vec<IpAddr> = ["192.168.1.7", "fe80::1"].map(|text| text.parse().expect("an address")).into();
         assert_eq!(addresses(answer), expected);
         assert!(addresses("").is_empty());
+    }
+
+    #[test]
+    fn an_answer_is_addresses_with_the_port_or_an_error_that_names_the_host() {
+        let nas = answered(Ok(b"192.168.1.7 STREAM nas.local\n".to_vec()), "nas.local", 8420).expect("an address");
+        assert_eq!(nas, ["192.168.1.7:8420".parse().expect("an address")]);
+        let why = |answer| answered(answer, "nas.local", 8420).expect_err("none").to_string();
+        assert_eq!(
+            why(Ok(Vec::new())),
+            "failed to lookup address information: this system knows no address of nas.local"
+        );
+        assert_eq!(why(Err("gone".into())), "failed to lookup address information: getent: gone");
+        assert_eq!(itself("fe80::1", 6379), Some("[fe80::1]:6379".parse().expect("an address")));
+        assert_eq!(itself("nas", 6379), None);
     }
 }

@@ -70,4 +70,21 @@ pub struct PolicyAnswer {
     pub from: PolicyParty,
     /// To whom.
     pub to: PolicyParty,
+    /// Why the file of rules is not in force as it is now; absent where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<String>,
+}
+
+/// The rules in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyInForce {
+    /// How many rules there are.
+    pub rules: usize,
+    /// Their file, on the coordinator's machine. It may be missing where there are none.
+    pub path: String,
+    /// The text of the file when it was put in force.
+    pub text: String,
+    /// Why the file is not in force as it is now; absent where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<String>,
 }

@@ -284,7 +284,7 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     let text = String::from_utf8(read.stdout)?;
     assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
     let ends: Vec<_> = text.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, rest)| rest).collect();
-    assert_eq!(ends, ["renamed  b  -> c", "session_ended  c  goodbye"], "{text}");
+    assert_eq!(ends, ["renamed        b  -> c", "session_ended  c        goodbye"], "{text}");
 
     let checked = c3po(&["policy", "check", "a", "vault", "message"])?.output().await?;
     assert_eq!(checked.status.code(), Some(1), "it is denied");

@@ -3,7 +3,9 @@
 use std::process::Output;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use c3po_coordinator::cli::{Action, CommandLine};
+use clap::Parser;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::process::{command, program};
@@ -23,6 +25,24 @@ async fn what_is_refused_is_told_in_sentences() -> Result<()> {
     assert_eq!(refused.to_string(), "there is no open invite 00000000. See `c3po-coordinator invites list`.");
     let refused = gate.ask(&["invite", "--uses", "0"]).await.expect_err("nobody may use it");
     assert_eq!(refused.to_string(), "uses is 0; it must be from 1 to 1000. Check parameter values and formats.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_audit_is_read_over_the_socket() -> Result<()> {
+    let gate = Gate::start().await?;
+    gate.key("agent", "web", &[]).await?;
+    let audit = async |words: &[&str]| -> Result<String> {
+        let line = CommandLine::try_parse_from([&["c3po-coordinator", "audit"], words].concat())?;
+        let Some(Action::Audit(audit)) = line.action else { anyhow::bail!("{words:?}") };
+        audit.ask(gate.served.folder(), gate.address()?).await
+    };
+    let written = async || audit(&["--since", "1h"]).await.ok().filter(|said| said.contains("created"));
+    let said = eventually("it is written", SOON, written).await?;
+    assert!(said.contains("Z  key_changed  created  key ") && said.contains("(by local)"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(audit(&["--json"]).await?.lines().last().context("a line")?)?;
+    assert_eq!(json["verb"], "created");
+    assert_eq!(audit(&["--agent", "nobody"]).await?, "Nothing of that is in the audit.");
     Ok(())
 }
 

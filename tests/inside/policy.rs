@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
+use harness::process::{command, program};
 use inside::served::Served;
 use serde_json::{Value, json};
 
@@ -128,6 +129,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     fs::write(&file, "[[rule]]\nfrom = 7\n")?;
     let heard = eventually("the broken file was noticed", RELOADED, async || changes(&served, 2).await).await?;
     assert!(heard[1].contains("policy.toml, line 2, column 8: ") && heard[1].contains("stay in force"), "{heard:?}");
+    outdated(&served, "policy.toml, line 2, column 8: ").await?;
     fs::remove_file(&file)?;
     let heard = eventually("the missing file was noticed", RELOADED, async || changes(&served, 3).await).await?;
     assert!(heard[2].ends_with("policy.toml is gone"), "{heard:?}");
@@ -138,8 +140,38 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     assert!(heard[3].contains("policy.toml is empty"), "{heard:?}");
     assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
     fs::write(&file, "# none any more\n")?;
-    settled(&served, "allow").await?;
+    assert!(settled(&served, "allow").await?.get("outdated").is_none());
     a.call("send_message", hi("b")).await?;
+    assert_eq!(ask(&served, "/api/policy").await?["text"], "# none any more\n");
+    assert!(ask(&served, "/api/health").await?.get("policy_outdated").is_none());
+    Ok(())
+}
+
+async fn ask(served: &Served, path: &str) -> Result<Value> {
+    Ok(serde_json::from_str(&http::get(served.address.parse()?, path).await?.body)?)
+}
+
+/// Checks that everything that reports the rules also reports why their file is not in force.
+async fn outdated(served: &Served, why: &str) -> Result<()> {
+    assert_eq!(ask(served, "/api/health").await?["policy_outdated"], true);
+    let policy = ask(served, "/api/policy").await?;
+    assert_eq!((&policy["rules"], &policy["text"]), (&json!(1), &json!(deny("a", "b", "message", "not now"))));
+    for answer in [policy, ask(served, "/api/policy/check?from=a&to=b&verb=message").await?] {
+        assert!(answer["outdated"].as_str().is_some_and(|found| found.contains(why)), "{answer}");
+    }
+    let home = tempfile::TempDir::new()?;
+    let c3po = async |words: &[&str]| -> Result<String> {
+        let mut c3po = command(program("c3po")?, home.path());
+        c3po.args(words).env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
+        let output = c3po.env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", home.path()).output().await?;
+        Ok(format!("{}{}", String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?))
+    };
+    for words in [&["policy", "show"][..], &["policy", "check", "a", "b", "message"]] {
+        let said = c3po(words).await?;
+        assert!(said.contains(why) && said.contains("the rules before it stay in force"), "{said}");
+    }
+    let said = c3po(&["doctor"]).await?;
+    assert!(said.contains("warn  policy") && said.contains("the rules before it stay in force"), "{said}");
     Ok(())
 }
 

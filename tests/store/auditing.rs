@@ -33,6 +33,7 @@ fn verbs(entries: &[Entry]) -> Vec<&str> {
 
 pub(crate) async fn the_audit_is_read_in_the_order_in_which_it_was_written(fixture: Fixture) -> Result<()> {
     assert!(read(&fixture, 0, 10).await?.is_empty());
+    assert_eq!(fixture.store.audit_end().await?, 0);
     let gap = Entry { count: Some(4), ..Entry::new(Event::Gap) };
     let receipt = Entry {
         message_id: Some("a::b::00000001".parse()?),
@@ -47,6 +48,7 @@ pub(crate) async fn the_audit_is_read_in_the_order_in_which_it_was_written(fixtu
     fixture.store.note(&written[2..], PLENTY).await?;
     let found = read(&fixture, 0, 2).await?;
     assert_eq!(found.iter().map(|entry| entry.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(fixture.store.audit_end().await?, 5);
     let unplaced: Vec<_> = found.iter().cloned().map(|entry| Entry { position: 0, ..entry }).collect();
     assert_eq!(unplaced, written);
     assert_eq!(read(&fixture, 1, 10).await?, found[1..], "from the middle of a batch");

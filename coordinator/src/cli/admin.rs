@@ -182,18 +182,9 @@ impl Admin {
     ///
     /// `command` is how commands for it begin, if somebody said so.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr, command: Option<&str>) -> anyhow::Result<String> {
-        let path = control_socket(data_dir, listen.port());
-        let stream = UnixStream::connect(&path).await;
-        let stream = stream.map_err(|error| absent::refusal(error, data_dir, &path))?;
         let (method, in_path, body) = self.http();
-        let answer = exchange(stream, (method, &in_path, body), DEADLINE).await;
-        let answer = answer.with_context(|| format!("asking {}", path.display()))?;
-        let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
-        if answer.status != StatusCode::OK {
-            let said = |name: &str| body[name].as_str().unwrap_or_default();
-            bail!("{}. {}", said("error"), said("suggestion"));
-        }
-        self.show(&body, &Typed::new(command, data_dir, listen))
+        let answer = asked(data_dir, listen, (method, &in_path, body)).await?;
+        self.show(&answer, &Typed::new(command, data_dir, listen))
     }
 
     /// Returns it as HTTP: method, path and body.
@@ -291,6 +282,27 @@ impl Admin {
             ),
         })
     }
+}
+
+/// Asks the coordinator of this machine that listens there.
+///
+/// Errors: there is none, or it refuses.
+pub(super) async fn asked(
+    data_dir: &Path,
+    listen: SocketAddr,
+    request: (Method, &str, String),
+) -> anyhow::Result<Value> {
+    let path = control_socket(data_dir, listen.port());
+    let stream = UnixStream::connect(&path).await;
+    let stream = stream.map_err(|error| absent::refusal(error, data_dir, &path))?;
+    let answer = exchange(stream, request, DEADLINE).await;
+    let answer = answer.with_context(|| format!("asking {}", path.display()))?;
+    let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
+    if answer.status != StatusCode::OK {
+        let said = |name: &str| body[name].as_str().unwrap_or_default();
+        bail!("{}. {}", said("error"), said("suggestion"));
+    }
+    Ok(body)
 }
 
 impl Two {

@@ -3,6 +3,7 @@
 
 mod absent;
 mod admin;
+mod audit;
 mod backup;
 mod health;
 
@@ -20,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 pub use self::admin::Admin;
+pub use self::audit::Audit;
 pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
 use crate::config::Settings;
@@ -54,6 +56,8 @@ pub enum Action {
         /// The file that `backup` wrote
         file: PathBuf,
     },
+    /// Show what happened, in order: who did what to whom, and why; times are in UTC
+    Audit(Audit),
     /// Ask the coordinator of this machine for something, over its own socket.
     #[command(flatten)]
     Admin(Admin),

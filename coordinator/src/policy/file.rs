@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use c3po_shared::limits::POLICY_BYTES_MAX;
+use c3po_shared::policy::PolicyInForce;
 use tokio_util::sync::CancellationToken;
 
 use super::Policy;
@@ -14,7 +15,15 @@ use crate::files;
 #[derive(Debug)]
 pub(crate) struct Policies {
     path: PathBuf,
-    current: RwLock<Arc<Policy>>,
+    current: RwLock<Current>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Current {
+    policy: Arc<Policy>,
+    text: Arc<str>,
+    /// Why the file is not in force as it is now.
+    outdated: Option<String>,
 }
 
 /// The content of the file; `None` if there is none. An error is the reason why it cannot be read.
@@ -27,37 +36,58 @@ impl Policies {
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
         let found = read(&path).and_then(|found| found.map(|bytes| parse(&path, &bytes)).transpose());
-        let policy = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
-            Some(policy) => policy,
+        let current = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
+            Some(current) => current,
             None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
-            None => Policy::default(),
+            None => Current::default(),
         };
-        if !policy.is_empty() {
-            tracing::info!("{} rules are in force, from {}", policy.len(), path.display());
+        if !current.policy.is_empty() {
+            tracing::info!("{} rules are in force, from {}", current.policy.len(), path.display());
         }
-        Ok(Self { path, current: RwLock::new(Arc::new(policy)) })
+        Ok(Self { path, current: RwLock::new(current) })
     }
 
     /// Returns the rules in force.
     pub(crate) fn current(&self) -> Arc<Policy> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.now().policy
+    }
+
+    /// Returns the rules in force as they are shown.
+    pub(crate) fn in_force(&self) -> PolicyInForce {
+        let Current { policy, text, outdated } = self.now();
+        PolicyInForce { rules: policy.len(), path: self.path.display().to_string(), text: text.to_string(), outdated }
+    }
+
+    /// Returns why the file is not in force as it is now; `None` if it is.
+    pub(crate) fn outdated(&self) -> Option<String> {
+        self.now().outdated
+    }
+
+    fn now(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts the rules of the file in force. Returns a sentence about the change, if there is one.
+    ///
+    /// Errors: the file cannot be used. The rules before it stay, and that is noted.
     fn take(&self, found: &Found) -> Result<Option<String>, String> {
-        let before = self.current();
-        let policy = match found {
-            Ok(Some(bytes)) => parse(&self.path, bytes)?,
-            Ok(None) if before.is_empty() => return Ok(None),
-            Ok(None) => return Err(format!("{} is gone", self.path.display())),
-            Err(why) => return Err(why.clone()),
+        let before = self.now();
+        let usable = match found {
+            Ok(Some(bytes)) => parse(&self.path, bytes),
+            Ok(None) if before.policy.is_empty() => Ok(Current::default()),
+            Ok(None) => Err(format!("{} is gone", self.path.display())),
+            Err(why) => Err(why.clone()),
         };
-        if *before == policy {
-            return Ok(None);
-        }
-        let change = format!("{} rules in force (previously {})", policy.len(), before.len());
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
-        Ok(Some(change))
+        let (now, taken) = match usable {
+            Ok(now) if *before.policy == *now.policy => (now, Ok(None)),
+            Ok(now) => {
+                let change = format!("{} rules in force (previously {})", now.policy.len(), before.policy.len());
+                (now, Ok(Some(change)))
+            }
+            Err(why) => (Current { outdated: Some(why.clone()), ..before }, Err(why)),
+        };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = now;
+        taken
     }
 }
 
@@ -90,7 +120,7 @@ fn read(path: &Path) -> Found {
 
 /// Reads the rules of a file. An empty file is an error: it is more likely lost, or about to be written, than meant to
 /// allow everything.
-fn parse(path: &Path, bytes: &[u8]) -> Result<Policy, String> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<Current, String> {
     let place = path.display();
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
@@ -99,7 +129,8 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Policy, String> {
     if text.trim().is_empty() {
         return Err(format!("{place} is empty; for no rules, write a comment into it"));
     }
-    Policy::parse(text).map_err(|why| format!("{place}, {why}"))
+    let policy = Policy::parse(text).map_err(|why| format!("{place}, {why}"))?;
+    Ok(Current { policy: Arc::new(policy), text: text.into(), outdated: None })
 }
 
 #[cfg(test)]
@@ -121,11 +152,13 @@ mod tests {
         let why = look().expect_err("nothing is in it");
         assert!(why.ends_with("policy.toml is empty; for no rules, write a comment into it"), "{why}");
         assert!(Policies::open(None, &path).is_err(), "nor at the start");
+        assert_eq!((policies.in_force().text.as_str(), policies.outdated()), (rule, Some(why)));
         fs::remove_file(&path).expect("removed");
         assert!(look().expect_err("nothing is there").ends_with("policy.toml is gone"));
         assert_eq!(policies.current().len(), 1);
         fs::write(&path, "# none\n").expect("written");
         assert_eq!(look(), Ok(0));
+        assert_eq!((policies.in_force().text.as_str(), policies.outdated()), ("# none\n", None));
         fs::remove_file(&path).expect("removed");
         assert_eq!(look(), Ok(0), "there are no rules to be missed");
     }

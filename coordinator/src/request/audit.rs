@@ -1,23 +1,29 @@
-//! Reading the audit page by page.
+//! Reading the audit: page by page, and for what an agent sent lately.
 
-use c3po_shared::audit::{AuditPage, AuditQuery};
+use std::collections::VecDeque;
+
+use c3po_shared::audit::{AuditPage, AuditQuery, Entry, Event};
+use c3po_shared::ids::AgentId;
 use c3po_shared::limits::{AUDIT_PAGE_MAX, PAGE_DEFAULT};
+use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::Office;
 
 /// How many entries one page looks at: where few of them are wanted, the next one goes on.
 const LOOKED_AT_MAX: usize = 20_000;
 
+/// How many messages that an agent sent are returned.
+const SENT_MAX: usize = 20;
+/// How many entries of the audit are looked at for them, the latest: what all agents did.
+const SENT_LOOK: u64 = 10_000;
+
 /// Returns the next entries of those that the query wants.
 ///
 /// Errors: `NOT_SUPPORTED` where no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
 pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPage, Refusal> {
-    if !office.audit.is_kept() {
-        let error = "this coordinator keeps no audit";
-        return Err(Refusal::new(ErrorCode::NotSupported, error)
-            .suggest("Start it with --audit-entries N, or without that option."));
-    }
+    check_kept(office)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=AUDIT_PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}")));
@@ -42,4 +48,42 @@ pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPag
         }
     }
     Ok(AuditPage { entries, next, complete: false })
+}
+
+/// Returns the latest messages that the agent sent, as the audit has them, with how far each got.
+///
+/// Errors: `NOT_SUPPORTED` where no audit is kept, `STORE_UNAVAILABLE`.
+pub(crate) async fn sent(office: &Office, agent: AgentId) -> Result<SentMessages, Refusal> {
+    check_kept(office)?;
+    let end = office.store.audit_end().await?;
+    let (mut after, mut latest) = (end.saturating_sub(SENT_LOOK), VecDeque::new());
+    while after < end {
+        let read = office.store.audit(after, AUDIT_PAGE_MAX).await?;
+        let Some(last) = read.last() else { break };
+        after = last.position;
+        latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));
+        latest.drain(..latest.len().saturating_sub(SENT_MAX));
+    }
+    let mut messages = Vec::new();
+    for entry in latest {
+        let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else { continue };
+        let kept = office.store.message(&message_id).await?;
+        let stage = kept.as_ref().map(|kept| furthest(&kept.history));
+        let title = kept.and_then(|kept| kept.message.title.clone());
+        messages.push(SentMessage { message_id, to, at: entry.at, reply_to: entry.about, stage, title });
+    }
+    Ok(SentMessages { agent_id: agent, messages })
+}
+
+fn is_sent_by(entry: &Entry, agent: &AgentId) -> bool {
+    matches!(entry.event, Event::Accepted | Event::Answered) && entry.agent.as_ref() == Some(agent)
+}
+
+fn check_kept(office: &Office) -> Result<(), Refusal> {
+    if office.audit.is_kept() {
+        return Ok(());
+    }
+    let error = "this coordinator keeps no audit";
+    Err(Refusal::new(ErrorCode::NotSupported, error)
+        .suggest("Start it with --audit-entries N, or without that option."))
 }

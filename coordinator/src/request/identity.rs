@@ -33,12 +33,18 @@ pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId)
 
 /// Refuses whoever would speak as an agent of another host, and notes that.
 pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, host: &str) -> Result<(), Refusal> {
+    belongs_to(agent, host).inspect_err(|refusal| {
+        let entry = Entry::new(Event::Denied).to(&agent.id).verb("speak").because(refusal.error.clone());
+        office.audit.note(principal.sign(entry));
+    })
+}
+
+/// Refuses whoever would speak as an agent of another host. Who only reads leaves no entry in the audit.
+pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // One that no session ever had is of the host where it was first: the person of a host has mail that is nobody else's.
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
     let Some(of) = of.filter(|of| *of != host && agent.id != AgentId::human()) else { return Ok(()) };
     let error = format!("{} belongs to the host {of}, and this is {host}", agent.id);
-    let entry = Entry::new(Event::Denied).to(&agent.id).verb("speak").because(error.clone());
-    office.audit.note(principal.sign(entry));
     Err(Refusal::new(ErrorCode::Forbidden, error)
         .suggest("Speak as an agent of this host, or as yourself without --as."))
 }

@@ -71,7 +71,8 @@ pub(crate) async fn explain(office: &Office, question: PolicyQuestion) -> Result
     }
     let verdict = office.policies.current().decide(known(&from), known(&to), question.verb);
     let Verdict { effect, reason, rule } = verdict;
-    Ok(PolicyAnswer { effect, rule, reason, verb: question.verb, from, to })
+    let outdated = office.policies.outdated();
+    Ok(PolicyAnswer { effect, rule, reason, verb: question.verb, from, to, outdated })
 }
 
 async fn party(office: &Office, id: AgentId) -> Result<PolicyParty, Refusal> {

@@ -23,9 +23,9 @@ use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
-pub(crate) use audit::page as audit_page;
+pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
-pub(crate) use identity::{check_host, check_name, check_right, check_speaker, settle_name};
+pub(crate) use identity::{belongs_to, check_host, check_name, check_right, check_speaker, settle_name};
 pub(crate) use leave::explain as explain_policy;
 pub(crate) use receipts::advance;
 pub(crate) use session::{Caller, Memory};

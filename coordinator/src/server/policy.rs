@@ -1,8 +1,8 @@
-//! `GET /api/policy/check`: what the policy says of a case.
+//! `GET /api/policy` and `/api/policy/check`: the rules in force, and what they say of a case.
 
 use axum::Json;
 use axum::extract::State;
-use c3po_shared::policy::{PolicyAnswer, PolicyQuestion};
+use c3po_shared::policy::{PolicyAnswer, PolicyInForce, PolicyQuestion};
 
 use super::Server;
 use super::endpoint::{Answer, Query};
@@ -14,4 +14,9 @@ pub(super) async fn check(
     Query(question): Query<PolicyQuestion>,
 ) -> Answer<PolicyAnswer> {
     Ok(Json(request::explain_policy(&server.office, question).await?))
+}
+
+/// Shows the rules that hold now.
+pub(super) async fn show(State(server): State<Server>) -> Answer<PolicyInForce> {
+    Ok(Json(server.office.policies.in_force()))
 }

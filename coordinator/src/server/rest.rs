@@ -43,6 +43,9 @@ pub(super) struct Well {
     /// The clocks of their hosts that are apart from the coordinator's, those that differ most before the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     clocks: Vec<Clock>,
+    /// Whether the file of rules is not in force as it is now; absent where it is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    policy_outdated: bool,
 }
 
 /// The clock of a host that is apart from the coordinator's.
@@ -105,7 +108,8 @@ pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayL
         let seconds = (ahead_ms + 500).div_euclid(1_000);
         Clock { agent_id: may_look.then_some(agent), seconds }
     });
-    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect() })
+    let policy_outdated = server.office.policies.outdated().is_some();
+    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated })
 }
 
 /// How much of an inbox is wanted.

@@ -31,9 +31,16 @@ fn for_monitors(table: Table) -> Table {
         .row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health))
         .row(description::PATH, Access::OPEN, "This description", get(description::show))
         .row("/api/pending", Access::by(Speak), pending, get(rest::pending))
+        .row(
+            "/api/sent",
+            Access::by(Speak),
+            "The latest messages that an agent sent, and how far they got",
+            get(audit::sent),
+        )
         .row("/api/agents", Access::by(Look), "Every agent", get(rest::agents))
         .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
         .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))
+        .row("/api/policy", Access::by(Operate), "The rules in force, and their file", get(policy::show))
         .row("/api/policy/check", Access::by(Operate), "What the rules say of a case", get(policy::check))
         .row("/api/audit", Access::by(Operate), "A page of what happened", get(audit::page))
         .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))

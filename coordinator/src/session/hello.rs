@@ -150,7 +150,7 @@ async fn admit_session(
     Ok((Admitted { caller, present, delivered: 0, pushes, is_new, context }, welcome))
 }
 
-/// A person speaks as an agent that no session holds: takes nothing over and leaves nothing behind.
+/// A person speaks as an agent that no session holds, and takes nothing over. With a key it may be a new name of its host.
 async fn admit_person(
     office: &Office,
     principal: &Arc<Principal>,
@@ -177,9 +177,10 @@ async fn admit_person(
         error => error.into(),
     })?;
     let is_human = name == AgentId::human();
-    // A name that was merely mistyped must not become an agent that messages can be left for.
+    // A key bounds which names there can be. Without keys a name that was mistyped would become an agent.
+    let may_make = principal.presented().is_some();
     let known = office.store.agent(&name).await?;
-    let exists = is_human || is_own || hello.leftover || known.is_some();
+    let exists = is_human || is_own || may_make || hello.leftover || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(name.as_str(), &[]));
     }

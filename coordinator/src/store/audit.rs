@@ -16,4 +16,7 @@ pub trait AuditStore {
     /// Returns entries behind that position, in order, with their positions: about `limit`, and none only where
     /// there are none.
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<Entry>>;
+
+    /// Returns the position of the last entry; 0 where there is none.
+    async fn audit_end(&self) -> Result<u64>;
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use c3po_shared::audit::{AuditPage, AuditQuery, Entry};
+use c3po_shared::audit::{AuditPage, AuditQuery, Columns, Since};
 use c3po_shared::ids::AgentId;
 use c3po_shared::limits::AUDIT_PAGE_MAX;
 use c3po_shared::text::harmless;
-use c3po_shared::time::{Span, Timestamp};
+use c3po_shared::time::Timestamp;
 
 use super::completions;
 use super::failure::Failure;
@@ -31,29 +31,6 @@ pub(super) struct Arguments {
     agent: Option<AgentId>,
 }
 
-/// From when on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Since(Timestamp);
-
-impl std::str::FromStr for Since {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<Span>() {
-            Ok(ago) => Ok(Self(before(Timestamp::now(), ago.duration()))),
-            Err(_) => text.parse().map(Self).map_err(|_| {
-                "it is neither a time such as 2026-01-15T10:30:00Z nor how long ago, such as 30s, 10m, 2h or 3d"
-                    .to_owned()
-            }),
-        }
-    }
-}
-
-fn before(now: Timestamp, ago: Duration) -> Timestamp {
-    let ago = u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
-    Timestamp::from_millis(now.millis().saturating_sub(ago))
-}
-
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { follow, since, agent } = arguments;
     let since = since.map(|Since(since)| since).or(follow.then(Timestamp::now));
@@ -68,7 +45,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 
 /// Prints page after page, until there is no more.
 async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
-    let mut is_away = false;
+    let (mut is_away, mut columns) = (false, Columns::default());
     loop {
         let page: AuditPage = match rest::get(config, "/api/audit", &query).await {
             Ok(answer) => answer.read,
@@ -84,8 +61,11 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
             Err(failure) => return Err(failure),
         };
         is_away = false;
-        for entry in &page.entries {
-            if printer.json { printer.document(entry) } else { printer.line(&line(printer, entry)) }?;
+        if printer.json {
+            page.entries.iter().try_for_each(|entry| printer.document(entry))?;
+        } else {
+            let rows: Vec<_> = page.entries.iter().map(|entry| entry.columns(printer.moment(entry.at))).collect();
+            columns.lines(&rows).iter().try_for_each(|line| printer.line(line))?;
         }
         query.after = Some(page.next);
         match (page.complete, follow) {
@@ -93,49 +73,5 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
             (true, true) => tokio::time::sleep(LOOK).await,
             (false, _) => {}
         }
-    }
-}
-
-/// Returns an entry as a line: when, what, who to whom, then whatever else there is.
-fn line(printer: &Printer, entry: &Entry) -> String {
-    let mut words = vec![printer.moment(entry.at), entry.event.to_string()];
-    words.extend(entry.agent.as_ref().map(AgentId::to_string));
-    words.extend(entry.to.as_ref().map(|to| format!("-> {to}")));
-    words.extend(entry.verb.as_ref().map(|verb| harmless(verb, false)));
-    words.extend(entry.stage.map(|stage| stage.to_string()));
-    words.extend(entry.via.map(|via| format!("via {via}")));
-    words.extend(entry.message_id.as_ref().map(ToString::to_string));
-    words.extend(entry.about.as_ref().map(|about| format!("answers {about}")));
-    words.extend(entry.key.as_ref().map(|key| format!("key {}", harmless(key, false))));
-    words.extend(entry.count.map(|count| format!("{count} entries are missing here")));
-    words.extend(entry.why.as_ref().map(|why| format!("({})", harmless(why, false))));
-    words.join("  ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use c3po_shared::audit::Event;
-
-    #[test]
-    fn since_is_a_time_or_how_long_ago() {
-        let time = "2026-01-15T10:30:00Z".parse::<Since>().expect("a time");
-        assert_eq!(time.0.to_string(), "2026-01-15T10:30:00.000Z");
-        assert!("yesterday".parse::<Since>().is_err());
-        let (now, since) = (Timestamp::now(), "2h".parse::<Since>().expect("how long ago").0);
-        assert!(now.since(since) <= Duration::from_secs(7_200) && now.since(since) > Duration::from_secs(7_100));
-        assert!("30000d".parse::<Since>().is_ok_and(|since| since.0.millis() == 0), "before all times");
-    }
-
-    #[test]
-    fn a_line_says_everything_and_nothing_it_says_can_hurt_a_terminal() {
-        let id = |text: &str| text.parse().expect("an id");
-        let entry = Entry {
-            at: Timestamp::from_millis(0),
-            ..Entry::new(Event::Denied).by(&id("a")).to(&id("b")).verb("message").because("no\u{1b}[2J")
-        };
-        let text = line(&Printer::of_status_line(false, false), &entry);
-        assert!(text.contains("denied  a  -> b  message  (no"), "{text}");
-        assert!(!text.contains('\u{1b}'), "{text}");
     }
 }

@@ -21,6 +21,7 @@ mod receipt;
 mod reply;
 mod rest;
 mod send;
+mod sent;
 mod session;
 mod status;
 mod statusline;
@@ -92,7 +93,7 @@ struct Manner {
     /// Print times in UTC, not in this host's zone; JSON always has UTC
     #[arg(long, global = true)]
     utc: bool,
-    /// Speak as this agent, which no session may hold at the time
+    /// Speak as this agent, which no session may hold at the time; a key that covers the name makes it
     #[arg(long = "as", value_name = "NAME", global = true, default_value = "human", add = completions::agents())]
     name: AgentId,
 }
@@ -121,6 +122,9 @@ enum Command {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Show the messages that you sent lately, and how far each got
+    #[command(after_help = EXIT_CODES)]
+    Sent,
     /// Answer a message
     #[command(after_help = EXIT_CODES)]
     Reply(reply::Arguments),
@@ -142,7 +146,7 @@ enum Command {
     /// Show what happened, in order: who did what to whom, and why
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Arguments),
-    /// Show what the coordinator's policy says
+    /// Show the coordinator's policy, or what it says of a case
     #[command(after_help = EXIT_CODES, subcommand)]
     Policy(policy::Action),
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
@@ -265,6 +269,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
         Command::Send(arguments) => send::run(config, printer, arguments).await,
         Command::Broadcast(arguments) => broadcast::run(config, printer, arguments).await,
         Command::Inbox { follow: false } => inbox::run(config, printer).await,
+        Command::Sent => sent::run(config, printer).await,
         Command::Ack(arguments) => ack::run(config, printer, arguments).await,
         Command::Reply(arguments) => reply::run(config, printer, arguments).await,
         Command::Thread(arguments) => thread::run(config, printer, arguments).await,

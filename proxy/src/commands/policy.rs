@@ -1,9 +1,10 @@
-//! `c3po policy check`: what the coordinator's rules say of a case, and which of them.
+//! `c3po policy`: the coordinator's rules, and what they say of a case.
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Verb};
+use c3po_shared::policy::{Effect, PolicyAnswer, PolicyInForce, PolicyParty, PolicyQuestion, Verb};
 use c3po_shared::text::harmless;
 use clap::Subcommand;
+use serde_json::json;
 
 use super::completions;
 use super::failure::Failure;
@@ -14,6 +15,8 @@ use crate::config::Config;
 /// What can be asked of the policy.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
+    /// Show the rules in force, and where their file is
+    Show,
     /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
     Check {
         /// Who would do it
@@ -28,13 +31,47 @@ pub(super) enum Action {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
-    let Action::Check { from, to, verb } = action;
-    let question = PolicyQuestion { from, to, verb };
-    let Answer { read: answer, raw, .. } = rest::get::<PolicyAnswer>(&config, "/api/policy/check", &question).await?;
+    match action {
+        Action::Show => show(&config, printer).await,
+        Action::Check { from, to, verb } => check(&config, printer, PolicyQuestion { from, to, verb }).await,
+    }
+}
+
+async fn show(config: &Config, printer: &Printer) -> Result<(), Failure> {
+    let Answer { read: policy, raw, .. } = rest::get::<PolicyInForce>(config, "/api/policy", &json!({})).await?;
+    if printer.json {
+        return printer.document(&raw);
+    }
+    warn(policy.outdated.as_deref());
+    printer.line(&summary(&policy))?;
+    if policy.text.is_empty() { Ok(()) } else { printer.line(harmless(&policy.text, true).trim_end()) }
+}
+
+/// Returns a comment, so that the whole output is a file of rules.
+fn summary(policy: &PolicyInForce) -> String {
+    let path = harmless(&policy.path, false);
+    match (policy.rules, policy.text.is_empty()) {
+        (_, true) => format!("# no rules are in force; they would be in {path} on the coordinator's machine"),
+        (1, false) => format!("# 1 rule is in force, from {path} on the coordinator's machine"),
+        (count, false) => format!("# {count} rules are in force, from {path} on the coordinator's machine"),
+    }
+}
+
+/// Warns on standard error that the file is not in force as it is.
+fn warn(outdated: Option<&str>) {
+    if let Some(why) = outdated {
+        let why = harmless(why, false);
+        eprintln!("c3po: the policy file is not in force as it is now: {why}; the rules before it stay in force");
+    }
+}
+
+async fn check(config: &Config, printer: &Printer, question: PolicyQuestion) -> Result<(), Failure> {
+    let Answer { read: answer, raw, .. } = rest::get::<PolicyAnswer>(config, "/api/policy/check", &question).await?;
     let is_allowed = answer.effect == Effect::Allow;
     if printer.json {
         printer.document(&raw)?;
     } else {
+        warn(answer.outdated.as_deref());
         explain(printer, &answer)?;
     }
     if is_allowed { Ok(()) } else { Err(Failure::No) }
@@ -59,4 +96,22 @@ fn party(party: &PolicyParty) -> String {
     let host = party.host.as_ref().map(|host| format!("host {}", harmless(host, false)));
     let known: Vec<_> = role.into_iter().chain(host).collect();
     if known.is_empty() { party.id.to_string() } else { format!("{} ({})", party.id, known.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_shown_below_their_number_and_their_file() {
+        let summary = |rules, text: &str| {
+            summary(&PolicyInForce { rules, path: "/data/policy.toml".into(), text: text.into(), outdated: None })
+        };
+        assert_eq!(summary(2, "x"), "# 2 rules are in force, from /data/policy.toml on the coordinator's machine");
+        assert_eq!(summary(1, "x"), "# 1 rule is in force, from /data/policy.toml on the coordinator's machine");
+        assert_eq!(
+            summary(0, ""),
+            "# no rules are in force; they would be in /data/policy.toml on the coordinator's machine"
+        );
+    }
 }

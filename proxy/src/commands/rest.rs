@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,6 +80,12 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
     }
     let nobody = || Refusal::new(ErrorCode::CoordDown, "no coordinator answers");
     Err(link::for_host(away.or(refused).unwrap_or_else(nobody), &config.coordinators).into())
+}
+
+/// Returns as whom the person of this host speaks, where it was refused because this host's key is not for `human`.
+pub(super) fn person(failure: &Failure) -> Option<AgentId> {
+    let Failure::Refused(refusal) = failure else { return None };
+    refusal.details.get("person")?.as_str()?.parse().ok()
 }
 
 /// Returns a failure of the store as of a question, of which nobody wonders whether it was done.

@@ -4,10 +4,12 @@ use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{
     AckMessages, Call, Copies, GetAgentStatus, Received, SendMessage, Sent, TimedOut, WaitForMessage,
 };
-use c3po_shared::ids::MessageId;
+use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::WAIT_MAX;
 use c3po_shared::message::Message;
+use c3po_shared::receipt::Receipt;
 use c3po_shared::vocabulary::{Priority, Status};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::completions;
@@ -39,6 +41,9 @@ pub(super) struct Arguments {
     /// low, normal, high or urgent
     #[arg(long)]
     priority: Option<Priority>,
+    /// Keep it on this host where no coordinator can be reached, to be sent once, later
+    #[arg(long, conflicts_with = "wait")]
+    queue: bool,
     /// Say that no answer is wanted
     #[arg(long)]
     no_answer: bool,
@@ -57,9 +62,11 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         context: arguments.context,
         priority: arguments.priority,
         requires_response: arguments.no_answer.then_some(false),
+        queue_if_down: arguments.queue.then_some(true),
         ..SendMessage::default()
     });
-    Session::with(config, false, async |session| {
+    let sending = async |session: &Session| {
+        session.send_kept().await;
         let raw = session.call_raw(message).await?;
         let sent: Option<Sent> = raw.read().ok();
         match sent {
@@ -70,10 +77,31 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
                 note_absence(session, printer, &sent).await;
                 Ok(())
             }
-            None => copies(&raw, printer),
+            None => match raw.read::<Queued>() {
+                Ok(queued) => {
+                    eprintln!("c3po: {QUEUED}");
+                    printer.line(&format!("{}  {}", queued.call_id, queued.receipt.stage))
+                }
+                Err(_) => copies(&raw, printer),
+            },
         }
-    })
-    .await
+    };
+    if arguments.queue {
+        Session::even_without(config, sending).await
+    } else {
+        Session::with(config, false, sending).await
+    }
+}
+
+/// The note about a message that was kept on this host.
+const QUEUED: &str = "no coordinator can be reached, so the message is on this host's disk alone. A session of this host \
+                      sends it once the coordinator is back, else your next `c3po send`.";
+
+/// The answer of the link about a message that it kept.
+#[derive(Deserialize)]
+struct Queued {
+    call_id: CallId,
+    receipt: Receipt,
 }
 
 /// Reports on standard error that the recipient is not there now. The message is sent: it matters little where nobody

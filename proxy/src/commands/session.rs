@@ -18,6 +18,8 @@ use crate::link::{self, Link, Standing, State};
 const CONNECT_MAX: Duration = Duration::from_secs(7);
 /// How long a command waits at its end for its receipts to be taken.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// How long sending what was kept on this host may take; the rest is sent by the next command, or by a session.
+const KEPT_MAX: Duration = Duration::from_secs(10);
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
@@ -34,15 +36,50 @@ impl Session {
         follows: bool,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
+        Self::run(config, follows, async |session, wished| {
+            session.connected().await?;
+            session.tell_name(wished);
+            work(session).await
+        })
+        .await
+    }
+
+    /// Does the work also where no coordinator can be reached.
+    pub(super) async fn even_without<T>(
+        config: Config,
+        work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        Self::run(config, false, async |session, wished| {
+            match session.connected().await {
+                Ok(()) => session.tell_name(wished),
+                Err(Failure::NoCoordinator(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+            work(session).await
+        })
+        .await
+    }
+
+    /// Sends what was kept on this host, before anything else is sent.
+    pub(super) async fn send_kept(&self) {
+        if self.standing().state == State::Connected {
+            // What is not sent by then stays on the disk.
+            let _ = tokio::time::timeout(KEPT_MAX, self.link.send_own_kept()).await;
+        }
+    }
+
+    async fn run<T>(
+        config: Config,
+        follows: bool,
+        work: impl AsyncFnOnce(&Self, &AgentId) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let (inbox, wished) = (Arc::new(Inbox::default()), config.agent.clone());
         let link = Link::of_person(config, inbox.clone(), follows);
         let session = Self { link: link.clone(), inbox };
         let stop = CancellationToken::new();
         let mut driver = std::pin::pin!(link::run(link, stop.clone()));
         let working = async {
-            session.connected().await?;
-            session.tell_name(&wished);
-            let outcome = work(&session).await;
+            let outcome = work(&session, &wished).await;
             // What was printed is shown, whatever came after it.
             let _ = tokio::time::timeout(SETTLE_MAX, session.link.receipts_settled()).await;
             outcome

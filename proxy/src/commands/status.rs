@@ -59,7 +59,7 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
     let agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?;
     let round_trip = began.elapsed();
     let mut pending = waiting(&config).await;
-    if let Some(person) = person(&pending) {
+    if let Some(person) = pending.as_ref().err().and_then(rest::person) {
         config.agent = person;
         pending = waiting(&config).await;
     }
@@ -83,12 +83,6 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
 
 async fn waiting(config: &Config) -> Result<rest::Answer<Pending>, Failure> {
     rest::get(config, "/api/pending", &json!({"limit": 1})).await
-}
-
-/// Returns as whom the person of this host speaks, where this host's key is not for `human`.
-fn person(refused: &Result<rest::Answer<Pending>, Failure>) -> Option<AgentId> {
-    let Err(Failure::Refused(refusal)) = refused else { return None };
-    refusal.details.get("person")?.as_str()?.parse().ok()
 }
 
 fn milliseconds(time: Duration) -> f64 {

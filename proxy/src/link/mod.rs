@@ -284,6 +284,15 @@ impl Link {
         }
     }
 
+    /// Sends what a person's commands have kept on this host for the coordinator that this link leads to, oldest first.
+    pub(crate) async fn send_own_kept(&self) {
+        let agent = self.shared.standing.borrow().agent.clone();
+        let targets = self.shared.directory.entry().coordinators.urls.clone();
+        if self.shared.journal.is_for(&agent, &targets) {
+            self.send_kept(&agent).await;
+        }
+    }
+
     /// Sends what is kept on this host in the agent's name, oldest first, as far as the link takes it.
     async fn send_kept(&self, agent: &AgentId) {
         while let Some(pause) = queue::drain_one(self, agent).await {

@@ -2,39 +2,33 @@
 //! where that library would need modules of the system.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::Stdio;
 
 use c3po_shared::names;
 use tokio::net::lookup_host;
 use tokio::process::Command;
 
-/// Says which services look up names.
-const NSSWITCH: &str = "/etc/nsswitch.conf";
 /// Whether the C library is a part of this program.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
 
 /// Returns the addresses of a host, which may be one itself. The caller has the deadline.
 pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
+    if let Some(itself) = names::itself(host, port) {
+        return Ok(vec![itself]);
     }
-    if OWN_LIBRARY && names::need_modules(&tokio::fs::read_to_string(NSSWITCH).await.unwrap_or_default()) {
+    if OWN_LIBRARY && names::need_modules(&tokio::fs::read_to_string(names::NSSWITCH).await.unwrap_or_default()) {
         return by_getent(host, port).await;
     }
     Ok(lookup_host((host, port)).await?.collect())
 }
 
 async fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
-    let mut getent = Command::new("getent");
-    getent.args(["ahosts", host]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let output = getent.output().await.map_err(|error| failed(format!("getent: {error}")))?;
-    let addresses = names::addresses(&String::from_utf8_lossy(&output.stdout));
-    if addresses.is_empty() {
-        return Err(failed(format!("this system knows no address of {host}")));
-    }
-    Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    let [program, database] = names::GETENT;
+    let mut getent = Command::new(program);
+    getent.args([database, host]).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let answer = getent.output().await.map(|output| output.stdout).map_err(|error| error.to_string());
+    names::answered(answer, host, port)
 }
 
 #[cfg(test)]

@@ -90,6 +90,7 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
     let (desk, _) = joined(&gate, &invited(&gate, &["--agents", "*,human"]).await?, "desk", None).await?;
+    let admin = gate.key("admin", "*", &[]).await?;
     let person = async |key: &str, name: &str| -> Result<Result<(Link, Value), Value>> {
         let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
         let who = Who { more: json!({"person": true}), ..Who::new(name) };
@@ -109,6 +110,8 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
         let answer = ask(&gate, "GET", "/api/pending", Some(&laptop), Some(name), "").await?;
         assert_eq!(answer.status, 403, "{name}: {}", answer.body);
     }
+    let noted = ask(&gate, "GET", "/api/audit?limit=1000", Some(&admin), None, "").await?.body;
+    assert!(noted.matches("belongs to the host").count() <= 1, "a request that only reads leaves no entry: {noted}");
     assert_eq!(at_nas.call("get_messages", json!({})).await?["count"], 1);
     Ok(())
 }

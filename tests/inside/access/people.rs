@@ -246,6 +246,85 @@ async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result
 }
 
 #[tokio::test]
+async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    assert_eq!(host.says("sent").await?, "somebody-cli sent nothing lately.\n");
+    host.says("inbox").await?;
+    let asked = web.call("send_message", json!({"target": "somebody-cli", "message": "Which?"})).await?;
+    let asked = asked["id"].as_str().context("an id")?;
+    host.says("send web hello --title Topics").await?;
+    host.says(&format!("reply {asked} all")).await?;
+    web.hear(|frame| frame["method"] == "deliver").await?;
+    let whole = async || host.says("sent").await.ok().filter(|said| said.lines().count() == 2);
+    let said = eventually("both are in the audit", SOON, whole).await?;
+    let lines: Vec<_> = said.lines().collect();
+    ensure!(lines[0].starts_with("somebody-cli::web::") && lines[0].ends_with("  Topics"), "{said}");
+    ensure!(lines[1].contains("  to web  ") && lines[1].ends_with(&format!("answers {asked}")), "{said}");
+    let list: Value = serde_json::from_str(&host.says("sent --json --as web").await.unwrap_or_default())?;
+    assert_eq!(
+        (&list["messages"][0]["message_id"], &list["messages"][0]["stage"]),
+        (&json!(asked), &json!("answered"))
+    );
+    let narrow = Host::with(&gate, "agent", "api").await?;
+    ensure!(narrow.fails("sent --as web", 1).await?.contains("does not cover web"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_kept_on_a_host_is_sent_once_and_before_what_is_sent_next() -> Result<()> {
+    const NOBODY: &str = "http://127.0.0.1:1";
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    for text in ["one", "two"] {
+        let mut send = host.c3po(&format!("send web {text} --queue"))?;
+        ensure!(send.env("C3PO_COORDINATOR_URL", NOBODY).output().await?.status.success(), "{text}");
+    }
+    // It was meant for another coordinator than this.
+    host.fails("send web early", 3).await?;
+    let both = format!("{NOBODY},{}", host.url);
+    for text in ["three", "four"] {
+        let output = host.c3po(&format!("send web {text}"))?.env("C3PO_COORDINATOR_URL", &both).output().await?;
+        ensure!(output.status.success(), "{output:?}");
+    }
+    let inbox = web.call("get_messages", json!({})).await?;
+    let texts: Vec<_> = inbox["messages"].as_array().context("messages")?.iter().map(|one| &one["message"]).collect();
+    assert_eq!(texts, ["one", "two", "three", "four"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*").await?;
+    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
+    web.hello(&Who::new("web")).await?.expect("it is covered");
+    let sent: Value = serde_json::from_str(&host.says("--as ops send web hello --json").await?)?;
+    assert_eq!((&sent["from_agent"], &sent["from_host"]), (&json!("ops"), &json!("somebody")));
+    let id = sent["id"].as_str().context("an id")?;
+    web.call("reply", json!({"message_id": id, "response": "for ops"})).await?;
+    ensure!(host.says("--as ops inbox").await?.contains("> for ops"));
+    let other =
+        Host { key: gate.key("agent", "*", &["--host", "box"]).await?, ..Host::with(&gate, "agent", "*").await? };
+    ensure!(other.fails("--as ops inbox", 1).await?.contains("ops belongs to the host somebody, and this is box"));
+    let narrow = Host::with(&gate, "agent", "api").await?;
+    for (words, why) in [("--as other inbox", "does not cover other"), ("--as human inbox", "does not cover human")] {
+        ensure!(narrow.fails(words, 1).await?.contains(why), "{words}");
+    }
+    ensure!(host.fails("--as web inbox", 1).await?.contains("web is a connected session"));
+    for words in ["--as system inbox", "--as all inbox"] {
+        ensure!(host.fails(words, 1).await?.contains("no agent named"), "{words}");
+    }
+    let agents = host.says("agents").await?;
+    ensure!(agents.contains("ops") && !agents.contains("other"), "{agents}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;

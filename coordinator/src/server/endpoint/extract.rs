@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::request::{check_host, check_name};
+use crate::request::{belongs_to, check_host, check_name};
 use crate::server::Server;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
@@ -87,7 +87,11 @@ impl FromRequestParts<Server> for Speaker {
         if let Some(host) = principal.own_host()
             && let Some(known) = server.office.store.agent(&agent).await.map_err(Refusal::from)?
         {
-            check_host(&server.office, &principal, &known, host)?;
+            if parts.method == Method::GET {
+                belongs_to(&known, host)?;
+            } else {
+                check_host(&server.office, &principal, &known, host)?;
+            }
         }
         Ok(Self(agent))
     }

@@ -1,10 +1,13 @@
 //! The audit as a stream, each entry of which holds a whole batch: Redis is asked once for many.
 
 use c3po_shared::audit::Entry;
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::{RedisStore, records};
 use crate::store::{Result, StoreError};
+
+/// Entries of the stream: their ids, and their fields.
+type Batches = Vec<(String, Vec<(String, String)>)>;
 
 /// How many entries of the stream are read at once, each of some hundred of ours at most.
 const BATCHES: usize = 32;
@@ -19,17 +22,31 @@ pub(super) async fn note(store: &RedisStore, entries: &[Entry], bound: u64) -> R
     store.connection.invoke::<u64>(&call).await.map(drop)
 }
 
+/// Returns the position of the last entry.
+pub(super) async fn end(store: &RedisStore) -> Result<u64> {
+    let mut last = redis::cmd("XREVRANGE");
+    last.arg(store.names.key("audit")).arg("+").arg("-").arg("COUNT").arg(1);
+    Ok(batches(store, &last).await?.first().map_or(0, |(id, _)| position(id)))
+}
+
+async fn batches(store: &RedisStore, range: &Cmd) -> Result<Batches> {
+    store.connection.run::<Value>(range).await.and_then(|answer| {
+        redis::from_redis_value(answer).map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
+    })
+}
+
+/// Returns the position of the last entry of a batch.
+fn position(id: &str) -> u64 {
+    id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 /// Reads the entries behind that position, of the first batches that have any.
 pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
     let mut range = redis::cmd("XRANGE");
     range.arg(store.names.key("audit")).arg(after.saturating_add(1)).arg("+").arg("COUNT").arg(BATCHES);
-    let batches: Vec<(String, Vec<(String, String)>)> =
-        store.connection.run::<Value>(&range).await.and_then(|answer| {
-            redis::from_redis_value(answer).map_err(|error| StoreError::Corrupt(format!("the audit: {error}")))
-        })?;
     let mut entries = Vec::new();
-    for (id, fields) in batches {
-        let last: u64 = id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    for (id, fields) in batches(store, &range).await? {
+        let last = position(&id);
         let text = fields.iter().find(|(name, _)| name == "e").map_or("[]", |(_, text)| text.as_str());
         let batch: Vec<Entry> = serde_json::from_str(text)
             .map_err(|error| StoreError::Corrupt(format!("entry {id} of the audit: {error}")))?;

@@ -112,6 +112,10 @@ impl AuditStore for RedisStore {
     async fn audit(&self, after: u64, _: usize) -> Result<Vec<Entry>> {
         self.within(audit::read(self, after)).await
     }
+
+    async fn audit_end(&self) -> Result<u64> {
+        self.within(audit::end(self)).await
+    }
 }
 
 #[async_trait]

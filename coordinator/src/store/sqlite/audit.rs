@@ -22,6 +22,12 @@ pub(super) fn note(work: &Work<'_>, entries: &[Entry], bound: u64) -> Result<()>
     Ok(())
 }
 
+/// Returns the position of the last entry.
+pub(super) fn end(work: &Work<'_>) -> Result<u64> {
+    let mut query = work.connection.prepare_cached("SELECT coalesce(max(position), 0) FROM audit")?;
+    Ok(query.query_row([], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)?)
+}
+
 /// Reads entries behind that position.
 pub(super) fn read(work: &Work<'_>, after: u64, limit: usize) -> Result<Vec<Entry>> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);

@@ -94,6 +94,10 @@ impl AuditStore for SqliteStore {
     async fn audit(&self, after: u64, limit: usize) -> Result<Vec<Entry>> {
         self.reader.run(move |work| audit::read(work, after, limit)).await
     }
+
+    async fn audit_end(&self) -> Result<u64> {
+        self.reader.run(|work| audit::end(work)).await
+    }
 }
 
 #[async_trait]

@@ -7,12 +7,15 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::CLOCK_SKEW;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::canary::{Canary, Outcome};
 use super::report::Report;
 use crate::commands::failure::Failure;
+use crate::commands::rest;
 use crate::commands::session::Session;
 use crate::commands::words;
 use crate::config::{Config, Coordinators};
@@ -21,6 +24,17 @@ use crate::link::{Trust, as_written, http};
 /// How long taking an agent off the list may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
+/// What is done about a file of rules that is not in force.
+const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports why. Mend the file: \
+                        it is read again within a second.";
+
+/// The part of `GET /api/health` that is examined.
+#[derive(Deserialize)]
+struct Health {
+    #[serde(default)]
+    policy_outdated: bool,
+}
+
 /// What is said of each way into a session.
 const RUNGS: [&str; 3] = ["by a wait", "by a hook", "by a waiter"];
 
@@ -28,6 +42,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     if config.coordinators.urls.len() > 1 {
         each(config, report).await?;
     }
+    policy(config, report).await?;
     let mark = Uuid::new_v4().simple().to_string();
     let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
     let outcome = Session::with(config.clone(), false, async |session| {
@@ -59,6 +74,18 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Warns where the coordinator's file of rules is not the one in force. What else is wrong is found by what follows.
+async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
+    match rest::get::<Health>(config, "/api/health", &json!({})).await {
+        Ok(answer) if answer.read.policy_outdated => {
+            let found =
+                "the coordinator's file of rules cannot be used as it is now; the rules before it stay in force";
+            report.warn("policy", found, OUTDATED)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns what to do about a message that was lost on its way.
