@@ -294,6 +294,9 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
         "deny  message from a (host testhost) to vault (nobody has that name yet)\n  rule 1: it is a vault\n"
     );
 
+    for looking in ["agents", "status", "inbox"] {
+        assert!(c3po(&[looking])?.output().await?.status.success(), "{looking}");
+    }
     let mut following = c3po(&["audit", "--follow", "--json"])?.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
     let out = following.stdout.take().ok_or_else(|| anyhow::anyhow!("no output"))?;
     let mut out = BufReader::new(out).lines();
@@ -317,6 +320,8 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     late.notify("goodbye", json!({})).await?;
     hear("session_ended late goodbye", WRITTEN).await?;
     following.kill().await?;
+    let (entries, _) = lines(&served, "", 12).await?;
+    assert!(!entries.iter().any(|entry| short(entry).contains("human")), "looking leaves no entry: {entries:?}");
     Ok(())
 }
 

@@ -303,7 +303,10 @@ async fn keys_and_what_they_cover() -> Result<()> {
     ended.types(&["status"]).await?;
     ended.calls("web", "ping").await?;
     insta::assert_snapshot!("a_key_that_has_ended", ended.told(&[(&port, "PORT")]));
-    ended.pastes(ended.terminals().beside(work.path(), &coordinator)).await
+    let terminals = ended.terminals().beside(work.path(), &coordinator);
+    let kept = terminals.paste(&format!("c3po join {}", coordinator.url())).await.expect_err("the old key is used");
+    ensure!(kept.to_string().contains("C3PO_TOKEN or C3PO_COORDINATOR_URL in the environment"), "{kept}");
+    ended.pastes(terminals).await
 }
 
 #[tokio::test]

@@ -127,7 +127,7 @@ async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
     for part in [
         &format!("write {folder}/plugin/hooks/hooks.json"),
         &format!("link {folder}/plugin/bin/c3po to "),
-        &format!("claude' plugin marketplace add '{folder}'"),
+        &format!("claude plugin marketplace add '{folder}'"),
         "claude plugin install c3po@c3po",
         "extraKnownMarketplaces.c3po and enabledPlugins.c3po@c3po",
         "set \"statusLine\"",

@@ -57,6 +57,10 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         "systemctl" => ensure!(rest.last() == Some(&"c3po-coordinator"), "no such unit"),
         // Its own parser is asked where it is installed.
         "claude" => ensure!(rest.first() == Some(&"plugin"), "plugins are what the project calls it for"),
+        setting if setting.starts_with("C3PO_") => {
+            let (variable, _) = setting.split_once('=').context("a value")?;
+            ensure!(file("README.md")?.contains(&format!("`{variable}")), "the README does not name it");
+        }
         other => ensure!(OF_THE_SYSTEM.contains(&other), "{other} is not known here"),
     }
     // Every place of the service is one that installing it makes.

@@ -6,6 +6,7 @@ mod known;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::text::shell_word;
 use serde_json::json;
 
 use self::known::{Known, Relation};
@@ -58,7 +59,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     let after = host_file::replace(before, &values(&joining.after(relation), &joined.key));
     after.and_then(|after| host_file::write(file, &after)).map_err(|error| lost(&error, &joined.key_id))?;
     tell(&config, printer, &joining, relation, &joined)?;
-    check().await
+    check(&joined.key).await
 }
 
 fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
@@ -167,10 +168,7 @@ fn tell(
     let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
     printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
-        printer.line(&format!(
-            "It is called {host}: another key stands for {said}, and keeps its agents and their mail. If this is that machine, \
-             join with a line of `c3po-coordinator invite --host {said}`."
-        ))?;
+        printer.line(&called(said, host))?;
     }
     let others: Vec<_> = joining.known.urls.iter().filter(|known| *known != url).map(String::as_str).collect();
     let others = others.join(", ");
@@ -191,11 +189,31 @@ fn tell(
     printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tries everything.")
 }
 
+/// Returns what is reported of a host that calls itself one name and is known by another.
+fn called(said: &str, host: &str) -> String {
+    let number = host.strip_prefix(said).and_then(|rest| rest.strip_prefix('-'));
+    if number.is_none_or(|number| number.parse::<u32>().is_err()) {
+        return format!("It is called {host} there, by its older key or by the invite.");
+    }
+    format!(
+        "It is called {host}: another key stands for {said}, and keeps its agents and their mail. If this is that machine, \
+         join with a line of `c3po-coordinator invite --host {}`.",
+        shell_word(said)
+    )
+}
+
 /// Connects as a session of this host would, by what was written.
-async fn check() -> Result<(), Failure> {
+async fn check(key: &str) -> Result<(), Failure> {
     let config = Config::read();
     if let Some(problem) = config.problems.first() {
         return Err(Failure::Usage(problem.clone()));
+    }
+    if config.coordinators.token.as_ref().map(Secret::expose) != Some(key) {
+        return Err(Failure::Stopped {
+            why: "this host is in, and C3PO_TOKEN or C3PO_COORDINATOR_URL in the environment keeps it from using its new key"
+                .to_owned(),
+            advice: "Remove these variables, also where sessions start.".to_owned(),
+        });
     }
     match Session::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents only knows no person; that it was told so shows that it is known.
@@ -204,5 +222,20 @@ async fn check() -> Result<(), Failure> {
             Err(Failure::NoCoordinator(refusal.suggest("This host is in; `c3po status` tries the connection again.")))
         }
         outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_whose_name_is_taken_is_led_to_an_invite_for_that_name() {
+        let taken = called("ann's box", "ann's box-2");
+        assert!(taken.contains(r"`c3po-coordinator invite --host 'ann'\''s box'`"), "{taken}");
+        for host in ["media", "0123456789ab-x", "0123456789abc"] {
+            let named = called("0123456789ab", host);
+            assert_eq!(named, format!("It is called {host} there, by its older key or by the invite."));
+        }
     }
 }
