@@ -43,6 +43,9 @@ pub(super) struct Well {
     /// The clocks of their hosts that are apart from the coordinator's, those that differ most before the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     clocks: Vec<Clock>,
+    /// `full` where the embedded store takes no new messages; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
 }
 
 /// The clock of a host that is apart from the coordinator's.
@@ -105,7 +108,10 @@ pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayL
         let seconds = (ahead_ms + 500).div_euclid(1_000);
         Clock { agent_id: may_look.then_some(agent), seconds }
     });
-    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect() })
+    // A store that answers and cannot be measured is not known to be full.
+    let fill = server.office.store.fill().await.ok().flatten();
+    let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
+    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), store })
 }
 
 /// How much of an inbox is wanted.
@@ -201,6 +207,9 @@ impl Media for OpenMetrics {
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(server): State<Server>) -> Plain<OpenMetrics> {
+    if let Ok(Some(fill)) = server.office.store.fill().await {
+        server.office.metrics.fill(&fill);
+    }
     let presence = &server.office.presence;
     Plain::new(server.office.metrics.text(presence.connected(), presence.listening()))
 }

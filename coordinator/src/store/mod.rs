@@ -6,6 +6,7 @@
 
 mod agent;
 mod audit;
+mod fill;
 mod guard;
 mod keys;
 mod open;
@@ -29,10 +30,11 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
+pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
-pub use self::open::open;
+pub use self::open::{open, open_within};
 pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
@@ -355,6 +357,9 @@ pub trait Store:
 
     /// Returns whether the store answers.
     async fn check(&self) -> Result<()>;
+
+    /// Returns how full it is; `None` where the store is not this machine's.
+    async fn fill(&self) -> Result<Option<Fill>>;
 
     /// Returns the wakes from now on. A listener that lags has to read everything again.
     fn wakes(&self) -> broadcast::Receiver<Wake>;

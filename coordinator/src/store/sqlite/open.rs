@@ -45,7 +45,7 @@ const CHECKED_MAX: u64 = 8 << 20;
 /// How many pages the log grows to before they are moved into the database: moving costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 96;
 
 /// Why a database was not opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
