@@ -61,6 +61,14 @@ pub enum StoreError {
     /// The key has as many agents as it may have. Nothing was done.
     #[error("{} has {} agents", .0.key, .0.count)]
     Crowded(Crowded),
+    /// The name is new, and differs from that of an agent in case alone. Nothing was done.
+    #[error("{name} differs from the agent {known} in case alone")]
+    Alike {
+        /// The new name.
+        name: AgentId,
+        /// The agent.
+        known: AgentId,
+    },
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
@@ -258,7 +266,8 @@ pub trait Store:
     /// and generation 1. Of a one-shot session whose hold is over another process inherits nothing: it is ended first, as by
     /// [`Self::release`].
     ///
-    /// Errors: `Crowded` where the name is new and as many agents were made with the key as may be.
+    /// Errors, where the name is new: `Alike` where an agent's differs from it in case alone, and `Crowded` where as many agents
+    /// were made with the key as may be.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
     /// Makes the hold last that much longer from now, and notes that the agent was seen.
