@@ -31,13 +31,13 @@ pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(fixture: Fi
     for (name, known) in [("web", "Web"), ("WEB", "Web"), ("CRON.job", "cron.Job")] {
         assert_eq!(in_the_way(&fixture, name).await?.as_deref(), Some(known), "{name}");
     }
-    // Who is there goes on, and other names are free.
+    // Known agents go on, and other names are free.
     fixture.take(&Claim { instance: held.instance, ..claim("Web") }).await?;
     fixture.introduce("Web", None).await?;
     fixture.agent("web-2").await?;
     fixture.agent("We").await?;
 
-    // What is forgotten is in nobody's way.
+    // A forgotten agent is not in the way.
     fixture.store.unregister(&id("Web")).await?;
     fixture.agent("web").await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));

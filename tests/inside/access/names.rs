@@ -1,4 +1,4 @@
-//! Names that differ from a known one in case alone: refused where somebody says hello, with the known one.
+//! Names that differ from a known one in case alone: refused at hello, with the known one.
 
 use anyhow::{Context, Result};
 use harness::link::{Link, Who};

@@ -21,7 +21,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Returns how full the store is. What was deleted in the file counts as free: later messages use it.
+    /// Returns how full the store is. Deleted room in the file counts as free: later messages use it.
     pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
         let number = |sql: &str| -> Result<u64> {
             let number: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;

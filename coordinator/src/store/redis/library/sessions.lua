@@ -64,7 +64,7 @@ local function note_maker(maker)
   end
 end
 
--- The names of agents, each by what it is in small letters. What earlier builds made is in it from its next session on.
+-- The names of agents, each by what it is in small letters. An agent of an earlier build is in it from its next session on.
 local function folded_key()
   return fleet .. 'folded'
 end
