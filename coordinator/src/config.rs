@@ -73,6 +73,10 @@ pub struct Settings {
     /// one; 0 for no limit
     #[arg(long, env = "C3PO_STORE_QUOTA", default_value = "256MB", value_parser = quota)]
     pub store_quota: u64,
+    /// How large the embedded store may become, such as 20GB; then it takes no new messages [default: as large as its disk
+    /// has room, but for 64MB]
+    #[arg(long, env = "C3PO_STORE_MAX", value_parser = bytes)]
+    pub store_max: Option<u64>,
     /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
@@ -127,6 +131,8 @@ pub struct Config {
     pub loop_messages: Option<u32>,
     /// Bytes of messages that may be stored with one key within 24 hours; `None` for no limit.
     pub store_quota: Option<u64>,
+    /// How many bytes of messages the embedded store may hold; `None` for as many as its disk has room for.
+    pub store_max: Option<u64>,
     /// Connections at once; as many as the descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
@@ -200,6 +206,7 @@ impl Settings {
             message_life: self.message_life,
             loop_messages: Some(self.loop_messages).filter(|limit| *limit > 0),
             store_quota: Some(self.store_quota).filter(|limit| *limit > 0),
+            store_max: self.store_max.filter(|max| *max > 0),
             max_connections: self.max_connections,
             is_open: is_open(self.listen, self.token.is_some(), self.open, self.closed),
             token: self.token,

@@ -59,7 +59,11 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
 async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let listener = listen_on(listen).map_err(|error| refused_to_listen(listen, error))?;
     let address = listener.local_addr().context("reading the address")?;
-    let Some(store) = stop.run_until_cancelled(store::open(&config.store, &config.fleet)).await else { return Ok(()) };
+    let Some(store) =
+        stop.run_until_cancelled(store::open_within(&config.store, &config.fleet, config.store_max)).await
+    else {
+        return Ok(());
+    };
     let store = store.with_context(|| format!("opening {}", config.store))?;
     let admission = match (config.is_open, listen.ip().is_loopback()) {
         (false, _) => "clients need a key",

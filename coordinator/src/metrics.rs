@@ -11,6 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::store::Fill;
+
 /// The counters of one coordinator.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -32,6 +34,7 @@ pub(crate) struct Metrics {
     /// How many places there are.
     pub(crate) connections_max: Gauge,
     limits: Family<LimitLabels, Gauge>,
+    store_bytes: Family<LimitLabels, Gauge>,
     agents_connected: Gauge,
     listeners: Gauge,
 }
@@ -62,6 +65,7 @@ impl Metrics {
             connections: Gauge::default(),
             connections_max: Gauge::default(),
             limits: Family::default(),
+            store_bytes: Family::default(),
             agents_connected: Gauge::default(),
             listeners: Gauge::default(),
         };
@@ -81,6 +85,8 @@ impl Metrics {
         registry.register("connections", "Connections that have a place", metrics.connections.clone());
         registry.register("connections_max", "How many connections there may be", metrics.connections_max.clone());
         registry.register("limit", "What bounds a connection, in the unit of its name", metrics.limits.clone());
+        let store = metrics.store_bytes.clone();
+        registry.register("store_bytes", "What the embedded store uses, may use, has free and leaves free", store);
         registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
         registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
         metrics
@@ -97,6 +103,15 @@ impl Metrics {
     /// Publishes a limit; its name ends in its unit.
     pub(crate) fn limit(&self, of: &'static str, value: u64) {
         self.limits.get_or_create(&LimitLabels { of }).set(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// Publishes how full the embedded store is.
+    pub(crate) fn fill(&self, fill: &Fill) {
+        let of =
+            [("used", Some(fill.bytes)), ("max", fill.max), ("free", Some(fill.free)), ("floor", Some(fill.floor))];
+        for (of, bytes) in of.into_iter().filter_map(|(of, bytes)| Some((of, bytes?))) {
+            self.store_bytes.get_or_create(&LimitLabels { of }).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
     }
 
     /// Returns everything in Prometheus' text format.
@@ -124,12 +139,15 @@ mod tests {
         metrics.messages_stored.inc();
         metrics.connections.inc();
         metrics.limit("head_seconds", 10);
+        metrics.fill(&Fill { bytes: 7, max: None, free: 9, floor: 8 });
         let text = metrics.text(3, 4);
         for line in [
             r#"c3po_calls_total{tool="ping",outcome="ok"} 1"#,
             "c3po_messages_stored_total 1",
             "c3po_connections 1",
             r#"c3po_limit{of="head_seconds"} 10"#,
+            r#"c3po_store_bytes{of="used"} 7"#,
+            r#"c3po_store_bytes{of="floor"} 8"#,
             "c3po_agents_connected 3",
             "c3po_listeners 4",
         ] {

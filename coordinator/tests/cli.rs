@@ -24,6 +24,8 @@ fn help_names_every_setting_and_its_variable() -> Result<()> {
         "C3PO_RATE_LIMIT",
         "--loop-messages",
         "C3PO_LOOP_MESSAGES",
+        "--store-max",
+        "C3PO_STORE_MAX",
         "--store-quota",
         "C3PO_STORE_QUOTA",
         "--message-life",

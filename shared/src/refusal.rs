@@ -300,6 +300,16 @@ impl Refusal {
             .detail("limit", limit)
     }
 
+    /// A new name differs from that of an agent in case alone.
+    pub fn alike(name: &AgentId, known: &AgentId) -> Self {
+        Self::new(ErrorCode::Conflict, format!("{name} differs from the agent {known} in case alone"))
+            .suggest(format!(
+                "Use {known} or a name of its own: C3PO_AGENT_ID for a session, --as for a command. `c3po agents rm {known}` \
+                 forgets that agent, with its mail."
+            ))
+            .detail("nearest", vec![known.as_str()])
+    }
+
     /// Two agents wrote to each other as often as they may without a person.
     pub fn loop_suspected(agents: [&AgentId; 2], count: u32, limit: u32) -> Self {
         let [one, other] = agents;

@@ -131,6 +131,9 @@ macro_rules! every_promise {
                 so_many_agents_are_made_with_a_key_and_no_more,
                 an_agent_of_before_counts_from_its_next_session_on,
                 no_more_agents_are_made_with_a_key_when_50_race;
+            alike:
+                a_new_name_differs_from_others_in_more_than_case,
+                one_of_50_names_that_differ_in_case_is_taken;
             cycles:
                 a_wait_that_would_close_a_cycle_is_found,
                 an_answer_or_its_time_ends_a_wait,
@@ -163,6 +166,7 @@ macro_rules! test_each {
     };
 }
 
+mod alike;
 mod answering;
 mod auditing;
 mod contexts;

@@ -149,7 +149,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     assert_eq!(fixture.store.introduce(&id("d"), None, &of("k1")).await.map(drop).map_err(full), Err(expected()));
     assert_eq!(fixture.store.agent(&id("d")).await?, None, "nothing is left of what was refused");
 
-    // Who is there goes on, also in a new session; another key has its own.
+    // Known agents go on, also in a new session; another key has its own.
     let held = fixture.take(&Claim { instance: held.instance, ..wish("k1", "a") }).await?;
     fixture.store.release(&held, true).await?;
     let held = fixture.take(&wish("k1", "a")).await?;
@@ -157,7 +157,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     fixture.take(&wish("k2", "d")).await?;
     fixture.agent("e").await?;
 
-    // What is forgotten makes room, however.
+    // Any way of forgetting an agent makes room.
     fixture.store.unregister(&held.agent).await?;
     let brief = fixture.take(&Claim { fleeting: true, ..wish("k1", "f") }).await?;
     assert!(fixture.store.claim(&wish("k1", "g")).await.is_err());
@@ -193,7 +193,7 @@ pub(crate) async fn no_more_agents_are_made_with_a_key_when_50_race(fixture: Fix
     Ok(())
 }
 
-/// What an hour of long ago held counts no more, that of 23 hours ago does. SQLite's hours have a test of their own.
+/// Messages of a day ago count no more, those of 23 hours ago do. SQLite's hours have a test of their own.
 #[tokio::test]
 async fn in_redis_a_day_goes_by_hour_by_hour() -> Result<()> {
     let redis = Redis::start().await?;

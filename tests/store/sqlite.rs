@@ -3,16 +3,18 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use c3po_coordinator::config::Fleet;
 use c3po_coordinator::store::sqlite::{OpenError, SqliteStore};
-use c3po_coordinator::store::{Quota, Store, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, Quota, Send, SendOutcome, Store, StoreError};
 use futures_util::future::BoxFuture;
+use harness::eventually::eventually;
 use tempfile::tempdir;
 
 use super::Fixture;
-use super::fixture::{id, message, send};
+use super::fixture::{SOON, claim, id, message, news, reply, send};
 
 every_promise!(start);
 
@@ -39,6 +41,47 @@ async fn make(path: &Path) -> Result<()> {
     let store = SqliteStore::open(path, &Fleet::default()).await?;
     store.introduce(&id("b"), None, &Quota::default()).await?;
     store.send(&send(message("a", "b", "hello"))).await?;
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_store_of_its_size_refuses_messages_and_lets_everything_else_go_on() -> Result<()> {
+    const MAX: u64 = 600_000;
+    let folder = tempdir()?;
+    let path = folder.path().join("c3po.db");
+    let store = SqliteStore::open_within(&path, &Fleet::default(), Some(MAX)).await?;
+    for name in ["a", "b"] {
+        store.claim(&claim(name)).await?;
+    }
+    let question = message("a", "b", "question");
+    store.send(&send(question.clone())).await?;
+    let long = || Send { kept: Duration::ZERO, ..send(news("a", "b", &"x".repeat(20_000))) };
+    let mut stored = Vec::new();
+    let refused = loop {
+        let next = long();
+        match store.send(&next).await {
+            Ok(SendOutcome::Stored) => stored.push(next),
+            Err(StoreError::Full(why)) => break why,
+            other => anyhow::bail!("{other:?}"),
+        }
+        anyhow::ensure!(stored.len() < 100, "there is no end");
+    };
+    assert!(refused.contains("--store-max") && stored.len() > 10, "{refused} after {}", stored.len());
+    let fill = store.fill().await?.unwrap_or_else(|| panic!("it is a file"));
+    assert!((MAX..MAX + 100_000).contains(&fill.bytes) && fill.max == Some(MAX), "{fill:?}");
+    assert!(matches!(store.send(&stored[0]).await?, SendOutcome::Repeated(_)), "what was stored is said to be");
+
+    let outcome = store.answer(&send(reply(&question, "all the same"))).await?;
+    assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Stored));
+    store.claim(&claim("c")).await?;
+    let ids: Vec<_> = stored.iter().map(|send| send.message.id.clone()).collect();
+    assert_eq!(store.acknowledge(&id("b"), None, &ids).await?.acked.len(), ids.len());
+    let sent = async || {
+        store.sweep().await.ok()?;
+        (store.send(&long()).await.ok()? == SendOutcome::Stored).then_some(())
+    };
+    eventually("what was deleted makes room", SOON, sent).await?;
     store.close().await;
     Ok(())
 }

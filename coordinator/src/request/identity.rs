@@ -53,8 +53,8 @@ pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
 /// one, of the wished name where nobody has that, else `name-2`, `name-3`, ….
 ///
 /// A reserved name counts as another's. A key that covers the wished name covers the numbers as well. Errors: `FORBIDDEN`
-/// where the wished name is not covered, `CONFLICT` where a thousand names are held, `QUOTA_EXCEEDED` where its key has as many
-/// agents as it may have, `STORE_UNAVAILABLE`.
+/// where the wished name is not covered, `CONFLICT` where a thousand names are held or where it differs from an agent's in case
+/// alone, `QUOTA_EXCEEDED` where its key has as many agents as it may have, `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(office, principal, &wish.name)?;
     let base = wish.name.clone();
@@ -64,8 +64,11 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
         let Some((name, owner)) = next_name(&wish, &namesakes, &refused) else { break };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
         let claim = Claim { name, owner, fleeting, quota: office.quota(principal), ..wish.clone() };
-        if let Some(tenure) = office.store.claim(&claim).await? {
-            return Ok(tenure);
+        match office.store.claim(&claim).await {
+            Ok(Some(tenure)) => return Ok(tenure),
+            // A number that differs in case alone from another's is passed over; the wished name is not.
+            Err(StoreError::Alike { name, .. }) if name != base => {}
+            outcome => drop(outcome?),
         }
         // Another session may have been quicker, and this host has an agent of that name now.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {

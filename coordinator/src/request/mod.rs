@@ -107,6 +107,7 @@ impl From<StoreError> for Refusal {
                 Self::quota_exceeded(&exceeded.key, exceeded.count, exceeded.limit, exceeded.until)
             }
             StoreError::Crowded(crowded) => Self::too_many_agents(&crowded.key, crowded.count, crowded.limit),
+            StoreError::Alike { name, known } => Self::alike(&name, &known),
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))
                     .suggest("Call again: c3po reconnects under a name of its own.")

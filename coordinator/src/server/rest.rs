@@ -46,6 +46,9 @@ pub(super) struct Well {
     /// Whether the file of rules is not in force as it is now; absent where it is.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     policy_outdated: bool,
+    /// `full` where the embedded store takes no new messages; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<&'static str>,
 }
 
 /// The clock of a host that is apart from the coordinator's.
@@ -109,7 +112,10 @@ pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayL
         Clock { agent_id: may_look.then_some(agent), seconds }
     });
     let policy_outdated = server.office.policies.outdated().is_some();
-    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated })
+    // A store that answers and cannot be measured is not known to be full.
+    let fill = server.office.store.fill().await.ok().flatten();
+    let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
+    Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated, store })
 }
 
 /// How much of an inbox is wanted.
@@ -205,6 +211,9 @@ impl Media for OpenMetrics {
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(server): State<Server>) -> Plain<OpenMetrics> {
+    if let Ok(Some(fill)) = server.office.store.fill().await {
+        server.office.metrics.fill(&fill);
+    }
     let presence = &server.office.presence;
     Plain::new(server.office.metrics.text(presence.connected(), presence.listening()))
 }

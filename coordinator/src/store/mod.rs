@@ -6,6 +6,7 @@
 
 mod agent;
 mod audit;
+mod fill;
 mod guard;
 mod keys;
 mod open;
@@ -29,10 +30,11 @@ use tokio::time::Instant;
 
 pub use self::agent::{Agent, Amendment, Claim, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
+pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
 pub use self::keys::{Invite, Key, KeyStore};
 use self::keys::{give_hosts, read_invites, read_key};
-pub use self::open::open;
+pub use self::open::{open, open_within};
 pub use self::quota::{Crowded, Exceeded, Quota};
 pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
@@ -59,6 +61,14 @@ pub enum StoreError {
     /// The key has as many agents as it may have. Nothing was done.
     #[error("{} has {} agents", .0.key, .0.count)]
     Crowded(Crowded),
+    /// The name is new, and differs from that of an agent in case alone. Nothing was done.
+    #[error("{name} differs from the agent {known} in case alone")]
+    Alike {
+        /// The new name.
+        name: AgentId,
+        /// The agent.
+        known: AgentId,
+    },
     /// Another session has the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
@@ -256,7 +266,8 @@ pub trait Store:
     /// and generation 1. Of a one-shot session whose hold is over another process inherits nothing: it is ended first, as by
     /// [`Self::release`].
     ///
-    /// Errors: `Crowded` where the name is new and as many agents were made with the key as may be.
+    /// Errors, where the name is new: `Alike` where an agent's differs from it in case alone, and `Crowded` where as many agents
+    /// were made with the key as may be.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
     /// Makes the hold last that much longer from now, and notes that the agent was seen.
@@ -355,6 +366,9 @@ pub trait Store:
 
     /// Returns whether the store answers.
     async fn check(&self) -> Result<()>;
+
+    /// Returns how full it is; `None` where the store is not this machine's.
+    async fn fill(&self) -> Result<Option<Fill>>;
 
     /// Returns the wakes from now on. A listener that lags has to read everything again.
     fn wakes(&self) -> broadcast::Receiver<Wake>;

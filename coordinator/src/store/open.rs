@@ -20,8 +20,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// Errors say what is wrong with it; nothing is overwritten then.
 pub async fn open(address: &StoreAddress, fleet: &Fleet) -> anyhow::Result<Arc<dyn Store>> {
+    open_within(address, fleet, None).await
+}
+
+/// Opens the store of that fleet; the embedded one takes new messages up to so many bytes.
+///
+/// Errors: as of [`open`].
+pub async fn open_within(address: &StoreAddress, fleet: &Fleet, max: Option<u64>) -> anyhow::Result<Arc<dyn Store>> {
     match address {
-        StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open(path, fleet).await?)),
+        StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open_within(path, fleet, max).await?)),
         StoreAddress::Redis(address) => Ok(Arc::new(open_redis(address, fleet).await?)),
     }
 }

@@ -6,7 +6,7 @@ use c3po_shared::time::Timestamp;
 
 /// Milliseconds of an hour.
 const HOUR: u64 = 60 * 60 * 1_000;
-/// What a message takes beside its envelope, in bytes: its indexes, its place in the inbox, its history.
+/// The bytes of a message beside its envelope: its indexes, its place in the inbox, its history.
 const RECORD_BYTES: u64 = 1_024;
 
 /// Whose quota something counts against.

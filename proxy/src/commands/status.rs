@@ -31,12 +31,21 @@ struct Report {
     error: Option<Refusal>,
     agents_online: Vec<AgentId>,
     agents: usize,
+    /// `full` where the coordinator's store takes no new messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
 }
 
 /// The part of `GET /api/pending` that is shown.
 #[derive(Deserialize)]
 struct Pending {
     count: usize,
+}
+
+/// The part of `GET /api/health` that is shown.
+#[derive(Deserialize)]
+struct Health {
+    store: Option<String>,
 }
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
@@ -68,6 +77,7 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
         Err(Failure::Refused(refusal)) => (None, Some(refusal)),
         Err(failure) => return Err(failure),
     };
+    let health = rest::get::<Health>(&config, "/api/health", &json!({})).await?;
     let online = agents.read.iter().filter(|agent| agent.status == Status::Online).map(|agent| agent.id.clone());
     Ok(Report {
         link: if error.is_none() { State::Connected } else { State::Disconnected },
@@ -78,6 +88,7 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
         error,
         agents_online: online.collect(),
         agents: agents.read.len(),
+        store: health.read.store,
     })
 }
 
@@ -100,6 +111,7 @@ fn print(report: &Report, printer: &Printer) -> Result<(), Failure> {
         ("agent", report.pending.map(|_| report.agent_id.to_string())),
         ("pending", report.pending.map(|pending| pending.to_string())),
         ("online", Some(listed(&report.agents_online, report.agents))),
+        ("store", report.store.as_ref().map(|word| format!("{word}: it takes no new messages, and reading goes on"))),
     ];
     let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some(vec![name.to_owned(), value?])).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))

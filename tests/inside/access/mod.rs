@@ -7,6 +7,7 @@ mod joining;
 mod keys;
 mod links;
 mod matrix;
+mod names;
 mod pages;
 mod people;
 mod quotas;

@@ -1,4 +1,4 @@
-//! What one key may store: as much as its quota, whatever it calls, and others go on.
+//! The quota of a key: it holds for every tool, and other keys go on.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Quota;

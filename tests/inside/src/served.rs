@@ -42,6 +42,7 @@ impl Served {
             rate_limit: None,
             loop_messages: None,
             store_quota: None,
+            store_max: None,
             message_life: c3po_shared::limits::MESSAGE_LIFE,
             max_connections: None,
             token: None,
@@ -55,7 +56,7 @@ impl Served {
         change(&mut config);
         // As on a command line: a token closes what is open without one.
         config.is_open &= config.token.is_none();
-        let store = store::open(&config.store, &config.fleet).await?;
+        let store = store::open_within(&config.store, &config.fleet, config.store_max).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let stop = CancellationToken::new();

@@ -38,7 +38,7 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
     describe_quota(&mut call, &claim.quota);
     let told: Option<Vec<Value>> = store.connection.invoke(&call).await?;
     let Some(told) = told else { return Ok(None) };
-    check_made(&told, &claim.quota)?;
+    check_made(&claim.name, &told, &claim.quota)?;
     let (uid, generation, link, one_shot): (String, u64, u64, bool) =
         redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     let uid = records::parse(&uid)?;
@@ -50,14 +50,19 @@ fn describe_quota(call: &mut Call, quota: &Quota) {
     call.arg(quota.agents.map_or("", |_| quota.key.as_str())).arg(quota.agents.unwrap_or_default());
 }
 
-/// Returns the error of a function that made no agent.
-fn check_made(told: &[Value], quota: &Quota) -> Result<()> {
-    let [Value::BulkString(word), Value::Int(count)] = told else { return Ok(()) };
-    if word.as_slice() != b"crowded" {
-        return Err(corrupt("what became of an agent"));
+/// Returns the error of a function that made no agent of that name.
+fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
+    match told {
+        [Value::BulkString(word), Value::Int(count)] if word == b"crowded" => {
+            let count = usize::try_from(*count).unwrap_or_default();
+            Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count, limit: quota.agents.unwrap_or_default() }))
+        }
+        [Value::BulkString(word), Value::BulkString(known)] if word == b"alike" => {
+            let known = records::parse(&String::from_utf8_lossy(known))?;
+            Err(StoreError::Alike { name: name.clone(), known })
+        }
+        _ => Ok(()),
     }
-    let count = usize::try_from(*count).unwrap_or_default();
-    Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count, limit: quota.agents.unwrap_or_default() }))
 }
 
 /// Returns how functions name the session that speaks: an empty text where a person does.
@@ -164,7 +169,7 @@ pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&st
     call.arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default());
     describe_quota(&mut call, quota);
     let told: Vec<Value> = store.connection.invoke(&call).await?;
-    check_made(&told, quota)?;
+    check_made(id, &told, quota)?;
     let fields: Fields = redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;
     records::agent(id, fields)?.ok_or_else(|| corrupt("an agent without a record"))
 }

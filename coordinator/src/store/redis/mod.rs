@@ -40,7 +40,7 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Quota, Removal, Result,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Fill, Kept, Pending, Placed, Quota, Removal, Result,
     Selection, Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
 };
 use connection::Connection;
@@ -214,6 +214,10 @@ impl Store for RedisStore {
 
     async fn check(&self) -> Result<()> {
         self.within(connection::check(&self.connection)).await
+    }
+
+    async fn fill(&self) -> Result<Option<Fill>> {
+        Ok(None)
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

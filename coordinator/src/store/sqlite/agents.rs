@@ -161,6 +161,16 @@ fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Refuses a name that differs from that of an agent in case alone.
+fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
+    let sql = "SELECT id FROM agents INDEXED BY alike WHERE id = ? COLLATE NOCASE LIMIT 1";
+    let mut query = work.connection.prepare_cached(sql)?;
+    match query.query_row([id.as_str()], |row| Ok(parsed(row, "id"))).optional()?.transpose()? {
+        Some(known) => Err(StoreError::Alike { name: id.clone(), known }),
+        None => Ok(()),
+    }
+}
+
 /// Refuses another agent of a key that has as many as it may have.
 fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
     let Some(limit) = quota.agents else { return Ok(()) };
@@ -174,6 +184,7 @@ fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
 
 /// Adds an agent without a session.
 fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
+    check_name(work, id)?;
     check_room(work, quota)?;
     let uid = Uuid::new_v4();
     let mut insert = work.connection.prepare_cached(
@@ -375,4 +386,33 @@ fn agent(row: &Row<'_>) -> Result<Agent> {
         last_seen: moment(row, "last_seen")?,
         prompted_at: Some(moment(row, "prompted_at")?).filter(|at| at.millis() > 0),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::ids::AgentId;
+    use rusqlite::Connection;
+
+    use crate::config::Fleet;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::{Quota, Store, StoreError};
+
+    #[tokio::test]
+    async fn names_of_before_that_differ_in_case_alone_go_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c3po.db");
+        let store = SqliteStore::open(&path, &Fleet::default()).await.expect("a store");
+        let introduce = async |name: &str| {
+            let name: AgentId = name.parse().expect("an id");
+            store.introduce(&name, None, &Quota::default()).await.map(|agent| agent.id.to_string())
+        };
+        introduce("web").await.expect("it is new");
+        introduce("api").await.expect("it is new");
+        let other = Connection::open(&path).expect("the same file");
+        other.execute("UPDATE agents SET id = 'Web' WHERE id = 'api'", []).expect("as an earlier build had it");
+        assert_eq!(introduce("web").await.expect("it is there"), "web");
+        assert_eq!(introduce("Web").await.expect("it is there"), "Web");
+        assert!(matches!(introduce("WEB").await, Err(StoreError::Alike { .. })));
+        store.close().await;
+    }
 }

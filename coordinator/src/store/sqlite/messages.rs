@@ -78,8 +78,16 @@ pub(super) fn expired(at: Timestamp) -> Step {
     Step { stage: Stage::Expired, at, via: None, session: None, reply_id: None }
 }
 
-/// Puts a message into its recipient's inbox.
+/// Puts a message into its recipient's inbox, where the store takes new ones. An answer needs no such room.
 pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
+    match work.full {
+        Some(full) if sent_before(work, send)?.is_none() => Err(full.clone()),
+        _ => put(work, send),
+    }
+}
+
+/// Puts a message into its recipient's inbox.
+fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
     if let Some(earlier) = sent_before(work, send)? {
         return Ok(SendOutcome::Repeated(Box::new(earlier)));
@@ -160,7 +168,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     if let Some(first) = question.reply {
         return Ok(AnswerOutcome::AlreadyAnswered(first));
     }
-    let outcome = send(work, answer)?;
+    let outcome = put(work, answer)?;
     if outcome == SendOutcome::Stored {
         question.history.push(Step {
             stage: Stage::Answered,

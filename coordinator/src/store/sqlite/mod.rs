@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use c3po_shared::audit::Entry;
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage};
+use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 mod agents;
@@ -20,6 +21,7 @@ mod messages;
 mod open;
 mod progress;
 mod quota;
+mod room;
 mod rows;
 mod threads;
 mod upgrade;
@@ -29,10 +31,11 @@ mod worker;
 pub use open::OpenError;
 
 use self::inbox::Part;
+use self::room::Room;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Kept, Pending, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, Settled, Store, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Fill, Kept, Pending, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -42,6 +45,7 @@ pub struct SqliteStore {
     // The reader ends first: the last connection to close tidies the file.
     reader: Worker,
     writer: Worker,
+    room: Room,
     wakes: broadcast::Sender<Wake>,
     waits: Mutex<Waits>,
 }
@@ -49,14 +53,24 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the database of that fleet, and makes it, and the folder it is in, where there is none.
     pub async fn open(path: &Path, fleet: &Fleet) -> Result<Self, OpenError> {
+        Self::open_within(path, fleet, None).await
+    }
+
+    /// Opens it as above. It takes new messages only up to so many bytes, and leaves some of its disk free.
+    pub async fn open_within(path: &Path, fleet: &Fleet, max: Option<u64>) -> Result<Self, OpenError> {
+        let room = Room { path: path.to_owned(), max };
         let (path, fleet) = (path.to_owned(), fleet.clone());
         let opened = tokio::task::spawn_blocking(move || open::open(&path, &fleet)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
         let (wakes, _) = broadcast::channel(WAKE_BACKLOG);
-        let place = opened.place;
-        let writer = Worker::writer(opened.writer, wakes.clone(), move || place.check())?;
+        let (place, measured) = (opened.place, room.clone());
+        let check = move |connection: &Connection| {
+            place.check()?;
+            Ok(measured.measure(connection)?.refuses().map(StoreError::Full))
+        };
+        let writer = Worker::writer(opened.writer, wakes.clone(), check)?;
         let reader = Worker::reader(opened.reader)?;
-        Ok(Self { reader, writer, wakes, waits: Mutex::default() })
+        Ok(Self { reader, writer, room, wakes, waits: Mutex::default() })
     }
 
     /// Copies the database at that path and the certificate of the data folder into a new file. Blocks.
@@ -228,6 +242,11 @@ impl Store for SqliteStore {
     async fn check(&self) -> Result<()> {
         self.writer.run(|_| Ok(())).await?;
         self.reader.run(|_| Ok(())).await
+    }
+
+    async fn fill(&self) -> Result<Option<Fill>> {
+        let room = self.room.clone();
+        self.reader.run(move |work| room.measure(work.connection).map(Some)).await
     }
 
     fn wakes(&self) -> broadcast::Receiver<Wake> {

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// "c3po": tells our databases from anybody else's.
 const APPLICATION: u32 = 0x6333_706f;
 /// Counts the changes of the schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 13;
+const VERSION: u32 = 14;
 /// What takes a database from the version of the index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -32,11 +32,12 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("kept.sql"),
     include_str!("quotas.sql"),
     include_str!("makers.sql"),
+    include_str!("alike.sql"),
 ];
 /// What every database of this version holds.
-const PARTS: [&str; 16] = [
+const PARTS: [&str; 17] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites", "audit", "fleet",
-    "guard", "asked", "owners", "quotas", "makers",
+    "guard", "asked", "owners", "quotas", "makers", "alike",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ const CHECKED_MAX: u64 = 8 << 20;
 /// How many pages the log grows to before they are moved into the database: moving costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
 /// How many statements each connection keeps prepared: more than there are.
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 96;
 
 /// Why a database was not opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]

@@ -31,6 +31,8 @@ pub(super) struct Work<'c> {
     pub(super) now: Timestamp,
     /// Whom to wake once it is committed.
     pub(super) wakes: &'c mut Vec<Wake>,
+    /// Why no new messages are taken, where that is so.
+    pub(super) full: Option<&'c StoreError>,
 }
 
 /// An operation in the queue, whatever it returns.
@@ -87,16 +89,17 @@ impl std::fmt::Debug for dyn Job {
 }
 
 impl Worker {
-    /// Starts the thread that writes, as long as `check` has nothing against it. It keeps that for as long as it lives.
+    /// Starts the thread that writes, as long as `check` has nothing against it, which returns why no new messages are taken
+    /// where that is so. It keeps that for as long as it lives.
     pub(super) fn writer(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
-        check: impl Fn() -> Result<()> + Send + 'static,
+        check: impl Fn(&Connection) -> Result<Option<StoreError>> + Send + 'static,
     ) -> std::io::Result<Self> {
         Self::start("store-writer", move |mut jobs| {
             while let Some(group) = next_group(&mut jobs) {
-                match check() {
-                    Ok(()) => write(&connection, group, &wakes),
+                match check(&connection) {
+                    Ok(full) => write(&connection, group, &wakes, full.as_ref()),
                     Err(failure) => group.into_iter().for_each(|job| job.answer(Some(&failure))),
                 }
             }
@@ -111,7 +114,7 @@ impl Worker {
             let mut nobody = Vec::new();
             while let Some(mut job) = jobs.blocking_recv() {
                 if !job.is_abandoned() {
-                    job.run(Work { connection: &connection, now: Timestamp::now(), wakes: &mut nobody });
+                    job.run(Work { connection: &connection, now: Timestamp::now(), wakes: &mut nobody, full: None });
                 }
                 job.answer(None);
             }
@@ -192,10 +195,15 @@ fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job
 }
 
 /// Runs the jobs in one transaction, wakes whom they concern, and answers them.
-fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcast::Sender<Wake>) {
+fn write(
+    connection: &Connection,
+    mut group: Vec<Box<dyn Job>>,
+    wakes: &broadcast::Sender<Wake>,
+    full: Option<&StoreError>,
+) {
     group.retain(|job| !job.is_abandoned());
     let mut woken = Vec::new();
-    let failure = transact(connection, &mut group, &mut woken).err();
+    let failure = transact(connection, &mut group, &mut woken, full).err();
     if failure.is_some() && !connection.is_autocommit() {
         // Where even this fails, the next transaction cannot begin and says so.
         let _ = execute(connection, "ROLLBACK");
@@ -212,7 +220,12 @@ fn write(connection: &Connection, mut group: Vec<Box<dyn Job>>, wakes: &broadcas
 }
 
 /// Runs each job inside a savepoint of its own, so that one that fails takes nothing else with it.
-fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut Vec<Wake>) -> Result<()> {
+fn transact(
+    connection: &Connection,
+    group: &mut [Box<dyn Job>],
+    wakes: &mut Vec<Wake>,
+    full: Option<&StoreError>,
+) -> Result<()> {
     if group.is_empty() {
         return Ok(());
     }
@@ -220,7 +233,7 @@ fn transact(connection: &Connection, group: &mut [Box<dyn Job>], wakes: &mut Vec
     for job in group {
         execute(connection, "SAVEPOINT job")?;
         let woken_before = wakes.len();
-        let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes });
+        let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes, full });
         if connection.is_autocommit() {
             // A full disk ends the whole transaction by itself.
             return Err(StoreError::Unavailable("the transaction was rolled back".into()));
@@ -272,7 +285,7 @@ mod tests {
 
     fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, Answer)>) -> Vec<Result<()>> {
         let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
-        write(connection, group, &broadcast::channel(1).0);
+        write(connection, group, &broadcast::channel(1).0, None);
         answers.into_iter().map(|mut answer| answer.try_recv().expect("every job is answered")).collect()
     }
 
@@ -300,16 +313,16 @@ mod tests {
         let connection = database();
         let (abandoned, answer) = job(1, None, Ok(()));
         drop(answer);
-        write(&connection, vec![abandoned], &broadcast::channel(1).0);
+        write(&connection, vec![abandoned], &broadcast::channel(1).0, None);
         assert!(numbers(&connection).is_empty());
     }
 
     #[tokio::test]
     async fn closing_finishes_what_is_queued() {
         let (hold, mut held) = oneshot::channel::<()>();
-        let writer = Worker::writer(database(), broadcast::channel(1).0, move || {
+        let writer = Worker::writer(database(), broadcast::channel(1).0, move |_| {
             let _held = &hold;
-            Ok(())
+            Ok(None)
         })
         .expect("a thread");
         let (gate, closed) = std::sync::mpsc::channel::<()>();

@@ -64,8 +64,18 @@ local function note_maker(maker)
   end
 end
 
--- Returns {'crowded', how many} where as many agents were made with a key as may be.
-local function crowded(maker, most)
+-- The names of agents, each by what it is in small letters. An agent of an earlier build is in it from its next session on.
+local function folded_key()
+  return fleet .. 'folded'
+end
+
+-- Returns why no agent of that name is made: {'alike', agent} where its name differs in case alone, {'crowded', how many} where
+-- as many were made with the key as may be; nothing where one may be made.
+local function refused_agent(maker, most)
+  local known = redis.call('HGET', folded_key(), string.lower(name))
+  if known and known ~= name and redis.call('EXISTS', fleet .. 'agent:' .. known) == 1 then
+    return { 'alike', known }
+  end
   local count = maker ~= '' and redis.call('SCARD', made_key(maker)) or -1
   if count >= tonumber(most) then
     return { 'crowded', count }
@@ -78,6 +88,7 @@ local function create(uid)
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
     'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
   redis.call('ZADD', fleet .. 'agents', 0, name)
+  redis.call('HSET', folded_key(), string.lower(name), name)
 end
 
 -- Positions outlive the agent for as long as anything that it was sent is kept, where it was sent anything.
@@ -94,6 +105,9 @@ local function forget(life)
   end
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
+  if redis.call('HGET', folded_key(), string.lower(name)) == name then
+    redis.call('HDEL', folded_key(), string.lower(name))
+  end
 end
 
 -- How many messages of a one-shot session one call takes out: each costs up to six commands, and no call runs more than 500.
@@ -130,7 +144,7 @@ local function record()
 end
 
 -- Takes the name for a session: {uid, generation, link, 1 for a one-shot session or else 0}, or nothing where it is another
--- owner's, this owner has another name, or another process holds it; or what `crowded` returns.
+-- owner's, this owner has another name, or another process holds it; or what `refused_agent` returns.
 -- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, fleeting, context, state or
 -- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or
 -- '', how many agents that may have
@@ -150,7 +164,7 @@ define('claim', SMALL, function(keys, args)
   if not expire(held[4]) or (held[5] == '1' and not is_same and not end_one_shot()) then
     return AGAIN
   end
-  local refused = not holder and crowded(args[14], args[15])
+  local refused = not holder and refused_agent(args[14], args[15])
   if refused then
     return refused
   end
@@ -172,6 +186,7 @@ define('claim', SMALL, function(keys, args)
   end
   redis.call('HSET', names_key(base), slot .. ' ' .. host, name)
   note_maker(args[14])
+  redis.call('HSETNX', folded_key(), string.lower(name), name)
   local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now, 'base', base, 'slot', slot, 'host', host }
   for field, value in pairs({ state = args[9], session_id = args[5] }) do
     if value ~= '' then
@@ -298,14 +313,14 @@ define('move_host', SMALL, function(keys, args)
   return #moved
 end)
 
--- Makes sure that the agent exists and notes that it was seen. Returns its record, or what `crowded` returns.
+-- Makes sure that the agent exists and notes that it was seen. Returns its record, or what `refused_agent` returns.
 -- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
   if not held then
-    local refused = crowded(args[3], args[4])
+    local refused = refused_agent(args[3], args[4])
     if refused then
       return refused
     end

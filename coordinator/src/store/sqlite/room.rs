@@ -1,0 +1,42 @@
+//! Room for new messages: how much of the file is in use, and what is free on its disk.
+
+use std::io;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use rustix::fs::statvfs;
+
+use crate::store::{Fill, Result, StoreError};
+
+/// How many bytes of its disk the store leaves free for what is not a message: answers, receipts, the log of changes.
+const FLOOR: u64 = 64_000_000;
+/// On a small disk it leaves only this part of it.
+const FLOOR_PART: u64 = 20;
+
+/// The file, and how large it may become.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    pub(super) path: PathBuf,
+    pub(super) max: Option<u64>,
+}
+
+impl Room {
+    /// Returns how full the store is. Deleted room in the file counts as free: later messages use it.
+    pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
+        let number = |sql: &str| -> Result<u64> {
+            let number: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+            Ok(number.cast_unsigned())
+        };
+        let (size, pages) = (number("PRAGMA page_size")?, number("PRAGMA page_count")?);
+        let reusable = number("PRAGMA freelist_count")?;
+        let disk = statvfs(&self.path).map_err(|error| {
+            StoreError::Unavailable(format!("the disk of {}: {}", self.path.display(), io::Error::from(error)))
+        })?;
+        Ok(Fill {
+            bytes: pages.saturating_sub(reusable) * size,
+            max: self.max,
+            free: disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(reusable * size),
+            floor: FLOOR.min(disk.f_blocks.saturating_mul(disk.f_frsize) / FLOOR_PART),
+        })
+    }
+}
