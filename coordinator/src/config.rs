@@ -77,7 +77,7 @@ pub struct Settings {
     /// has room, but for 64MB]
     #[arg(long, env = "C3PO_STORE_MAX", value_parser = bytes)]
     pub store_max: Option<u64>,
-    /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
+    /// Connections at once; more are turned away [default: as many as a quarter of the memory and the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
     /// One token for everybody, besides the keys of hosts: who has it may do anything
@@ -133,7 +133,7 @@ pub struct Config {
     pub store_quota: Option<u64>,
     /// How many bytes of messages the embedded store may hold; `None` for as many as its disk has room for.
     pub store_max: Option<u64>,
-    /// Connections at once; as many as the descriptors suffice for where `None`.
+    /// Connections at once; as many as memory and descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
     pub token: Option<Secret>,
