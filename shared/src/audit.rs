@@ -185,7 +185,7 @@ impl Columns {
     }
 }
 
-/// From when on somebody wants to read: a time, or how long ago.
+/// The begin of a part of the audit: a time, or how long ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since(pub Timestamp);
 

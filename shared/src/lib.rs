@@ -6,7 +6,7 @@
 //! - [`catalogue`]: every tool, once: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host is let in
-//! - [`policy`], [`audit`]: who may do what to whom, and what was done
+//! - [`policy`], [`audit`], [`sent`]: who may do what to whom, what was done, and which messages an agent sent lately
 //! - [`guard`]: how a pair of agents stands that write to each other without a person
 //! - [`names`]: how a program with a C library of its own looks up names of hosts
 //! - [`text`]: what another side chose, before a terminal or a log shows it

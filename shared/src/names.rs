@@ -20,7 +20,7 @@ pub fn itself(host: &str, port: u16) -> Option<SocketAddr> {
     host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, port))
 }
 
-/// Returns the addresses of a host by an answer of `getent`, or by why there is none.
+/// Returns the addresses of a host by an answer of `getent`, or by the reason why there is none.
 ///
 /// Errors: there is no answer, or no address in it.
 pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {

@@ -1,4 +1,4 @@
-//! What an agent sent lately, and how far each message got.
+//! The messages that an agent sent lately, and how far each got.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ pub struct SentMessage {
     pub to: AgentId,
     /// When it was accepted.
     pub at: Timestamp,
-    /// What it answers, where it is a reply.
+    /// The message that it answers, if it is a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
     /// How far it got; absent where it is not kept any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// What it is about.
+    /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
 }

@@ -114,3 +114,15 @@ fn what_is_measured_is_started_as_users_start_it() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn both_scripts_that_install_a_program_find_the_kind_of_machine_by_the_same_lines() -> Result<()> {
+    let kind = |path: &str| -> Result<String> {
+        let text = file(path)?;
+        let (_, from) = text.split_once("    arch=$(uname -m)\n").with_context(|| format!("{path}: the processor"))?;
+        let (lines, _) = from.split_once("    machine=$os-$arch\n").with_context(|| format!("{path}: the machine"))?;
+        Ok(lines.to_owned())
+    };
+    assert_eq!(kind("dist/install.sh")?, kind("coordinator/src/server/join.sh")?);
+    Ok(())
+}

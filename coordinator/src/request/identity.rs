@@ -39,7 +39,7 @@ pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, 
     })
 }
 
-/// Refuses whoever would speak as an agent of another host. Who only reads leaves no entry in the audit.
+/// Refuses whoever would speak as an agent of another host. A request that only reads leaves no entry in the audit.
 pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // One that no session ever had is of the host where it was first: the person of a host has mail that is nobody else's.
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());

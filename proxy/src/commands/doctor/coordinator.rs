@@ -24,7 +24,7 @@ use crate::link::{Trust, as_written, http};
 /// How long taking an agent off the list may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
-/// What is done about a file of rules that is not in force.
+/// The advice about a file of rules that is not in force.
 const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports why. Mend the file: \
                         it is read again within a second.";
 
