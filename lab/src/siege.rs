@@ -165,9 +165,8 @@ impl Post {
         let connections = ((options.memory << 20) / PER_CONNECTION).to_string();
         let absent = Coordinator::absent(folder, &store)?.quietly();
         let absent = if options.tls { absent.over_tls("auto") } else { absent.with("C3PO_TLS", Path::new("off")) };
-        let mut coordinator = absent
-            .with("C3PO_CLOSED", Path::new("true"))
-            .with("C3PO_MAX_CONNECTIONS", Path::new(&connections));
+        let mut coordinator =
+            absent.with("C3PO_CLOSED", Path::new("true")).with("C3PO_MAX_CONNECTIONS", Path::new(&connections));
         coordinator.restart().await?;
         let key = make_key(&coordinator, folder).await?;
         let name = folder.file_name().and_then(|name| name.to_str()).context("a folder without a name")?;
