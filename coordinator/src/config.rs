@@ -73,7 +73,7 @@ pub struct Settings {
     /// one; 0 for no limit
     #[arg(long, env = "C3PO_STORE_QUOTA", default_value = "256MB", value_parser = quota)]
     pub store_quota: u64,
-    /// Connections at once; more are turned away [default: as many as the descriptors of this process suffice for]
+    /// Connections at once; more are turned away [default: as many as a quarter of the memory and the descriptors of this process suffice for]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
     /// One token for everybody, besides the keys of hosts: who has it may do anything
@@ -127,7 +127,7 @@ pub struct Config {
     pub loop_messages: Option<u32>,
     /// Bytes of messages that may be stored with one key within 24 hours; `None` for no limit.
     pub store_quota: Option<u64>,
-    /// Connections at once; as many as the descriptors suffice for where `None`.
+    /// Connections at once; as many as memory and descriptors suffice for where `None`.
     pub max_connections: Option<usize>,
     /// What admits everybody, besides keys.
     pub token: Option<Secret>,

@@ -1,7 +1,7 @@
 //! The c3po coordinator: the server that keeps every message and serves agents over WebSocket, MCP and REST.
 //!
 //! `main -> lib -> cli -> server -> session -> request -> audit ->
-//! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen} -> names`
+//! {store, presence, policy, limit, guard, auth, metrics, data_folder, unfinished} -> config -> {address, bytes, files, fleet, listen, memory} -> names`
 
 mod address;
 mod audit;
@@ -15,6 +15,7 @@ mod fleet;
 mod guard;
 mod limit;
 mod listen;
+mod memory;
 mod metrics;
 mod names;
 pub mod policy;
@@ -78,7 +79,7 @@ pub async fn run(
         guard: Guard::new(config.loop_messages),
         message_life: config.message_life,
         store_quota: config.store_quota,
-        unfinished: Budget::default(),
+        unfinished: Budget::within(memory::limit()),
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));

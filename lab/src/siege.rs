@@ -1,7 +1,8 @@
 //! `lab siege`: a minute of everything that should not be sent, and what a good client notices of it.
 
+use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use harness::process::{command, program};
 use harness::proxy::proxy_command;
 use harness::redis::Redis;
 use harness::siege::Siege;
+use harness::unfinished::{self, Half};
 use harness::vitals::{Vitals, raise_descriptor_limit};
 use serde_json::json;
 use tempfile::TempDir;
@@ -27,6 +29,15 @@ const GROWTH_MAX: u64 = 4 << 20;
 /// How much longer a good client may wait at the 99th percentile than one of another coordinator of the machine at the
 /// same time, in the median slice: what the machine does, it does to both.
 const TIMES_MAX: f64 = 2.0;
+/// The most memory that the coordinator may have at any time, in bytes.
+const MEMORY_MAX: u64 = 256 << 20;
+/// For how much memory a coordinator has one connection by itself, in bytes.
+const PER_CONNECTION: u64 = 128 << 10;
+/// Where a system with the first version of control groups limits memory.
+const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
+/// The input that is never finished: in the clear, and over TLS.
+const HALVES: [Half; 4] = [Half::Body("/mcp"), Half::Body("/api/agents/remove"), Half::FirstFrame, Half::LaterFrame];
+const HALVES_OF_TLS: [Half; 1] = [Half::Handshake];
 /// The part of the attacks that may find no room on the attackers' side: with more, it was no siege at that rate.
 const LEFT_OUT_MAX: f64 = 0.05;
 /// Into so many slices of time a siege is cut: one in which the machine stood still says nothing about the others.
@@ -50,6 +61,15 @@ pub(crate) struct Options {
     /// What repeats them
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Connections beside them whose input is never finished: bodies, frames, handshakes
+    #[arg(long, default_value_t = 500)]
+    halves: u32,
+    /// Let the coordinators speak TLS; then handshakes alone are never finished
+    #[arg(long)]
+    tls: bool,
+    /// The memory of the besieged coordinator, in MB, where this machine lets it be limited
+    #[arg(long, default_value_t = 512)]
+    memory: u64,
     /// What the coordinator keeps its messages in
     #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
     store: Vec<Store>,
@@ -83,16 +103,18 @@ async fn besiege(options: &Options) -> Result<()> {
 /// Besieges one coordinator beside another that nobody attacks. Returns what should not be.
 async fn measure(options: &Options, store: Store) -> Result<Vec<&'static str>> {
     let work = TempDir::new()?;
-    let mut besieged = Post::open(&work.path().join("besieged"), store).await?;
-    let beside = Post::open(&work.path().join("beside"), store).await?;
+    let mut besieged = Post::open(&work.path().join("besieged"), store, options).await?;
+    let beside = Post::open(&work.path().join("beside"), store, options).await?;
     let span = Duration::from_secs(options.seconds);
     let alone = percentile(&pings(&besieged.good, span / ALONE).await?)?;
     let process = besieged.coordinator.process()?.id()?;
+    let limited = MemoryGroup::limit(process, options.memory << 20);
     let siege = begin(options, besieged.coordinator.address(), &besieged.key).await?;
     let (at_its_own, at_another, memory) =
         tokio::join!(pings(&besieged.good, span), pings(&beside.good, span), watch(process, span));
     let (at_its_own, at_another, memory) = (at_its_own?, at_another?, memory?);
     let [begun, left_out] = end(siege).await?;
+    drop(limited);
     println!("  {begun} attacks; for {left_out} more the machine was too slow");
     let mut times = (0..SLICES).map(|slice| times(&at_its_own, &at_another, slice)).collect::<Result<Vec<_>>>()?;
     times.sort_by(f64::total_cmp);
@@ -117,6 +139,7 @@ async fn measure(options: &Options, store: Store) -> Result<Vec<&'static str>> {
         (left_out > (begun + left_out) * LEFT_OUT_MAX, "the attackers fell behind: this machine takes a lower --rate"),
         (has_panicked, "the coordinator panicked"),
         (last >= second + GROWTH_MAX, "its memory grows"),
+        (most > MEMORY_MAX, "it has too much memory"),
         (times > TIMES_MAX, "its good client waits too long"),
     ];
     Ok(complaints.into_iter().filter(|(is_so, _)| *is_so).map(|(_, what)| what).collect())
@@ -131,26 +154,59 @@ struct Post {
 }
 
 impl Post {
-    async fn open(folder: &Path, store: Store) -> Result<Self> {
-        std::fs::create_dir(folder)?;
+    async fn open(folder: &Path, store: Store, options: &Options) -> Result<Self> {
+        fs::create_dir(folder)?;
         let redis = match store {
             Store::Redis => Some(Redis::start().await?),
             Store::Sqlite => None,
         };
         let sqlite = || format!("sqlite:{}", folder.join("c3po.db").display());
         let store = redis.as_ref().map_or_else(sqlite, Redis::url);
-        let mut coordinator = Coordinator::absent(folder, &store)?
-            .quietly()
-            .with("C3PO_CLOSED", Path::new("true"))
-            .with("C3PO_TLS", Path::new("off"));
+        let connections = ((options.memory << 20) / PER_CONNECTION).to_string();
+        let absent = Coordinator::absent(folder, &store)?.quietly();
+        let absent = if options.tls { absent.over_tls("auto") } else { absent.with("C3PO_TLS", Path::new("off")) };
+        let mut coordinator =
+            absent.with("C3PO_CLOSED", Path::new("true")).with("C3PO_MAX_CONNECTIONS", Path::new(&connections));
         coordinator.restart().await?;
         let key = make_key(&coordinator, folder).await?;
         let name = folder.file_name().and_then(|name| name.to_str()).context("a folder without a name")?;
         let mut good = proxy_command(folder, name, &coordinator.url())?;
         good.env("C3PO_TOKEN", make_key(&coordinator, folder).await?);
+        if options.tls {
+            good.env("C3PO_FINGERPRINT", coordinator.fingerprint()?);
+        }
         let good = McpClient::start(good, &folder.join("good.log"))?;
         good.initialize().await?;
         Ok(Self { _redis: redis, coordinator, key, good })
+    }
+}
+
+/// A control group that limits the memory of one process, until this is gone.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// Limits a process; where this machine does not allow that it prints so.
+    fn limit(process: u32, bytes: u64) -> Option<Self> {
+        let group = Self(Path::new(MEMORY_GROUPS).join(format!("c3po-siege-{process}")));
+        let made = fs::create_dir(&group.0)
+            .and_then(|()| fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()))
+            .and_then(|()| fs::write(group.0.join("cgroup.procs"), process.to_string()));
+        if let Err(error) = made {
+            println!("  without a limit of memory: {error}");
+            return None;
+        }
+        Some(group)
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // A group with a process in it cannot be removed: that goes back to the first one.
+        let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        for process in processes.lines() {
+            let _ = fs::write(Path::new(MEMORY_GROUPS).join("cgroup.procs"), process);
+        }
+        let _ = fs::remove_dir(&self.0);
     }
 }
 
@@ -159,6 +215,7 @@ async fn begin(options: &Options, address: SocketAddr, key: &str) -> Result<Chil
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["siege", "--rate", &options.rate.to_string(), "--seconds", &options.seconds.to_string()]);
     command.args(["--seed", &options.seed.to_string(), "--attack", &address.to_string()]).kill_on_drop(true);
+    command.args(["--halves", &options.halves.to_string()]).args(options.tls.then_some("--tls"));
     let mut siege = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     siege.stdin.take().context("its input")?.write_all(key.as_bytes()).await?;
     Ok(siege)
@@ -175,8 +232,9 @@ async fn attack(options: &Options, address: SocketAddr) -> Result<()> {
     let mut key = String::new();
     tokio::io::stdin().read_to_string(&mut key).await?;
     let span = Duration::from_secs(options.seconds);
-    let siege = Siege { address, key: Some(key), rate: options.rate, span, seed: options.seed };
-    let done = siege.run().await;
+    let siege = Siege { address, key: Some(key.clone()), rate: options.rate, span, seed: options.seed };
+    let kinds: &[Half] = if options.tls { &HALVES_OF_TLS } else { &HALVES };
+    let (done, ()) = tokio::join!(siege.run(), unfinished::hold(address, Some(&key), kinds, options.halves, span));
     println!("{}", json!([&done.begun, &done.left_out]));
     Ok(())
 }

@@ -370,7 +370,9 @@ impl Refusal {
     pub fn no_place(limit: usize) -> Self {
         let error = format!("the coordinator has {limit} connections, which is as many as it may have");
         Self::new(ErrorCode::CoordDown, error)
-            .suggest("It is tried again by itself; whoever runs the coordinator may raise its limit of descriptors.")
+            .suggest(
+                "It is tried again by itself; whoever runs the coordinator may give it more memory or descriptors.",
+            )
             .detail("count", limit)
             .detail("limit", limit)
     }

@@ -4,9 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::siege::{frame, hello, upgrade};
 
@@ -15,6 +16,29 @@ const LENGTH: usize = 1_000_000;
 /// The part of it that is sent.
 const SENT: usize = 990_000;
 
+/// So long a connection is kept that the coordinator does not close: longer than any of its deadlines.
+const KEPT: Duration = Duration::from_secs(40);
+/// How long a connection tries to send what it has.
+const SENDING: Duration = Duration::from_secs(3);
+/// The pause after the coordinator closed a connection or had no place for it.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Keeps so many connections with unfinished input at an address, of those kinds in turn, until the time is over.
+pub async fn hold(address: SocketAddr, key: Option<&str>, kinds: &[Half], count: u32, span: Duration) {
+    let holding = (0..count).map(async |number| {
+        let half = kinds[number as usize % kinds.len()];
+        loop {
+            if let Ok(mut stream) = half.send(address, key, number, SENDING).await {
+                // Whatever becomes of it: another one takes its place.
+                let _ = timeout(KEPT, stream.read_to_end(&mut Vec::new())).await;
+            }
+            sleep(PAUSE).await;
+        }
+    });
+    // The end of the time is the end of all of them.
+    let _ = timeout(span, join_all(holding)).await;
+}
+
 /// The input that is not finished.
 #[derive(Debug, Clone, Copy)]
 pub enum Half {
@@ -22,6 +46,8 @@ pub enum Half {
     Body(&'static str),
     /// The first message of a link.
     FirstFrame,
+    /// The first message of TLS.
+    Handshake,
     /// A message of a link that said `hello`.
     LaterFrame,
 }
@@ -40,6 +66,7 @@ impl Half {
         let mut stream = TcpStream::connect(address).await?;
         let sending = async {
             match self {
+                Self::Handshake => stream.write_all(&half_a_handshake()).await,
                 Self::Body(path) => stream.write_all(&half_a_body(address, path, key)).await,
                 Self::FirstFrame => {
                     begin(&mut stream, address, key).await?;
@@ -69,6 +96,14 @@ async fn begin(stream: &mut TcpStream, address: SocketAddr, key: Option<&str>) -
         head.push(stream.read_u8().await?);
     }
     Ok(())
+}
+
+/// A hello of TLS that claims almost 64 KiB, in records of 16,000 bytes, and lacks the end.
+fn half_a_handshake() -> Vec<u8> {
+    let mut hello = vec![1, 0, 0xff, 0xec];
+    hello.resize(59_000, 0);
+    let record = |part: &[u8]| [&[0x16, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    hello.chunks(16_000).flat_map(record).collect()
 }
 
 fn half_a_frame() -> Vec<u8> {

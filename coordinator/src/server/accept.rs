@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use c3po_shared::limits::{
-    AT_ONCE_PER_KEY, FRAME_MAX, HELLO_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY, WRONG_CODES_PER_MINUTE,
-};
+use c3po_shared::limits::{AT_ONCE_PER_KEY, FRAME_MAX, HELLO_MAX, UNFINISHED_PER_KEY, WRONG_CODES_PER_MINUTE};
 use c3po_shared::refusal::{Advice, Refusal};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::admission::{Admission, Admitted, STALL_MAX, farewell};
-use super::tls::{FIRST_BYTE, HANDSHAKE_MAX, Transport};
+use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
+use crate::request::Office;
 use crate::session::MESSAGE_DEADLINE;
+use crate::unfinished::{Budget, Intake};
 
 /// How many connections the system keeps until they are accepted: when a coordinator comes back, everybody knocks at
 /// once, and whoever finds no room knocks again only seconds later. Systems cut it to what they allow.
@@ -56,7 +56,7 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Publishes what bounds a connection.
-pub(super) fn publish_limits(metrics: &Metrics) {
+pub(super) fn publish_limits(metrics: &Metrics, budget: &Budget) {
     metrics.limit("wrong_codes_per_minute", u64::from(WRONG_CODES_PER_MINUTE));
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
     metrics.limit("handshake_seconds", HANDSHAKE_MAX.as_secs());
@@ -70,8 +70,9 @@ pub(super) fn publish_limits(metrics: &Metrics) {
         ("buffer_bytes", BUFFER_MAX),
         ("body_bytes", BODY_MAX),
         ("frame_bytes", FRAME_MAX),
+        ("handshake_bytes", HANDSHAKE_BYTES_MAX),
         ("hello_bytes", HELLO_MAX),
-        ("unfinished_bytes", UNFINISHED_MAX),
+        ("unfinished_bytes", budget.most()),
         ("unfinished_bytes_per_key", UNFINISHED_PER_KEY),
         ("at_once_per_key", AT_ONCE_PER_KEY),
     ] {
@@ -87,14 +88,8 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(listener: TcpListener, admission: Admission, transport: Transport, routes: Router) -> Self {
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(HEAD_MAX)
-            .max_header_size(HEAD_SIZE_MAX)
-            .max_headers(HEADERS_MAX)
-            .max_buf_size(BUFFER_MAX);
-        Self { listener, admission, serving: Serving { routes, transport, http: Arc::new(http) } }
+    pub(super) fn new(listener: TcpListener, admission: Admission, serving: Serving) -> Self {
+        Self { listener, admission, serving }
     }
 
     /// Accepts until `stop` is cancelled. Nothing of a connection is waited for here.
@@ -124,13 +119,24 @@ fn is_of_the_other_side(error: &io::Error) -> bool {
 
 /// What serves a connection.
 #[derive(Clone)]
-struct Serving {
+pub(super) struct Serving {
     routes: Router,
     transport: Transport,
+    office: Arc<Office>,
     http: Arc<http1::Builder>,
 }
 
 impl Serving {
+    pub(super) fn new(routes: Router, transport: Transport, office: Arc<Office>) -> Self {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_header_size(HEAD_SIZE_MAX)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(BUFFER_MAX);
+        Self { routes, transport, office, http: Arc::new(http) }
+    }
+
     /// Serves one connection to its end.
     async fn connection(self, admitted: Admitted, stop: CancellationToken) {
         let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
@@ -140,9 +146,14 @@ impl Serving {
             None => Box::pin(self.requests(admitted, stop)).await,
             Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
             Some(acceptor) => {
-                let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(admitted)));
+                let account = self.office.unfinished.account_of_stranger();
+                let intake = Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX);
+                let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(intake)));
                 match stop.run_until_cancelled(shaking).await {
-                    Some(Ok(Ok(stream))) => Box::pin(self.requests(stream, stop)).await,
+                    Some(Ok(Ok(mut stream))) => {
+                        stream.get_mut().0.finish();
+                        Box::pin(self.requests(stream, stop)).await;
+                    }
                     Some(Ok(Err(error))) => tracing::debug!("a handshake failed: {error}"),
                     Some(Err(_)) | None => {}
                 }

@@ -40,8 +40,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::accept::Door;
 pub(crate) use self::accept::listen;
+use self::accept::{Door, Serving};
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
 pub(crate) use self::control::{Typed, place as control_socket, this_program};
@@ -52,6 +52,7 @@ use self::join::Joins;
 use self::tls::Transport;
 use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
+use crate::memory;
 use crate::request::Office;
 
 /// Where clients without a proxy speak MCP.
@@ -86,9 +87,9 @@ pub(crate) async fn serve(
         tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
-    let admission =
-        Admission::new(admission::bound(config.max_connections), Arc::clone(&office), transport.clone(), tasks.clone());
-    accept::publish_limits(&office.metrics);
+    let bound = admission::bound(config.max_connections, memory::limit());
+    let admission = Admission::new(bound, Arc::clone(&office), transport.clone(), tasks.clone());
+    accept::publish_limits(&office.metrics, &office.unfinished);
     let server = Server {
         office,
         auth,
@@ -102,7 +103,8 @@ pub(crate) async fn serve(
     let control = control::Socket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
-    let door = Door::new(listener, admission, transport, routes);
+    let serving = Serving::new(routes, transport, Arc::clone(&server.office));
+    let door = Door::new(listener, admission, serving);
     let ended = async {
         door.accept(&tasks, &stop).await;
         tasks.close();

@@ -24,7 +24,9 @@ use crate::files;
 /// What a connection over TLS begins with: the type of the record that a handshake is in.
 pub(super) const FIRST_BYTE: u8 = 0x16;
 /// How long the handshake may take.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// How many bytes of it are read, at the most. A library would join records up to 64 KiB.
+pub(super) const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 /// The largest file of a certificate or key, in bytes.
 const PEM_MAX: u64 = 1 << 20;
 

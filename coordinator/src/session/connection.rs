@@ -1,6 +1,6 @@
 //! The WebSocket of one link: text in, text out, a deadline on every write and on every message that has begun.
 
-use c3po_shared::limits::FRAME_MAX;
+use c3po_shared::limits::{FRAME_MAX, HELLO_MAX};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -9,9 +9,8 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::bounds::{READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
-use super::intake::Intake;
-use crate::unfinished::Account;
+use super::bounds::{MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use crate::unfinished::{Account, Intake};
 
 /// The other side is no longer there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Returns a connection that accepts no message longer than a `hello`.
     pub(super) async fn new(upgraded: Upgraded, account: Account) -> Self {
-        let stream = Intake::new(TokioIo::new(upgraded), account);
+        let stream = Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE);
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(WRITE_BUFFER)
@@ -36,7 +35,7 @@ impl Connection {
 
     /// Accepts messages of every length that a link may have, after `hello`.
     pub(super) fn welcome(&mut self) {
-        self.socket.get_mut().welcome();
+        self.socket.get_mut().allow(FRAME_MAX);
     }
 
     /// Returns the next text frame. Cancel-safe. Binary frames break the protocol and end the link.

@@ -5,7 +5,6 @@ mod connection;
 mod delivery;
 mod end;
 mod hello;
-mod intake;
 mod ledger;
 mod pace;
 mod said;

@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 use futures_util::future::join_all;
 use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
-use harness::proxy::session;
+use harness::mcp::McpClient;
+use harness::proxy::{proxy_command, session};
 use harness::unfinished::Half;
 use harness::vitals::{Vitals, raise_descriptor_limit};
 use serde_json::json;
@@ -14,6 +15,10 @@ use tempfile::TempDir;
 
 /// So many connections of each kind.
 const EACH: u32 = 80;
+/// So many handshakes.
+const HANDSHAKES: u32 = 1_000;
+/// Far less than the 60 kB that each of them sends.
+const HANDSHAKES_GROWTH_MAX: u64 = 30 << 20;
 /// How long a connection tries to be rid of its megabyte.
 const WITHIN: Duration = Duration::from_secs(3);
 /// More than the budget of those without a key and their connections, and far less than they send.
@@ -53,5 +58,30 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
     // A long message has room again.
     let long = "x".repeat(40_000);
     newcomer.reply("send_message", json!({"target": "good", "message": long})).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn handshakes_that_are_never_finished_are_cut_and_keep_nobody_out() -> Result<()> {
+    raise_descriptor_limit()?;
+    let work = TempDir::new()?;
+    let store = format!("sqlite:{}", work.path().join("c3po.db").display());
+    let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto");
+    coordinator.restart().await?;
+    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let before = Vitals::of(process)?.resident;
+    let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(address, None, number, WITHIN));
+    let held: Vec<_> = join_all(halves).await;
+    let grown = Vitals::of(process)?.resident.saturating_sub(before);
+    ensure!(grown < HANDSHAKES_GROWTH_MAX, "it grew by {} kB", grown >> 10);
+
+    let (began, fingerprint) = (Instant::now(), coordinator.fingerprint()?);
+    let mut newcomer = proxy_command(work.path(), "newcomer", &coordinator.url())?;
+    newcomer.env("C3PO_FINGERPRINT", fingerprint);
+    let newcomer = McpClient::start(newcomer, &work.path().join("newcomer.log"))?;
+    newcomer.initialize().await?;
+    newcomer.reply("ping", json!({})).await?;
+    ensure!(began.elapsed() < IN_TIME, "{:?}", began.elapsed());
+    drop(held);
     Ok(())
 }

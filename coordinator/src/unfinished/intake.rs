@@ -1,28 +1,29 @@
-//! The reading side of a link: the bytes of a message that is not whole yet are charged to a budget and have a deadline.
+//! The reading side of a connection: the bytes of a message that is not whole yet are charged, counted and have a deadline.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use c3po_shared::limits::HELLO_MAX;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Duration, Sleep, sleep};
 
-use super::bounds::MESSAGE_DEADLINE;
-use crate::unfinished::{Account, Held};
+use super::{Account, Held};
 
 /// The bytes of a control frame from a client beside its payload.
 const CONTROL_HEAD: usize = 6;
 
 /// A stream whose reader reports which messages were whole.
-pub(super) struct Intake<S> {
+pub(crate) struct Intake<S> {
     stream: S,
-    account: Account,
+    /// Charged until everything that the budget is for was read.
+    account: Option<Account>,
     /// Bytes that were read since the last message was whole.
     unfinished: usize,
     /// How many of them there may be.
     longest: usize,
+    /// How long a message may take that has begun.
+    within: Duration,
     /// Waits for room, with what is missing.
     room: Option<(usize, BoxFuture<'static, Held>)>,
     /// When a message that has begun is overdue.
@@ -30,24 +31,34 @@ pub(super) struct Intake<S> {
 }
 
 impl<S> Intake<S> {
-    pub(super) fn new(stream: S, account: Account) -> Self {
-        Self { stream, account, unfinished: 0, longest: HELLO_MAX, room: None, overdue: None }
+    /// Charges messages of so many bytes at the most, each of which has so much time.
+    pub(crate) fn new(stream: S, account: Account, longest: usize, within: Duration) -> Self {
+        Self { stream, account: Some(account), unfinished: 0, longest, within, room: None, overdue: None }
     }
 
-    /// Accepts messages of every length that the WebSocket accepts.
-    pub(super) fn welcome(&mut self) {
-        self.longest = usize::MAX;
+    /// Accepts messages of that length from now on.
+    pub(crate) fn allow(&mut self, longest: usize) {
+        // A message with its frames, and the beginning of the next one.
+        self.longest = 2 * longest;
+    }
+
+    /// Charges nothing any more: what is read from now on is bounded elsewhere.
+    pub(crate) fn finish(&mut self) {
+        self.settle();
+        self.account = None;
     }
 
     /// Notes that a message was whole.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.unfinished = 0;
         self.overdue = None;
-        self.account.settle();
+        if let Some(account) = &mut self.account {
+            account.settle();
+        }
     }
 
     /// Notes a control frame, which may stand between the fragments of a message and is no part of it.
-    pub(super) fn note_control(&mut self, payload: usize) {
+    pub(crate) fn note_control(&mut self, payload: usize) {
         self.unfinished = self.unfinished.saturating_sub(payload + CONTROL_HEAD);
         if self.unfinished == 0 {
             self.settle();
@@ -56,13 +67,14 @@ impl<S> Intake<S> {
 
     /// Waits until the budget has room for so many bytes more.
     fn poll_room(&mut self, cx: &mut Context<'_>, more: usize) -> Poll<()> {
+        let Some(account) = &mut self.account else { return Poll::Ready(()) };
         if self.room.is_none() {
-            let missing = self.account.missing(self.unfinished + more);
-            self.room = missing.map(|missing| (missing, Box::pin(self.account.room(missing)) as BoxFuture<'_, _>));
+            let missing = account.missing(self.unfinished + more);
+            self.room = missing.map(|missing| (missing, Box::pin(account.room(missing)) as BoxFuture<'_, _>));
         }
         if let Some((missing, waiting)) = &mut self.room {
             let held = ready!(waiting.as_mut().poll(cx));
-            self.account.keep(held, *missing);
+            account.keep(held, *missing);
             self.room = None;
         }
         Poll::Ready(())
@@ -74,9 +86,11 @@ impl<S: AsyncRead + Unpin> Intake<S> {
         ready!(self.poll_room(cx, buffer.remaining()));
         let before = buffer.filled().len();
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
-        self.unfinished += buffer.filled().len() - before;
+        if self.account.is_some() {
+            self.unfinished += buffer.filled().len() - before;
+        }
         if self.unfinished > self.longest {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a message longer than a hello")));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a longer message than there may be")));
         }
         Poll::Ready(read)
     }
@@ -90,7 +104,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Intake<S> {
         if polled.is_ready() || this.unfinished == 0 {
             return polled;
         }
-        let overdue = this.overdue.get_or_insert_with(|| Box::pin(sleep(MESSAGE_DEADLINE)));
+        let overdue = this.overdue.get_or_insert_with(|| Box::pin(sleep(this.within)));
         overdue.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -107,19 +121,34 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Intake<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-    use tokio::time::{Duration, Instant};
+    use tokio::time::Instant;
 
     use super::*;
     use crate::unfinished::{Budget, Room};
 
+    const LONGEST: usize = 16 << 10;
+    const WITHIN: Duration = Duration::from_secs(10);
+
     fn intake() -> (DuplexStream, Intake<DuplexStream>) {
         let (theirs, ours) = duplex(64);
-        (theirs, Intake::new(ours, Budget::default().account(&Room::default())))
+        (theirs, Intake::new(ours, Budget::within(None).account(&Room::default()), LONGEST, WITHIN))
     }
 
     #[tokio::test(start_paused = true)]
@@ -137,23 +166,27 @@ mod tests {
                 break error;
             }
         };
-        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, MESSAGE_DEADLINE));
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, WITHIN));
     }
 
     #[tokio::test]
-    async fn before_hello_a_message_is_no_longer_than_one() {
+    async fn a_message_is_as_long_as_is_allowed_and_no_longer() {
         let (theirs, mut ours) = intake();
         let writing = tokio_util::task::TaskTracker::new();
-        let write =
-            |mut theirs: DuplexStream| async move { theirs.write_all(&vec![b'x'; 2 * HELLO_MAX]).await.is_ok() };
+        let write = |mut theirs: DuplexStream| async move { theirs.write_all(&vec![b'x'; 2 * LONGEST]).await.is_ok() };
         writing.spawn(write(theirs));
         let error = ours.read_to_end(&mut Vec::new()).await.expect_err("it is too long");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 
         let (theirs, mut ours) = intake();
-        ours.welcome();
+        ours.allow(2 * LONGEST);
         writing.spawn(write(theirs));
-        assert_eq!(ours.read_to_end(&mut Vec::new()).await.expect("read"), 2 * HELLO_MAX);
+        assert_eq!(ours.read_to_end(&mut Vec::new()).await.expect("read"), 2 * LONGEST);
+
+        let (theirs, mut ours) = intake();
+        ours.finish();
+        writing.spawn(write(theirs));
+        assert_eq!(ours.read_to_end(&mut Vec::new()).await.expect("read"), 2 * LONGEST);
     }
 
     #[tokio::test(start_paused = true)]
@@ -163,12 +196,12 @@ mod tests {
             theirs.write_all(&vec![0; CONTROL_HEAD + payload]).await.expect("written");
             assert_eq!(ours.read(&mut [0; 64]).await.expect("read"), CONTROL_HEAD + payload);
             ours.note_control(payload);
-            let waited = tokio::time::timeout(10 * MESSAGE_DEADLINE, ours.read(&mut [0; 8])).await;
+            let waited = tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8])).await;
             assert!(waited.is_err(), "nothing is overdue");
         }
         theirs.write_all(b"x").await.expect("written");
         ours.read_u8().await.expect("read");
         ours.settle();
-        assert!(tokio::time::timeout(10 * MESSAGE_DEADLINE, ours.read(&mut [0; 8])).await.is_err());
+        assert!(tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8])).await.is_err());
     }
 }

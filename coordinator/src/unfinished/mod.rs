@@ -1,32 +1,45 @@
 //! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole yet.
 //!
-//! Bytes are charged as they arrive, first to the key under which they come, then to the coordinator. Reading waits
-//! where either has no room. Whoever holds something has a deadline for the rest of it, so room comes back.
+//! Input that is longer than a few kilobytes is charged first to the key under which it comes, then to the coordinator.
+//! Reading waits where either has no room. Whoever holds room has a deadline for the rest of it, so room comes back.
+
+mod intake;
 
 use std::sync::Arc;
 
-use c3po_shared::limits::{UNFINISHED_MAX, UNFINISHED_PER_KEY};
+use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(crate) use self::intake::Intake;
 
 /// So many bytes of each message are free: most messages never meet the budget.
 const FREE: usize = 4 << 10;
-/// Beyond them the budget is charged by so many bytes.
-const STEP: usize = 16 << 10;
+/// A budget has room for some messages of the longest kind, however little memory there is.
+const UNFINISHED_MIN: usize = 4 << 20;
+/// Beyond them the budget is charged for the longest message at once. Charged as they grow, many that have begun would
+/// share the room, and none could be finished.
+const STEP: usize = FRAME_MAX + FREE;
 
 /// The budget of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    most: usize,
     all: Room,
     strangers: Room,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self { all: Room::of(UNFINISHED_MAX), strangers: Room::default() }
-    }
-}
-
 impl Budget {
+    /// Returns the budget of a coordinator that may have so much memory.
+    pub(crate) fn within(memory: Option<u64>) -> Self {
+        let most = most(memory);
+        Self { most, all: Room::of(most), strangers: Room::default() }
+    }
+
+    /// Returns how many bytes there may be in all.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Opens an account that charges the room of a key and that of the coordinator.
     pub(crate) fn account(&self, one: &Room) -> Account {
         Account { one: one.clone(), all: self.all.clone(), held: Vec::new(), charged: 0 }
@@ -110,6 +123,12 @@ impl Account {
     }
 }
 
+/// Returns how many bytes a coordinator with so much memory holds: buffers that grow may have twice as many.
+fn most(memory: Option<u64>) -> usize {
+    let part = memory.and_then(|memory| usize::try_from(memory / 8).ok());
+    part.map_or(UNFINISHED_MAX, |part| part.clamp(UNFINISHED_MIN, UNFINISHED_MAX))
+}
+
 /// Returns how much a message or request of so many bytes is charged.
 fn price(bytes: usize) -> usize {
     if bytes <= FREE { 0 } else { bytes.next_multiple_of(STEP) }
@@ -127,13 +146,20 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1);
 
     fn account(one: &Room, all: &Room) -> Account {
-        Budget { all: all.clone(), strangers: Room::default() }.account(one)
+        Budget { most: 0, all: all.clone(), strangers: Room::default() }.account(one)
     }
 
     #[test]
     fn short_messages_are_free_and_longer_ones_are_charged_by_steps() {
         for (bytes, charged) in [(0, 0), (FREE, 0), (FREE + 1, STEP), (STEP, STEP), (STEP + 1, 2 * STEP)] {
             assert_eq!(price(bytes), charged, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn the_budget_is_a_part_of_the_memory_within_bounds() {
+        for (memory, bytes) in [(None, 64), (Some(64 << 30), 64), (Some(256 << 20), 32), (Some(1 << 20), 4)] {
+            assert_eq!(most(memory), bytes << 20, "{memory:?}");
         }
     }
 
@@ -147,6 +173,15 @@ mod tests {
         timeout(NOW, third.hold(2 * STEP)).await.expect("another key has room");
         first.settle();
         timeout(NOW, second.hold(2 * STEP)).await.expect("what is settled makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_was_given_room_can_be_finished_however_many_have_begun() {
+        let (all, one) = (Room::of(STEP), Room::of(STEP));
+        let (mut first, mut second) = (account(&one, &all), account(&one, &all));
+        first.hold(FREE + 1).await;
+        assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "it has begun and waits");
+        timeout(NOW, first.hold(FRAME_MAX)).await.expect("it has its room");
     }
 
     #[tokio::test(start_paused = true)]
