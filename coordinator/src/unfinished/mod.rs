@@ -1,13 +1,13 @@
 //! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole yet.
 //!
-//! Bytes are charged as they arrive, first to the key under which they come, then to the coordinator. Reading waits
-//! where either has no room. Whoever holds something has a deadline for the rest of it, so room comes back.
+//! Input that is longer than a few kilobytes is charged first to the key under which it comes, then to the coordinator.
+//! Reading waits where either has no room. Whoever holds room has a deadline for the rest of it, so room comes back.
 
 mod intake;
 
 use std::sync::Arc;
 
-use c3po_shared::limits::{UNFINISHED_MAX, UNFINISHED_PER_KEY};
+use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::intake::Intake;
@@ -16,8 +16,9 @@ pub(crate) use self::intake::Intake;
 const FREE: usize = 4 << 10;
 /// A budget has room for some messages of the longest kind, however little memory there is.
 const UNFINISHED_MIN: usize = 4 << 20;
-/// Beyond them the budget is charged by so many bytes.
-const STEP: usize = 16 << 10;
+/// Beyond them the budget is charged for the longest message at once. Charged as they grow, many that have begun would
+/// share the room, and none could be finished.
+const STEP: usize = FRAME_MAX + FREE;
 
 /// The budget of a coordinator.
 #[derive(Debug)]
@@ -172,6 +173,15 @@ mod tests {
         timeout(NOW, third.hold(2 * STEP)).await.expect("another key has room");
         first.settle();
         timeout(NOW, second.hold(2 * STEP)).await.expect("what is settled makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_was_given_room_can_be_finished_however_many_have_begun() {
+        let (all, one) = (Room::of(STEP), Room::of(STEP));
+        let (mut first, mut second) = (account(&one, &all), account(&one, &all));
+        first.hold(FREE + 1).await;
+        assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "it has begun and waits");
+        timeout(NOW, first.hold(FRAME_MAX)).await.expect("it has its room");
     }
 
     #[tokio::test(start_paused = true)]
