@@ -265,7 +265,7 @@ mod tests {
         let mut lines = |entries: &[Entry]| {
             columns.lines(&entries.iter().map(|entry| entry.columns("10:30".into())).collect::<Vec<_>>())
         };
-        assert_eq!(lines(&[begun.clone()]), ["10:30  session_begun  a  session  key k1"]);
+        assert_eq!(lines(std::slice::from_ref(&begun)), ["10:30  session_begun  a  session  key k1"]);
         assert_eq!(
             lines(&[begun, sent, denied]),
             [
