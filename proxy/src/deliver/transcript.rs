@@ -3,7 +3,9 @@
 //! Each line is an object with an id and its parent's, and the conversation is the chain from the last one upward: after a
 //! rewind or an interrupted turn a part of the file is no longer in it. A prompt that follows on a rewind to the very
 //! beginning is written below the line that was the last one all the same. But prompts have the number of their turn, and
-//! that one begins at 1 again: of the chain, only what has a smaller number than everything below it counts.
+//! that one begins at 1 again: of the chain, only what has a smaller number than everything below it counts. One that follows
+//! on a rewind to the summary of a compaction is written below what was summed up: nothing from before the latest
+//! compaction counts.
 //!
 //! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
 //! evidence.
@@ -43,11 +45,15 @@ pub(super) struct Transcript {
     /// The results that stand below a line.
     results: HashMap<Uuid, Vec<Uuid>>,
     last: Option<Uuid>,
+    /// How many lines stand before the latest compaction.
+    compacted: usize,
 }
 
 /// One line that is a part of a conversation.
 #[derive(Debug)]
 struct Line {
+    /// How many stand before it in the file.
+    place: usize,
     parent: Option<Uuid>,
     /// The messages that it names.
     ids: Vec<MessageId>,
@@ -129,6 +135,9 @@ impl Transcript {
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         let (mut chain, mut next) = (Vec::new(), self.last);
         while let Some(line) = next.take_if(|uuid| left.remove(uuid)).and_then(|uuid| self.lines.get(&uuid)) {
+            if line.place < self.compacted {
+                break;
+            }
             chain.push((line, None));
             next = line.parent;
         }
@@ -190,8 +199,13 @@ impl Transcript {
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }
+        let place = self.lines.len();
+        if whole["subtype"] == "compact_boundary" {
+            self.compacted = place;
+        }
         let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
-        self.lines.insert(link.uuid, Line { parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model });
+        let line = Line { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };
+        self.lines.insert(link.uuid, line);
         self.last = Some(link.uuid);
     }
 }
@@ -459,5 +473,17 @@ mod tests {
         );
         assert_eq!(standing(&[prompt(1, 0, 1, &notice)]).named, ids(&[1]));
         assert_eq!(standing(&[prompt(1, 0, 1, &format!("see {notice}"))]).named, ids(&[]), "a quotation");
+    }
+
+    #[test]
+    fn nothing_from_before_a_compaction_is_in_the_conversation_after_a_rewind_to_its_summary() {
+        let mut boundary = line(3, 0, "");
+        boundary["type"] = json!("system");
+        boundary["subtype"] = json!("compact_boundary");
+        let before = prompt(1, 0, 1, &named(1));
+        let summed = [before, line(2, 1, ""), boundary, prompt(4, 3, 1, "summary"), prompt(5, 4, 2, &named(2))];
+        assert_eq!(standing(&summed).named, ids(&[2]));
+        let rewound = [&summed[..], &[prompt(6, 2, 2, &named(3))]].concat();
+        assert_eq!(standing(&rewound).named, ids(&[3]), "the client's own request has the summary above it");
     }
 }
