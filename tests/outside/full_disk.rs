@@ -87,7 +87,7 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     let Some(disk) = SmallDisk::mount(&work.path().join("store"), 2_048)? else {
         return skipped(NAME, "mounting a small disk is not allowed");
     };
-    let filler = disk.fill(700)?;
+    let filler = disk.fill(1_000)?;
     let store = format!("sqlite:{}", disk.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.unlimited();
     coordinator.restart().await?;
@@ -96,7 +96,7 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     receiver.reply("ping", json!({})).await?;
 
     let (accepted, refusal) = send_until_refused(&sender, false).await?;
-    assert!(accepted > 10, "{accepted}");
+    assert!(accepted > 10, "{accepted}: {refusal}");
     assert_eq!(refusal["code"], "STORE_UNAVAILABLE", "{refusal}");
     assert!(refusal["error"].is_string() && refusal["suggestion"].is_string(), "{refusal}");
     // Reading takes no room; it is still refused in the same way that a receipt cannot be recorded.

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
-use super::{Account, Held};
+use super::{Account, FREE, Held};
 
 /// The bytes of a control frame from a client beside its payload.
 const CONTROL_HEAD: usize = 6;
@@ -83,9 +83,21 @@ impl<S> Intake<S> {
 
 impl<S: AsyncRead + Unpin> Intake<S> {
     fn poll_within_budget(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_room(cx, buffer.remaining()));
         let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer));
+        let read = match FREE.saturating_sub(self.unfinished) {
+            // What may be read for nothing is not charged for, whatever more the reader has room for.
+            free @ 1.. if self.account.is_some() && buffer.remaining() > free => {
+                let mut part = [0; FREE];
+                let mut part = ReadBuf::new(&mut part[..free]);
+                let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part));
+                buffer.put_slice(part.filled());
+                read
+            }
+            _ => {
+                ready!(self.poll_room(cx, buffer.remaining()));
+                ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))
+            }
+        };
         if self.account.is_some() {
             self.unfinished += buffer.filled().len() - before;
         }

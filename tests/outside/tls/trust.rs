@@ -55,7 +55,7 @@ async fn another_certificate_than_the_trusted_one_ends_the_link_and_every_tool_s
     );
     ensure!(told["code"] == "UNAUTHORIZED" && told["error"] == expected.as_str(), "{told}");
     let next = told["suggestion"].as_str().unwrap_or_default();
-    ensure!(next.contains("c3po join") && next.contains("in between"), "{told}");
+    ensure!(next.contains("c3po-coordinator invite") && next.contains("in between"), "{told}");
     let refused = session.call("send_message", json!({"target": "b", "message": "c"})).await?;
     ensure!(refused.is_error && refused.json()?["error"] == expected.as_str());
     ensure!(way.taken() == 1, "it does not try again: {}", way.taken());
