@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
-use super::{Account, FREE, Held};
+use super::{Account, Held};
 
 /// The bytes of a control frame from a client beside its payload.
 const CONTROL_HEAD: usize = 6;
@@ -65,11 +65,11 @@ impl<S> Intake<S> {
         }
     }
 
-    /// Waits until the budget has room for so many bytes more.
-    fn poll_room(&mut self, cx: &mut Context<'_>, more: usize) -> Poll<()> {
-        let Some(account) = &mut self.account else { return Poll::Ready(()) };
+    /// Waits until the budget has room for more. Returns how many bytes may be read: as many as are free or charged already.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        let Some(account) = &mut self.account else { return Poll::Ready(usize::MAX) };
         if self.room.is_none() {
-            let missing = account.missing(self.unfinished + more);
+            let missing = account.missing(self.unfinished + 1);
             self.room = missing.map(|missing| (missing, Box::pin(account.room(missing)) as BoxFuture<'_, _>));
         }
         if let Some((missing, waiting)) = &mut self.room {
@@ -77,35 +77,24 @@ impl<S> Intake<S> {
             account.keep(held, *missing);
             self.room = None;
         }
-        Poll::Ready(())
+        Poll::Ready(account.covers() - self.unfinished)
     }
 }
 
 impl<S: AsyncRead + Unpin> Intake<S> {
     fn poll_within_budget(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = match FREE.saturating_sub(self.unfinished) {
-            // What may be read for nothing is not charged for, whatever more the reader has room for.
-            free @ 1.. if self.account.is_some() && buffer.remaining() > free => {
-                let mut part = [0; FREE];
-                let mut part = ReadBuf::new(&mut part[..free]);
-                let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part));
-                buffer.put_slice(part.filled());
-                read
-            }
-            _ => {
-                ready!(self.poll_room(cx, buffer.remaining()));
-                ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))
-            }
-        };
+        let most = ready!(self.poll_room(cx)).min(buffer.remaining());
+        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
         if self.account.is_some() {
-            self.unfinished += buffer.filled().len() - before;
+            self.unfinished += read;
         }
         if self.unfinished > self.longest {
-            buffer.set_filled(before);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a longer message than there may be")));
         }
-        Poll::Ready(read)
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -180,6 +169,20 @@ mod tests {
             }
         };
         assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, WITHIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_beginning_takes_no_room_however_large_the_buffer_is() {
+        let (budget, room) = (Budget::within(None), Room::default());
+        let mut begun = Vec::new();
+        for _ in 0..100 {
+            let (mut theirs, ours) = duplex(64);
+            let mut ours = Intake::new(ours, budget.account(&room), LONGEST, WITHIN);
+            theirs.write_all(b"x").await.expect("written");
+            let read = tokio::time::timeout(WITHIN, ours.read(&mut [0; LONGEST])).await.expect("there is room");
+            begun.push((theirs, ours, read.expect("read")));
+        }
+        assert!(begun.iter().all(|(_, _, read)| *read == 1));
     }
 
     #[tokio::test]

@@ -94,6 +94,11 @@ impl Account {
         price(bytes).checked_sub(self.charged).filter(|missing| *missing > 0)
     }
 
+    /// Returns how many bytes the message or request may have as it is.
+    pub(crate) fn covers(&self) -> usize {
+        self.charged.max(FREE)
+    }
+
     /// Takes that much from both rooms, once they have it.
     pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Held> + Send + 'static {
         let (one, all) = (self.one.clone(), self.all.clone());

@@ -226,9 +226,7 @@ async fn read_whole(
     waits_for_room: &mut bool,
 ) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().lower();
-    // A large block at once: it takes memory as it is filled, and goes back to the system whole.
-    let mut whole = BytesMut::with_capacity(usize::try_from(announced).map_or(limit, |announced| announced.min(limit)));
-    let mut pieces = body.into_data_stream();
+    let (mut pieces, mut whole) = (body.into_data_stream(), BytesMut::new());
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| Refusal::invalid("the body did not come whole"))?;
         let length = whole.len() + piece.len();
