@@ -33,6 +33,14 @@ fn on_the_network_it_names_the_command_that_prints_the_join_line() -> Result<()>
     Ok(())
 }
 
+#[test]
+fn after_an_installation_no_line_has_a_code_among_its_arguments() -> Result<()> {
+    let output = Command::new(root().join("tests/setup/how-to-install")).arg("/bin").output()?;
+    let printed = String::from_utf8(output.stdout)?;
+    assert!(printed.contains("c3po join https://nas:8420\n"), "{printed}");
+    Ok(())
+}
+
 /// Returns what is printed where these programs are installed besides those of the system, each of which prints a line.
 fn without_rust(programs: &[(&str, &str)]) -> Result<String> {
     let path = tempfile::tempdir()?;
