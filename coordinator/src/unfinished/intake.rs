@@ -83,13 +83,14 @@ impl<S> Intake<S> {
 
 impl<S: AsyncRead + Unpin> Intake<S> {
     fn poll_within_budget(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.account.is_none() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
         let most = ready!(self.poll_room(cx)).min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
-        if self.account.is_some() {
-            self.unfinished += read;
-        }
+        self.unfinished += read;
         if self.unfinished > self.longest {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a longer message than there may be")));
         }
