@@ -80,9 +80,15 @@ impl Flight {
         Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
     }
 
-    /// Returns whether a push was made that no prompt has shown.
-    fn is_push(&self) -> bool {
-        self.channel == Channel::Push || (self.channel == Channel::Unsure && self.turn.is_none())
+    /// Returns whether it is open that the message comes before anything that this turn is given: a push may show yet, and
+    /// the prompt of another turn may have been taken back.
+    fn is_open_to(&self, turn: Option<&str>) -> bool {
+        match self.channel {
+            Channel::Push => true,
+            Channel::Prompt => self.turn.as_deref() != turn,
+            Channel::Unsure => self.turn.is_none() || self.turn.as_deref() != turn,
+            Channel::Hook(_) | Channel::Result | Channel::Parts => false,
+        }
     }
 
     /// Results hold the message part by part, and its end has not been in one.
@@ -140,16 +146,17 @@ impl InFlight {
         }
     }
 
-    /// Returns what is free to be put into the session: what is wanted, and what its senders sent before it. Urgent first,
-    /// else in the order in which it came. All but urgent ones wait for what their sender sent before and is being pushed, or may have come.
-    pub(super) fn free(&self, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
-        let (mut free, mut pushed) = (Vec::new(), HashSet::new());
+    /// Returns what is free to be put into that turn of the session: what is wanted, and what its senders sent before it.
+    /// Urgent first, else in the order in which it came. All but urgent ones wait for what their sender sent before, where it
+    /// is open whether that comes.
+    pub(super) fn free(&self, turn: Option<&str>, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
+        let (mut free, mut held_up) = (Vec::new(), HashSet::new());
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
-                None if note.priority == Priority::Urgent || !pushed.contains(&note.from) => free.push(note),
-                Some(flight) if flight.is_push() => {
-                    pushed.insert(&note.from);
+                None if note.priority == Priority::Urgent || !held_up.contains(&note.from) => free.push(note),
+                Some(flight) if flight.is_open_to(turn) => {
+                    held_up.insert(&note.from);
                 }
                 _ => {}
             }

@@ -58,6 +58,8 @@ enum Awaits {
     AnyStep,
     /// An answer below it in the transcript: a person may take the turn back in which it came.
     Answer,
+    /// Its name in the transcript: hooks have shown the step after it.
+    Record,
 }
 
 impl Shown {
@@ -115,16 +117,15 @@ impl Shown {
         self.standing.difference(named).cloned().collect()
     }
 
-    /// Returns the messages of results whose step has not ended for long, and of turns that were broken off, which the
-    /// conversation does not name, and when to look for others.
+    /// Returns the messages of results whose step has not ended for long, of turns that were broken off, and of steps that
+    /// hooks alone have shown, which the conversation does not name, and when to look for others.
     pub(super) fn unwritten(&self, named: &HashSet<MessageId>, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
-        let is_open = |unproven: &&Unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_)) | Awaits::Answer);
+        let is_open =
+            |unproven: &&Unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::Record);
         let open = self.unproven.iter().filter(is_open);
         let (mut dropped, mut next) = (Vec::new(), None);
         for unproven in open {
-            let may_come_again = |id: &&MessageId| self.notes.iter().any(|note| note.id == **id);
-            let missing = unproven.ids.iter().filter(|id| !named.contains(*id));
-            let mut missing = missing.filter(may_come_again).peekable();
+            let mut missing = unproven.ids.iter().filter(|id| !named.contains(*id)).peekable();
             let until = unproven.since + RESULT_LATE;
             if until <= now {
                 dropped.extend(missing.cloned());
@@ -150,8 +151,7 @@ impl Shown {
             self.before.insert(id.clone());
         }
         self.order.retain(|id| !ids.contains(id));
-        self.unproven.iter_mut().for_each(|unproven| unproven.ids.retain(|id| !ids.contains(id)));
-        self.unproven.retain(|unproven| !unproven.ids.is_empty());
+        self.take(|_| true, |id| ids.contains(id));
         self.notes.iter().filter(|note| ids.contains(&note.id)).cloned().collect()
     }
 
@@ -164,6 +164,7 @@ impl Shown {
     pub(super) fn settle(&mut self, ids: &[MessageId]) {
         self.hold(ids);
         self.notes.retain(|note| !ids.contains(&note.id));
+        self.take(|_| true, |id| ids.contains(id));
     }
 
     /// Messages came into the context by the result of a tool.
@@ -211,15 +212,31 @@ impl Shown {
         let is_proof = |awaits: &Awaits| match awaits {
             Awaits::StepOf(of) => of == who,
             Awaits::AnyStep => who.is_none(),
-            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Answer => false,
+            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Answer | Awaits::Record => false,
         };
-        let seen = if is_step(event) { self.take(is_proof) } else { Vec::new() };
+        let seen = if is_step(event) { self.take(is_proof, |_| true) } else { Vec::new() };
         match event.name {
             Name::PostToolBatch => self.step_ends(event),
             Name::UserPromptSubmit => self.model_is_given_more(),
             _ => {}
         }
         seen
+    }
+
+    /// Takes out of what hooks prove to be seen what the transcript was not seen to name: it has to do so first. Returns
+    /// whether there is any.
+    pub(super) fn unrecorded(&mut self, seen: &mut Vec<MessageId>, now: Instant) -> bool {
+        let open: Vec<_> = seen.extract_if(.., |id| !self.standing.contains(id)).collect();
+        if !open.is_empty() {
+            self.add(&open, Awaits::Record, now);
+        }
+        !open.is_empty()
+    }
+
+    /// Returns what hooks have proven to be seen and the transcript names; all of it where there is none to be read.
+    pub(super) fn recorded(&mut self, named: Option<&HashSet<MessageId>>) -> Vec<MessageId> {
+        let is_named = |id: &MessageId| named.is_none_or(|named| named.contains(id));
+        self.take(|awaits| *awaits == Awaits::Record, is_named)
     }
 
     /// A turn was broken off, and another one has begun: a person may have taken back what no step has followed.
@@ -232,28 +249,21 @@ impl Shown {
 
     /// Returns what a tool call proves to have been seen, in a session without hooks.
     pub(super) fn proven_by_call(&mut self) -> Vec<MessageId> {
-        self.take(|_| true)
+        self.take(|_| true, |_| true)
     }
 
     /// Returns which of these are proven to have been seen because the model knows their ids.
     pub(super) fn proven_by_knowing(&mut self, known: &HashSet<MessageId>) -> Vec<MessageId> {
-        let mut seen = Vec::new();
-        for unproven in &mut self.unproven {
-            seen.extend(unproven.ids.extract_if(.., |id| known.contains(id)));
-        }
-        self.unproven.retain(|unproven| !unproven.ids.is_empty());
-        seen
+        self.take(|_| true, |id| known.contains(id))
     }
 
-    fn take(&mut self, which: impl Fn(&Awaits) -> bool) -> Vec<MessageId> {
+    /// Takes the messages out of what waits for such a proof.
+    fn take(&mut self, waits: impl Fn(&Awaits) -> bool, which: impl Fn(&MessageId) -> bool) -> Vec<MessageId> {
         let mut taken = Vec::new();
-        self.unproven.retain_mut(|unproven| {
-            let takes = which(&unproven.awaits);
-            if takes {
-                taken.append(&mut unproven.ids);
-            }
-            !takes
-        });
+        for unproven in self.unproven.iter_mut().filter(|unproven| waits(&unproven.awaits)) {
+            taken.extend(unproven.ids.extract_if(.., |id| which(id)));
+        }
+        self.unproven.retain(|unproven| !unproven.ids.is_empty());
         taken
     }
 
@@ -262,7 +272,7 @@ impl Shown {
             let is_of_it = match &unproven.awaits {
                 Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
                 Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
-                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Answer => false,
+                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Answer | Awaits::Record => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());

@@ -177,24 +177,26 @@ impl Server {
     }
 
     /// Notes which messages a result is about to show to their end, and marks in it those that a dead session of this host,
-    /// this session or a subagent of it was shown already.
+    /// this session or a subagent of it was shown already, or is about to be by the result of another call.
     fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
         let ids = reply.presented(tool);
-        // A thread shows again what its reader asks for.
-        if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
-            let mut before = self.hop.repeated(&ids);
-            before.extend(self.link.about_to_show(&ids));
-            reply.mark_repeated(&before);
-        }
         let mut parts = reply.shown(tool);
         parts.retain(|id| !ids.contains(id));
         self.hop.on(Input::InParts(parts));
+        let mut before = Vec::new();
         // The result of a request that was cancelled is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()
             && let Some(via) = presented_via(tool)
         {
-            self.presenting.add(context.id.clone(), Presented { ids, via, tool_use: tool_use(context) });
+            let presented = Presented { ids: ids.clone(), via, tool_use: tool_use(context) };
+            before = self.presenting.add(context.id.clone(), presented);
+        }
+        // A thread shows again what its reader asks for.
+        if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
+            before.extend(self.hop.repeated(&ids));
+            before.extend(self.link.about_to_show(&ids));
+            reply.mark_repeated(&before);
         }
         reply
     }

@@ -5,24 +5,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
 
+use c3po_shared::ids::MessageId;
+
 use crate::deliver::Presented;
 
-/// The results that were made and not written yet. The server adds to it, the transport takes out of it.
+/// The results that were made and not written yet. The server adds to it, the transport removes from it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presenting {
     by_request: Arc<Mutex<HashMap<RequestId, Presented>>>,
 }
 
 impl Presenting {
-    /// Notes what the result of a request puts before the model.
-    pub(super) fn add(&self, request: RequestId, presented: Presented) {
-        self.by_request().insert(request, presented);
+    /// Notes what the result of a request puts before the model. Returns which of it results of other requests hold.
+    pub(super) fn add(&self, request: RequestId, presented: Presented) -> Vec<MessageId> {
+        let mut by_request = self.by_request();
+        let held: Vec<_> = by_request.values().flat_map(|other| &other.ids).cloned().collect();
+        let beside = presented.ids.iter().filter(|id| held.contains(id)).cloned().collect();
+        by_request.insert(request, presented);
+        beside
     }
 
-    /// Takes what the result of a request puts before the model, if it does: the result is about to be written, or the
-    /// client has cancelled the request and gets none.
-    pub(super) fn take(&self, request: &RequestId) -> Option<Presented> {
-        self.by_request().remove(request)
+    /// Returns what the result of a request puts before the model, if it does.
+    pub(super) fn of(&self, request: &RequestId) -> Option<Presented> {
+        self.by_request().get(request).cloned()
+    }
+
+    /// The result of a request was written, or the client has cancelled the request and gets none.
+    pub(super) fn remove(&self, request: &RequestId) {
+        self.by_request().remove(request);
     }
 
     fn by_request(&self) -> MutexGuard<'_, HashMap<RequestId, Presented>> {

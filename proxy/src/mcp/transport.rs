@@ -51,7 +51,7 @@ impl Stdio {
             && let ClientNotification::CancelledNotification(cancelled) = &said.notification
             && let Some(request) = &cancelled.params.request_id
         {
-            self.presenting.take(request);
+            self.presenting.remove(request);
         }
     }
 
@@ -75,16 +75,19 @@ impl Transport<RoleServer> for Stdio {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let presented = match &message {
-            JsonRpcMessage::Response(response) => self.presenting.take(&response.id),
+            JsonRpcMessage::Response(response) => {
+                self.presenting.of(&response.id).map(|presented| (response.id.clone(), presented))
+            }
             _ => None,
         };
-        let (hop, writer) = (self.hop.clone(), self.writer.clone());
+        let (hop, presenting, writer) = (self.hop.clone(), self.presenting.clone(), self.writer.clone());
         let line = serde_json::to_string(&message);
         async move {
             writer.write(line? + "\n").await?;
             // No await between the last byte and this: a call that the client makes after reading comes later.
-            if let Some(presented) = presented {
+            if let Some((request, presented)) = presented {
                 hop.on(deliver::Input::Presented(presented));
+                presenting.remove(&request);
             }
             Ok(())
         }

@@ -20,7 +20,7 @@ async fn asked_while_idle(scene: &Scene, question: &str, mark: &str) -> Result<S
     assert!(text.contains(&format!("[ID: {id}] [wants an answer]{mark}\n> {question}\n")), "{text}");
     let history = scene.reaches(&id, "seen").await?;
     assert_eq!(history.len(), 4, "{history:?}");
-    assert_eq!((&history[..2], &*history[3]), (&["stored".into(), "on_host deliver".into()][..], "seen hook"));
+    assert_eq!((&history[..2], &*history[3]), (&["stored".into(), "on_host deliver".into()][..], "seen transcript"));
     Ok(history[2].clone())
 }
 

@@ -1,10 +1,13 @@
-//! Replies to a real session that rests: the answer to its own question wakes it, any other comes with the next prompt.
+//! Replies to a session: the answer to its own question wakes a real one that rests, any other comes with the next prompt.
 
 use anyhow::{Context, Result};
 use harness::claude::Interactive;
+use harness::coordinator::Coordinator;
 use harness::eventually::eventually;
 use harness::fake_api::{Block, Script};
+use harness::proxy::session;
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::scene::{QUIET, RECIPIENT, SOON, Scene};
 
@@ -59,7 +62,7 @@ async fn the_answer_to_a_question_of_its_own_wakes_an_idle_session_and_a_reply_t
     assert_eq!(woken.count_of(ANSWER), 1, "{}", woken.new_text());
     assert!(woken.new_text().contains(&format!("[ID: {answer}] [reply to {question}]")), "{}", woken.new_text());
     let history = scene.reaches(&answer, "seen").await?;
-    assert_eq!(history, ["stored", "on_host deliver", &format!("in_session {way}"), "seen hook"]);
+    assert_eq!(history, ["stored", "on_host deliver", &format!("in_session {way}"), "seen transcript"]);
     scene.is(RECIPIENT, "ready").await?;
 
     let news = writes(&scene, &session, "tell them").await?;
@@ -70,5 +73,27 @@ async fn the_answer_to_a_question_of_its_own_wakes_an_idle_session_and_a_reply_t
     assert!(turn.is_err(), "nothing is started for it");
     let later = scene.type_and_see(&session, "anything new?").await?;
     assert_eq!((later.count_of(THANKS), later.count_of(ANSWER)), (1, 1), "{}", later.all_text());
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_two_waits_of_a_session_for_one_answer_the_second_result_is_marked() -> Result<()> {
+    let work = TempDir::new()?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let asker = session(work.path(), "asker", &coordinator.url()).await?;
+    let answerer = session(work.path(), "answerer", &coordinator.url()).await?;
+    answerer.reply("ping", json!({})).await?;
+    for turn in 0..10 {
+        let asked = asker.reply("send_message", json!({"target": "answerer", "message": "which?"})).await?;
+        let wait = json!({"message_id": asked["id"], "timeout": 60});
+        let first = asker.begin_call("wait_for_message", wait.clone()).await?;
+        let second = asker.begin_call("wait_for_message", wait).await?;
+        answerer.reply("reply", json!({"message_id": asked["id"], "response": ANSWER})).await?;
+        let (first, second) =
+            (asker.call_result(first, SOON).await?.json()?, asker.call_result(second, SOON).await?.json()?);
+        assert_eq!((&first["response"], &second["response"]), (&json!(ANSWER), &json!(ANSWER)), "{first} {second}");
+        let marked = [&first, &second].map(|result| result["repeated"] == true);
+        assert_ne!(marked[0], marked[1], "turn {turn}: one of them is the repetition: {first} {second}");
+    }
     Ok(())
 }

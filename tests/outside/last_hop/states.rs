@@ -60,7 +60,7 @@ async fn a_message_for_a_turn_that_was_broken_off_is_not_left_lying() -> Result<
     let asked = scene.model.wait_for("the message", SILENCE + SOON, woken).await?;
     assert_eq!(asked.count_of("Are you there?"), 1);
     let history = scene.reaches(&id, "seen").await?;
-    assert_eq!(history, ["stored", "on_host deliver", "in_session inbox_socket", "seen hook"]);
+    assert_eq!(history, ["stored", "on_host deliver", "in_session inbox_socket", "seen transcript"]);
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::deliver::client::Client;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
 use crate::deliver::transcript::Standing;
+use crate::local::protocol::Event;
 
 /// How old a prompt is at least that an idle client has dealt with.
 const SETTLED: Duration = Duration::from_secs(10);
@@ -78,10 +79,25 @@ impl Hop {
         let is_named = |id: &MessageId| standing.is_some_and(|standing| standing.named.contains(id));
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         self.are_missing(missing, &old, standing.is_some(), now);
+        let recorded = self.shown.recorded(standing.map(|standing| &standing.named));
+        self.say(recorded, Stage::Seen, Via::Hook);
         if let Some(standing) = standing {
             self.stand_there(there, &old, &standing.answered, now);
             self.compare(standing, now);
         }
+    }
+
+    /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out
+    /// of a result before. The transcript decides, where there is one.
+    pub(super) fn seen_by_hook(&mut self, event: &Event, mut seen: Vec<MessageId>, now: Instant) {
+        let has_record = !self.is_one_shot && self.evidence.has_transcript();
+        if has_record && event.agent_id.is_none() {
+            let open = self.shown.unrecorded(&mut seen, now);
+            if open {
+                self.evidence.want(now + WRITTEN);
+            }
+        }
+        self.say(seen, Stage::Seen, Via::Hook);
     }
 
     /// The conversation lacks these: they come again once that has lasted.
@@ -137,7 +153,7 @@ impl Hop {
         let (dropped, next) = self.shown.unwritten(named, now);
         taken_out.extend(dropped);
         if let Some(next) = next {
-            self.evidence.want(next);
+            self.evidence.want(next.min(now + ANSWERED_LATE));
         }
         if !taken_out.is_empty() {
             self.rewind(&taken_out, named, now);

@@ -50,7 +50,7 @@ pub(crate) enum Input {
 }
 
 /// What the result of a tool put before the model.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Presented {
     /// The messages that stand in it to their end.
     pub(crate) ids: Vec<MessageId>,

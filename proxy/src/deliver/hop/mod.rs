@@ -20,7 +20,7 @@ use c3po_shared::wire::{Arriving, SessionChange};
 use tokio::time::Instant;
 
 use super::evidence::Evidence;
-use super::in_flight::{Channel, Flight, InFlight};
+use super::in_flight::{Channel, InFlight};
 use super::note::Note;
 use super::proof::Shown;
 use super::push::{InboxSocket, Pushes, Reminders};
@@ -267,15 +267,14 @@ impl Hop {
         self.in_flight.under_way(|flight| flight.channel == Channel::Prompt && of(flight.turn.as_deref()))
     }
 
-    /// The model did something in that turn: the push that is its prompt is in the session, and seen. Mail that came with a
-    /// prompt need not be: its prompt may wait in the client for the next turn, with the name of this one, and be taken back
-    /// there. The transcript decides, where there is one.
+    /// The model did something in that turn: its prompt is in the session, and seen with its mail. But a prompt with the name
+    /// of this turn may wait in the client for the next one and be taken back there, or be refused by another hook. The
+    /// transcript decides, where there is one.
     fn enter(&mut self, turn: Option<&str>, now: Instant) {
-        let has_transcript = self.evidence.has_transcript();
-        let is_sure = |flight: &Flight| flight.way.is_some() || !has_transcript;
-        let mut entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
-        entered.retain(|id| self.in_flight.flight(id).is_some_and(is_sure));
-        self.have_entered(entered, Via::Hook);
+        if !self.evidence.has_transcript() {
+            let entered = self.prompted(|of| turn.is_none() || of.is_none() || of == turn);
+            self.have_entered(entered, Via::Hook);
+        }
         let led_nowhere = self.prompted(|_| true);
         self.doubt(led_nowhere, now);
     }

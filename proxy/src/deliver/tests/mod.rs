@@ -3,6 +3,7 @@
 mod giving;
 mod hostile;
 mod random;
+mod record;
 mod waking;
 
 use std::time::Duration;
@@ -159,4 +160,23 @@ fn holds(text: &Option<String>, number: u32) -> bool {
 
 fn is_marked(text: &Option<String>) -> bool {
     text.as_ref().is_some_and(|text| text.contains("[may have been shown before]"))
+}
+
+/// A session whose client keeps a transcript, and whose first turn has ended well.
+fn after_a_turn() -> Scene {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
+    scene.hear(&of_turn("p0", event(Name::UserPromptSubmit)));
+    scene.hear(&of_turn("p0", event(Name::Stop)));
+    scene
+}
+
+/// Has the push under way come as the prompt of that turn.
+fn push_comes(scene: &mut Scene, turn: &str) {
+    let text = scene.posted();
+    scene.hear(&of_turn(turn, Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
+}
+
+fn typed(turn: &str) -> Event {
+    of_turn(turn, Event { prompt: Some("go".into()), typed: true, ..event(Name::UserPromptSubmit) })
 }

@@ -1,0 +1,198 @@
+//! The proofs that the client's own record gives, where hooks alone would prove too much.
+
+use c3po_shared::receipt::{Stage, Via};
+use serde_json::json;
+
+use super::{Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, typed};
+use crate::deliver::hop::Input;
+use crate::deliver::push::Todo;
+use crate::local::protocol::{Event, Name};
+
+#[test]
+fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was_given_the_mail() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    // The second one waits in the client: both have the name of the turn under way.
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&typed("p1"));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [], "the answer may be written yet");
+    scene.passes(1);
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [], "a person may have taken that turn back");
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
+fn an_answer_that_is_written_late_proves_what_stands_above_it() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    for _ in 0..2 {
+        scene.reads(&[1], &[]);
+        scene.passes(1);
+    }
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::UserPromptSubmit)]);
+    scene.passes(4);
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
+fn the_answer_after_a_push_that_was_broken_off_may_be_written_late() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.receipts();
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
+    scene.passes(4);
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
+fn what_was_shown_in_a_turn_that_was_broken_off_comes_again_after_a_rewind() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    scene.reads(&[1], &[]);
+    // Esc, and a rewind to the prompt of that turn.
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.reads(&[], &[]);
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
+fn a_result_that_the_client_replaced_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.reads(&[], &[]);
+    scene.passes(19);
+    scene.reads(&[], &[]);
+    let again = scene.print(&typed("p2"));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+    assert_eq!(scene.hop.facts().context, Some(1), "the context of its receipt never held it");
+}
+
+#[test]
+fn news_that_a_wait_returned_before_its_text_came_is_there_after_a_rewind() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.arrive(vec![message(1, news())]);
+    scene.hear(&of_turn("p1", Event { tool_use_ids: vec!["t1".into()], ..event(Name::PostToolBatch) }));
+    scene.reads(&[1], &[1]);
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
+    scene.reads(&[], &[]);
+    let again = scene.print(&typed("p3"));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
+fn the_step_of_another_turn_does_not_prove_what_a_broken_off_turn_was_shown() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.hear(&of_turn("p1", event(Name::PreToolUse)));
+    scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, None);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
+    scene.receipts();
+    // The person presses Esc and goes back before that prompt: no hook reports it.
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    assert_eq!(scene.receipts(), [], "no answer of the model stands below them");
+    scene.reads(&[], &[]);
+    scene.passes(20);
+    scene.reads(&[], &[]);
+    assert!(is_marked(&Some(scene.posted())), "they come again");
+}
+
+#[test]
+fn an_answer_in_another_turn_proves_by_the_transcript_what_a_broken_off_turn_was_shown() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 1));
+    scene.receipts();
+    scene.hear(&typed("p2"));
+    scene.hear(&of_turn("p2", event(Name::Stop)));
+    scene.reads(&[1], &[1]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Transcript)]);
+}
+
+#[test]
+fn a_push_that_another_hook_refused_in_a_turn_under_way_is_not_seen() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    // No hook reported the turn that the client runs: the push waits in its queue, and has that turn's name.
+    push_comes(&mut scene, "p0");
+    scene.hear(&of_turn("p0", event(Name::PostToolBatch)));
+    for _ in 0..2 {
+        scene.reads(&[], &[]);
+    }
+    assert_eq!(scene.receipts(), [], "the conversation never held it");
+    let again = scene.print(&of_turn("p0", event(Name::PostToolBatch)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+/// A wait returns message 1, and the model goes on after the step.
+fn waits_and_goes_on(scene: &mut Scene) {
+    let ends =
+        |tool_use: &str| of_turn("p1", Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PostToolBatch) });
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, news())]);
+    assert!(scene.takes(1));
+    scene.present(1, Via::WaitForMessage, Some("t1"));
+    scene.hear(&ends("t1"));
+    scene.hear(&ends("t2"));
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::WaitForMessage)], "another plugin may shorten it");
+}
+
+#[test]
+fn a_result_that_another_plugin_shortened_is_not_seen_and_comes_again() {
+    let mut scene = after_a_turn();
+    waits_and_goes_on(&mut scene);
+    scene.reads(&[], &[]);
+    scene.passes(19);
+    scene.reads(&[], &[]);
+    assert_eq!(scene.receipts(), []);
+    let again = scene.print(&of_turn("p1", event(Name::Stop)));
+    assert_eq!(again, None, "news keeps no turn");
+    let again = scene.print(&typed("p2"));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+}
+
+#[test]
+fn a_result_is_seen_when_hooks_show_the_next_step_and_the_transcript_names_it() {
+    let mut scene = after_a_turn();
+    waits_and_goes_on(&mut scene);
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn a_transcript_that_cannot_be_read_leaves_the_proof_to_the_hooks() {
+    let mut scene = after_a_turn();
+    waits_and_goes_on(&mut scene);
+    scene.passes(1);
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    scene.on(Input::Conversation(None));
+    assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
