@@ -8,6 +8,7 @@ mod chaos;
 mod demo;
 mod hostile;
 mod load;
+mod record;
 mod siege;
 mod soak;
 
@@ -24,6 +25,8 @@ use tokio::runtime::{Builder, Runtime};
 enum Lab {
     /// Two agents, through two real proxies, ask and answer
     Demo,
+    /// Two real sessions that ask and answer, as an animated picture for the documents
+    Record(record::Options),
     /// Many agents on one coordinator: how long they take to connect, what each costs, how fast messages reach them
     Load(load::Options),
     /// Mixed load on two coordinators and one Redis: what memory and descriptors do meanwhile
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
 fn run(lab: Lab) -> Result<ExitCode> {
     match lab {
         Lab::Demo => threads()?.block_on(demo::run()),
+        Lab::Record(options) => threads()?.block_on(record::run(&options)),
         Lab::Load(options) => thread()?.block_on(load::run(&options)),
         Lab::Soak(options) => thread()?.block_on(soak::run(&options)),
         Lab::Chaos(options) => threads()?.block_on(chaos::run(&options)),

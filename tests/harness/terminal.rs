@@ -69,6 +69,15 @@ impl Terminal {
         self.pid
     }
 
+    /// Gives the terminal another size.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn resize(&self, columns: u16, rows: u16) -> Result<()> {
+        let mut tmux = tmux(&self.socket);
+        tmux.args(["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
+        run(tmux).await.map(drop).context("changing the size")
+    }
+
     /// Returns what is on the screen.
     ///
     /// Errors: the terminal is gone.

@@ -86,8 +86,8 @@ impl Terminals {
             return self.paste(&format!("c3po-coordinator {line} --help")).await.map(drop);
         }
         if let Some((variable, _)) = line.split_once('=').filter(|_| words.len() == 1 && line.starts_with("C3PO_")) {
-            let readme = std::fs::read_to_string(root().join("README.md"))?;
-            ensure!(readme.contains(&format!("`{variable}")), "the README does not name it");
+            let document = std::fs::read_to_string(root().join("docs/CONFIGURATION.md"))?;
+            ensure!(document.contains(&format!("`{variable}")), "docs/CONFIGURATION.md lacks it");
             return Ok(());
         }
         let is_ours = first == "c3po" || first == "c3po-coordinator";

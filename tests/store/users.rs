@@ -1,4 +1,4 @@
-//! Every promise, kept by Redis as the README's user, over TLS, behind a sentinel; that user in every topology.
+//! Every promise, kept by Redis as the documented user, over TLS, behind a sentinel; that user in every topology.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Store;
@@ -12,14 +12,14 @@ use super::fixture::woken;
 use super::redis::{fixture_at, fixture_on, open};
 use super::tls::trusting;
 
-const README: &str = include_str!("../../README.md");
-/// What begins the words that the README needs only with sentinels, and only in a cluster.
+const DOCUMENT: &str = include_str!("../../docs/REDIS.md");
+/// The first words of the permissions that only sentinels, and only clusters, need.
 const WITH_SENTINELS: &str = "+role";
 const IN_CLUSTERS: &str = "+cluster|slots";
 
-/// Makes the user c3po by the words of the README, but for those that begin with one of `without`.
+/// Makes the user c3po by the documented words, except for those that begin with one of `without`.
 async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
-    let (_, block) = README.split_once("\nACL SETUSER c3po ").context("the README says how to make the user")?;
+    let (_, block) = DOCUMENT.split_once("\nACL SETUSER c3po ").context("the command that makes the user")?;
     let (block, _) = block.split_once("\n```").context("the end of the command")?;
     let lines = block.lines().filter(|line| !without.iter().any(|word| line.trim().starts_with(word)));
     let words =

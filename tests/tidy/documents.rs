@@ -1,7 +1,7 @@
-//! The README names every variable and every crate; ARCHITECTURE.md names only tests and files that exist;
-//! Dockerfile and Makefile start what the tests start.
+//! The documents name every variable and every crate, and only tests, files and headings that exist. Dockerfile and Makefile
+//! set the same variables as the tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use harness::project::root;
@@ -20,37 +20,35 @@ fn variables(source: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_variable_stands_in_the_readme() -> Result<()> {
-    let readme = file("README.md")?;
+fn every_variable_stands_in_the_configuration() -> Result<()> {
+    let document = file("docs/CONFIGURATION.md")?;
     for config in ["proxy/src/config/mod.rs", "coordinator/src/config.rs"] {
         let source = file(config)?;
         let variables = variables(&source);
         assert!(variables.len() > 4, "{config} reads more variables than {variables:?}");
         for name in variables {
-            assert!(readme.contains(&format!("`{name}")), "README.md, Configuration: {name} of {config} is missing");
+            assert!(document.contains(&format!("`{name}")), "docs/CONFIGURATION.md: {name} of {config} is missing");
         }
     }
     Ok(())
 }
 
 #[test]
-fn every_dependency_has_its_sentence_in_the_readme() -> Result<()> {
-    let readme = file("README.md")?;
-    let table = readme.split("\n## Dependencies\n").nth(1).and_then(|rest| rest.split("\n## ").next());
-    let table = table.context("README.md has no section Dependencies")?;
+fn every_dependency_has_its_sentence() -> Result<()> {
+    let table = file("docs/DEPENDENCIES.md")?;
     let manifest: toml::Table = file("Cargo.toml")?.parse()?;
     let workspace = manifest["workspace"]["dependencies"].as_table().context("no dependencies")?;
     let mut named: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
     for name in workspace.keys().filter(|name| !name.starts_with("c3po")) {
         let quoted = format!("`{name}`");
         let rows = named.iter().filter(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&quoted))).count();
-        assert_eq!(rows, 1, "README.md, Dependencies: {name} has one row");
+        assert_eq!(rows, 1, "docs/DEPENDENCIES.md: {name} has one row");
     }
     named.retain(|row| {
         let names = row.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
         names.into_iter().any(|name| !workspace.contains_key(name))
     });
-    assert!(named.is_empty(), "README.md, Dependencies: not in Cargo.toml any more: {named:?}");
+    assert!(named.is_empty(), "docs/DEPENDENCIES.md: not in Cargo.toml any more: {named:?}");
     Ok(())
 }
 
@@ -90,17 +88,62 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
     Ok(())
 }
 
+/// Returns the documents for people: those at the root and in `docs`.
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut documents = Vec::new();
+    for folder in [root().to_owned(), root().join("docs")] {
+        for entry in std::fs::read_dir(&folder)? {
+            documents.push(entry?.path());
+        }
+    }
+    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    assert!(documents.len() > 12, "where are the documents? {documents:?}");
+    Ok(documents)
+}
+
+/// Returns the anchors of a document's headings, as web pages of repositories make them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let anchor = |heading: &str| {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading.chars().filter(kept).map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_of_a_document_leads_to_a_file_and_a_heading() -> Result<()> {
+    let mut broken = Vec::new();
+    for document in documents()? {
+        let text = std::fs::read_to_string(&document)?;
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.starts_with("http")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = document.parent().context("a folder")?.join(path);
+            let target = if path.is_empty() { document.clone() } else { target };
+            let leads = match std::fs::read_to_string(&target) {
+                Ok(text) => anchor.is_empty() || anchors(&text).iter().any(|heading| heading == anchor),
+                Err(_) => anchor.is_empty() && target.exists(),
+            };
+            if !leads {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn every_file_that_a_document_names_exists() -> Result<()> {
     let folders = ["shared/", "proxy/", "coordinator/", "plugin/", "lab/", "tests/", "docs/", "dist/"];
-    for document in
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md", "docs/OPERATIONS.md", "docs/RELEASING.md"]
-    {
-        let text = file(document)?;
+    for document in documents()? {
+        let text = std::fs::read_to_string(&document)?;
         // A path may stand in bold as well as in backticks; whole commands hold spaces.
         let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
         for path in paths.filter(|path| !path.contains(' ')) {
-            assert!(root().join(path).exists(), "{document} names {path}, which does not exist");
+            assert!(root().join(path).exists(), "{} names {path}, which does not exist", document.display());
         }
     }
     Ok(())
@@ -109,7 +152,7 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
 #[test]
 fn what_is_measured_is_started_as_users_start_it() -> Result<()> {
     let (name, value) = harness::coordinator::RETURNS_MEMORY;
-    for path in ["Dockerfile", "Makefile", "README.md", "dist/c3po-coordinator.service"] {
+    for path in ["Dockerfile", "Makefile", "docs/CONFIGURATION.md", "dist/c3po-coordinator.service"] {
         assert!(file(path)?.contains(&format!("{name}={value}")), "{path} does not say {name}={value}");
     }
     Ok(())

@@ -97,6 +97,13 @@ impl Interactive {
         self.terminal.key(name).await
     }
 
+    /// Gives its terminal another size.
+    ///
+    /// Errors: the terminal is gone.
+    pub async fn resize(&self, columns: u16, rows: u16) -> Result<()> {
+        self.terminal.resize(columns, rows).await
+    }
+
     /// Returns what is on the screen.
     ///
     /// Errors: the terminal is gone.

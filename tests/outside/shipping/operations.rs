@@ -59,7 +59,7 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         "claude" => ensure!(rest.first() == Some(&"plugin"), "plugins are what the project calls it for"),
         setting if setting.starts_with("C3PO_") => {
             let (variable, _) = setting.split_once('=').context("a value")?;
-            ensure!(file("README.md")?.contains(&format!("`{variable}")), "the README does not name it");
+            ensure!(file("docs/CONFIGURATION.md")?.contains(&format!("`{variable}")), "docs/CONFIGURATION.md lacks it");
         }
         other => ensure!(OF_THE_SYSTEM.contains(&other), "{other} is not known here"),
     }

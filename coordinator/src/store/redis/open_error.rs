@@ -46,7 +46,7 @@ pub enum OpenError {
     /// It answers, and does not let us in or do what we need.
     #[error(
         "the Redis at {address} refuses this coordinator: {reason}; check the user, the password and the database in its \
-         URL, that it is a cluster where the URL has redis+cluster, and that its ACL allows what the README lists"
+         URL, that it is a cluster where the URL has redis+cluster, and that its ACL has the permissions in docs/REDIS.md"
     )]
     Refused {
         /// Where.
