@@ -82,8 +82,10 @@ fn every_test_that_holds_an_invariant_exists() -> Result<()> {
     let is_test = |name: &&str| name.matches('_').count() > 1 && name.chars().all(|c| c == '_' || c.is_alphanumeric());
     let names: Vec<_> = quoted(invariants).filter_map(|text| text.rsplit("::").next()).filter(is_test).collect();
     assert!(names.len() > 20, "ARCHITECTURE.md, Invariants: where are the tests? {names:?}");
-    for name in names {
-        assert!(sources.contains(&format!("fn {name}(")), "ARCHITECTURE.md, Invariants: there is no test {name}");
+    let decisions = file("docs/DECISIONS.md")?;
+    let of_decisions = quoted(&decisions).filter(|name| name.matches('_').count() > 3 && is_test(name));
+    for name in names.into_iter().chain(of_decisions) {
+        assert!(sources.contains(&format!("fn {name}(")), "there is no test {name}, which a document names");
     }
     Ok(())
 }
