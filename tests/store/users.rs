@@ -1,4 +1,4 @@
-//! Every promise, kept by Redis as the README's user, over TLS, behind a sentinel; that user in every topology.
+//! Every promise, kept by Redis with the user from the README, over TLS, behind a sentinel; and that user in every topology.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Store;
@@ -13,11 +13,11 @@ use super::redis::{fixture_at, fixture_on, open};
 use super::tls::trusting;
 
 const README: &str = include_str!("../../README.md");
-/// What begins the words that the README needs only with sentinels, and only in a cluster.
+/// The start of the permissions that the README lists only for sentinels, and only for clusters.
 const WITH_SENTINELS: &str = "+role";
 const IN_CLUSTERS: &str = "+cluster|slots";
 
-/// Makes the user c3po by the words of the README, but for those that begin with one of `without`.
+/// Creates the user c3po with the permissions in the README, except those that begin with one of `without`.
 async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
     let (_, block) = README.split_once("\nACL SETUSER c3po ").context("the README says how to make the user")?;
     let (block, _) = block.split_once("\n```").context("the end of the command")?;
@@ -28,12 +28,12 @@ async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
     redis.tell(&words).await.map(drop)
 }
 
-/// Returns the address with the login of that user.
+/// Returns the address with the credentials of that user.
 fn as_user(url: &str) -> String {
     url.replacen("://", "://c3po:open-sesame@", 1)
 }
 
-/// Each of these changes the way to the store and not what it does there, so one run covers them together.
+/// Each of these affects the connection to the store, not its operations, so one run covers them together.
 async fn start() -> Result<Fixture> {
     let certificates = Certificates::make()?;
     let (watched, url) = Watched::start_with_tls(&certificates).await?;
@@ -43,7 +43,7 @@ async fn start() -> Result<Fixture> {
 
 every_promise!(start);
 
-/// Walks a message and its answer through two coordinators.
+/// Sends a message and its answer through two coordinators.
 async fn converse(url: &str) -> Result<()> {
     let fixture = fixture_on(url.to_owned(), ()).await?;
     let other = open(url).await?;
