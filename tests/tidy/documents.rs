@@ -1,5 +1,5 @@
-//! The README names every variable and every crate; ARCHITECTURE.md names only tests and files that exist;
-//! Dockerfile and Makefile start what the tests start.
+//! The README names every variable and every crate, ARCHITECTURE.md names only existing tests and files, and Dockerfile and
+//! Makefile start the programs as the tests do.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn file(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
-/// Returns the texts in quotation marks that name a variable of c3po.
+/// Returns the string literals that are names of c3po's variables.
 fn variables(source: &str) -> Vec<&str> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let quoted = code.split('"').skip(1).step_by(2);
@@ -54,7 +54,7 @@ fn every_dependency_has_its_sentence_in_the_readme() -> Result<()> {
     Ok(())
 }
 
-/// Adds the text of every Rust file below a folder.
+/// Adds the text of all Rust files below a folder.
 fn add_sources(folder: &Path, sources: &mut String) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -67,7 +67,7 @@ fn add_sources(folder: &Path, sources: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Returns what stands in backticks in a text.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -97,7 +97,7 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/API.md", "docs/OPERATIONS.md", "docs/RELEASING.md"]
     {
         let text = file(document)?;
-        // A path may stand in bold as well as in backticks; whole commands hold spaces.
+        // A path may be in bold instead of in backticks; whole commands contain spaces.
         let paths = quoted(&text).filter(|path| folders.iter().any(|folder| path.starts_with(folder)));
         for path in paths.filter(|path| !path.contains(' ')) {
             assert!(root().join(path).exists(), "{document} names {path}, which does not exist");
