@@ -41,7 +41,7 @@ fn after_an_installation_no_line_has_a_code_among_its_arguments() -> Result<()> 
     Ok(())
 }
 
-/// Returns the hint on a system with these programs, each of which prints a line, and without Rust.
+/// Returns the hint of `tests/setup/rust` if only these programs are installed besides the system's. Each prints a line.
 fn without_rust(programs: &[(&str, &str)]) -> Result<String> {
     let path = tempfile::tempdir()?;
     for system in ["dirname", "sed", "cut"] {
