@@ -1,5 +1,5 @@
-//! Host name lookup in a program with its own C library: whether that library can do the lookup, and how the output of the
-//! system's `getent ahosts NAME` is parsed.
+//! Host name lookup in a program with its own C library. Decides whether that library can do the lookup, and parses the
+//! output of the system's `getent ahosts NAME`.
 //!
 //! A statically linked C library cannot load the modules of `/etc/nsswitch.conf` (mDNS for `.local`, systemd-resolved). If
 //! the system has another version of the library, loading one aborts the program.

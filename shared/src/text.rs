@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::refusal::Refusal;
 
-/// Returns whether terminals interpret the character or change the direction of the text around it: C0 and C1 controls, line
-/// separators, direction marks, overrides and isolates, and the byte order mark.
+/// Returns whether terminals interpret the character or change the direction of the text around it. These are C0 and C1
+/// controls, line separators, direction marks, overrides and isolates, and the byte order mark.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -1,4 +1,4 @@
-//! TLS certificates for tests with real servers: a certificate authority of its own, and a certificate for 127.0.0.1.
+//! TLS certificates for tests with real servers: a test's own certificate authority, and a certificate for 127.0.0.1.
 
 use std::fs;
 use std::path::PathBuf;

@@ -86,7 +86,7 @@ impl Cluster {
         replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()]).await?;
         let told = master.tell(&["CLUSTER", "MYID"]).await?;
         let id = told.lines().last().context("an id")?;
-        // It does not know its master until the two have met.
+        // `REPLICATE` fails until the two have met.
         eventually("the replica knows its master", READY_LIMIT, async || {
             replica.tell(&["CLUSTER", "REPLICATE", id]).await.ok()
         })

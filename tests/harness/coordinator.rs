@@ -54,7 +54,7 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// Reserves a port for a coordinator that is not running yet: [`restart`](Self::restart) starts it.
+    /// Chooses a port for a coordinator that is not running yet: [`restart`](Self::restart) starts it.
     ///
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {

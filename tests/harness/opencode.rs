@@ -14,7 +14,7 @@ use crate::process::{Process, command, program};
 
 /// The version that the tests are written for.
 pub const VERSION: &str = "1.18.33";
-/// A model that it knows without a network request.
+/// A model that it can use without a network request.
 const MODEL: &str = "anthropic/claude-sonnet-4-5";
 
 /// An installation of opencode.

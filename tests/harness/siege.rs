@@ -1,5 +1,5 @@
-//! Sends everything that a client should not send to every endpoint of a coordinator, at a given rate and by a seed, so that
-//! it can be repeated.
+//! Sends invalid or unexpected input to every endpoint of a coordinator, at a given rate. A seed makes the attacks
+//! repeatable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

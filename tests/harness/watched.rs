@@ -71,7 +71,7 @@ impl Watched {
         format!("redis+sentinel://{}/{MASTER}", places.join(","))
     }
 
-    /// Waits until every sentinel knows the others and every replica.
+    /// Waits until every sentinel has found the others and every replica.
     async fn ready(&self) -> Result<()> {
         let replicas = format!("num-slaves\r\n${}\r\n{}\r\n", 1, self.servers.len() - 1);
         let others = format!("num-other-sentinels\r\n${}\r\n{}\r\n", 1, self.sentinels.len() - 1);

@@ -74,7 +74,7 @@ async fn two_real_sessions_send_wait_and_reply_and_see_each_others_folder_names(
     Ok(())
 }
 
-/// Waits until the coordinator knows an agent.
+/// Waits until the coordinator lists an agent.
 async fn known(coordinator: &Coordinator, agent: &str) -> Result<()> {
     let address = coordinator.address();
     let name = format!("\"{agent}\"");

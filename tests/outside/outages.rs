@@ -65,7 +65,7 @@ async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) 
 
 #[tokio::test]
 async fn a_call_in_a_long_outage_has_the_link_dialled_again_at_once() -> Result<()> {
-    /// After this time, a link without calls is redialled only every eight seconds at most.
+    /// After this time, a link without calls may wait eight seconds until the next dial.
     const LONG: Duration = Duration::from_secs(8);
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());

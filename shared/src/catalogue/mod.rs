@@ -27,8 +27,8 @@ use crate::agent::AgentRecord;
 use crate::message::Message;
 use crate::refusal::Refusal;
 
-/// Defines the enum of calls from one table: variant, name on the wire, arguments, whether clients may load the tool lazily,
-/// whether it only reads, and its description for models.
+/// Defines the enum of calls from one table. Its columns: variant, name on the wire, arguments, whether clients may load the
+/// tool lazily, whether it only reads, and its description for models.
 macro_rules! tools {
     ($($variant:ident($arguments:ty) = $name:literal, $load:ident, $effect:ident, $description:literal;)+) => {
         /// A tool, without its arguments.

@@ -1,5 +1,5 @@
-//! The delivery guarantees that hold whatever was killed meanwhile: takes events, returns findings. It is pure and knows no
-//! process.
+//! The delivery guarantees that hold whatever was killed meanwhile: takes events, returns findings. Pure code, without access
+//! to processes.
 //!
 //! An accepted message is shown, and is shown again only if it is marked as repeated. A refused message is never shown. A
 //! send with unknown outcome may have been applied, but only once. Messages between one sender and one recipient stay in
@@ -42,7 +42,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// The outcome of a send, as its sender knows it.
+/// The outcome of a send, from its sender's view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The reply had a stage: the message with that id exists.
@@ -84,7 +84,7 @@ pub struct Step {
 pub enum Event {
     /// A session was started.
     Began { session: Session, at: Timestamp },
-    /// A session was killed before it could send the rest.
+    /// A session was killed before it could report the rest.
     Killed { session: Session },
     /// A session called a tool, so its model has seen everything shown to it before. Messages are shown by waits, one at a
     /// time.

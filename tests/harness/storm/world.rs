@@ -183,7 +183,7 @@ impl World {
     }
 }
 
-/// Reserves a port for a coordinator with its own folder below `work`.
+/// Chooses a port for a coordinator with its own folder below `work`.
 fn coordinator(work: &Path, name: &str, store: &str) -> Result<Coordinator> {
     let folder = work.join(format!("coordinator{name}"));
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -1,5 +1,5 @@
-//! No join code is passed in the arguments of a program, where every user of the machine can see it: not by a printed line,
-//! and not by `c3po join`, which reads it instead.
+//! No join code is an argument of a program, because every user of the machine can see those. This holds for printed lines
+//! and for `c3po join`, which reads the code instead.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

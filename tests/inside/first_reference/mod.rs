@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use client::Client;
 
-/// Starts a coordinator that knows `homeassistant` and `meshtastic`, and returns their clients.
+/// Starts a coordinator with the agents `homeassistant` and `meshtastic`, and returns their clients.
 async fn two_clients() -> Result<(Served, Client, Client)> {
     let served = Served::start().await?;
     let homeassistant = Client::of(&served, "homeassistant")?;

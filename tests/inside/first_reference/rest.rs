@@ -28,7 +28,7 @@ async fn health_says_that_the_store_is_away() -> Result<()> {
     let (status, body) = Client::nameless(&served)?.rest("GET", "/api/health").await?;
     assert_eq!(status, 500);
     has_the_members_of(&json!({"status": "error", "error": "Redis connection failed"}), &body);
-    // The store may not be Redis; the code keeps the name that existing monitors know.
+    // The store may not be Redis; the code keeps the name for the sake of existing monitors.
     assert_eq!((&body["status"], &body["error"]), (&json!("error"), &json!("Store connection failed")));
     assert_eq!(body["code"], "REDIS_UNAVAILABLE");
     Ok(())

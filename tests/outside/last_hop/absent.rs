@@ -80,7 +80,7 @@ impl Trouble {
         Self { coordinator: url.into(), prepare, command, environment: Vec::new(), arguments: Vec::new() }
     }
 
-    /// An address at which no coordinator listens.
+    /// Creates a case in which no coordinator listens at the configured address.
     fn nobody() -> Result<Self> {
         Ok(Self::coordinator(format!("http://{}", free_address()?)))
     }

@@ -1,5 +1,5 @@
-//! The guarantees of the last hop, whatever people, clients and services do: takes records, returns findings. It is pure and
-//! knows no process.
+//! The guarantees of the last hop, whatever people, clients and services do: takes records, returns findings. Pure code,
+//! without access to processes.
 //!
 //! Every message is in an answered request of its recipient, and no receipt reports it as seen earlier. A second copy in one
 //! request carries the repeated mark, and a first copy carries it only if the message may have been shown before. Every
