@@ -81,7 +81,7 @@ words! {
 }
 
 words! {
-    /// What kind of message an envelope carries.
+    /// The kind of message in an envelope.
     Kind {
         /// One agent to another.
         Message = "message",
