@@ -37,7 +37,7 @@ pub struct Link {
 pub struct Who {
     /// The desired name.
     pub name: String,
-    /// The process id of the protocol.
+    /// The id of the process, as `hello` sends it.
     pub instance: Uuid,
     /// Additional members of `hello`.
     pub more: Value,
@@ -130,7 +130,7 @@ impl Link {
         self.end_within(id, ANSWER).await?.context("no answer in time")
     }
 
-    /// Waits for an answer until the deadline; `None` if there was none.
+    /// Waits for an answer, at most that long; `None` if there was none.
     pub async fn end_within(&mut self, id: i64, within: Duration) -> Result<Option<Result<Value, Value>>> {
         let deadline = Instant::now() + within;
         loop {

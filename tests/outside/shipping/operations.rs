@@ -55,7 +55,7 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         "c3po-coordinator" | "target/shipped/c3po-coordinator" => check_program("c3po-coordinator", rest).await?,
         "docker" => ensure!(rest.first() == Some(&"compose"), "compose is what the project has files for"),
         "systemctl" => ensure!(rest.last() == Some(&"c3po-coordinator"), "no such unit"),
-        // Claude's own parser checks it if claude is installed.
+        // Only its subcommand is checked here, because claude may not be installed.
         "claude" => ensure!(rest.first() == Some(&"plugin"), "plugins are what the project calls it for"),
         setting if setting.starts_with("C3PO_") => {
             let (variable, _) = setting.split_once('=').context("a value")?;
