@@ -1,68 +1,69 @@
-//! What to do about a refusal, by its cause. A front end that has words of its own, such as a terminal, uses those; the words
+//! The next step after a refusal, by its cause. A front end with its own wording, such as a terminal, uses that; the texts
 //! here are for a model.
 
 use crate::vocabulary::words;
 
 words! {
-    /// What to do next, if that is said to a model in other words than to a person: each front end has its own.
+    /// The next step after a refusal, if a model gets a different text than a person. Each front end has its own texts.
     Advice {
-        /// Look which agents there are; `nearest` in the details has those of a like name.
+        /// List the agents; `nearest` in the details holds similar names.
         ListAgents = "list_agents",
         /// Name a recipient as an id, `id@host` or `@role`.
         NameRecipient = "name_recipient",
-        /// Send to everybody by a broadcast.
+        /// Use a broadcast to reach every agent.
         Broadcast = "broadcast",
         /// Ask another agent, or the same one later or urgently.
         AskAnother = "ask_another",
         /// Use the whole id of the message.
         UseWholeId = "use_whole_id",
-        /// Read the answer that there is.
+        /// Read the existing answer.
         ReadThread = "read_thread",
         /// Answer the message, or wait for another one.
         AnswerIt = "answer_it",
-        /// Another agent waits for this one: answer it before waiting for it; `message_id` in the details is its message.
+        /// Another agent waits for this one: answer its message before waiting for it. `message_id` in the details is that
+        /// message.
         AnswerFirst = "answer_first",
-        /// Send it again, or have it kept on the host.
+        /// Send it again, or queue it on the host.
         SendAgain = "send_again",
-        /// Look what there is.
+        /// List the available tools.
         ListTools = "list_tools",
         /// Go on without c3po until it is back.
         WorkOn = "work_on",
-        /// No coordinator runs on this host, which has not joined any: start one, or name one.
+        /// No coordinator runs on this host, and the host has not joined one: start a coordinator, or configure its address.
         StartOne = "start_one",
         /// Nothing listens on the port.
         NothingListens = "nothing_listens",
-        /// Nothing comes back: the host is off, or a firewall drops what is sent.
+        /// No response: the host is off, or a firewall drops the packets.
         NoAnswer = "no_answer",
-        /// The connection is made, and nothing is said on it: it hangs, or is another program.
+        /// The connection is open but silent: the server hangs, or it is another program.
         SaysNothing = "says_nothing",
-        /// This host has no way to the other one.
+        /// There is no route to the coordinator's host.
         NoRoute = "no_route",
-        /// This host knows no host of that name.
+        /// The coordinator's host name does not resolve.
         NoSuchHost = "no_such_host",
-        /// Another program answers there.
+        /// Another program answers at that address.
         AnotherProgram = "another_program",
-        /// It speaks TLS, and was spoken to without.
+        /// The coordinator uses TLS, and the request was plain HTTP.
         WriteHttps = "write_https",
-        /// It was spoken to by TLS, which it does not speak.
+        /// The request used TLS, and the coordinator does not.
         WriteHttp = "write_http",
-        /// It shows another certificate than those that this host trusts.
+        /// The coordinator's certificate is not one that this host trusts.
         AnotherCertificate = "another_certificate",
-        /// It shows a certificate that no authority vouches for.
+        /// No known authority signed the coordinator's certificate.
         UnknownCertificate = "unknown_certificate",
-        /// Let the host in, or in again, with a new key.
+        /// Join the host, or join it again, to get a new key.
         JoinAgain = "join_again",
-        /// Use a name that the key covers; `agents` in the details has the globs, `agent` the name that was refused.
+        /// Use a name that the key covers. The details hold the key's globs in `agents` and the refused name in `agent`.
         CoveredName = "covered_name",
-        /// The coordinator's store is away or does not answer.
+        /// The coordinator's store is unreachable or does not respond.
         StoreAway = "store_away",
-        /// The coordinator's store takes nothing more.
+        /// The coordinator's store is full.
         StoreFull = "store_full",
     }
 }
 
 impl Advice {
-    /// Returns the advice in the words for a model, which has tools.
+    /// Returns the advice worded for a model, which has tools.
     pub fn for_models(self) -> &'static str {
         match self {
             Self::ListAgents => "Check the agent id's spelling; list_agents shows who there is.",

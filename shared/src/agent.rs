@@ -1,4 +1,4 @@
-//! Who there is: the record of an agent as readers see it.
+//! The record of an agent, as other agents and people see it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,19 +14,19 @@ use crate::vocabulary::{State, Status};
 pub struct AgentRecord {
     /// Its name, by which messages are addressed.
     pub id: AgentId,
-    /// What stays the same for as long as the agent exists.
+    /// The lasting identity of the agent; unchanged for as long as it exists.
     pub uid: Uuid,
     /// The machine of its latest session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Whether a session is connected.
     pub status: Status,
-    /// What the session does.
+    /// The activity of the session.
     pub state: State,
-    /// What the agent is for, in its own words.
+    /// The agent's purpose, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it offers.
+    /// Its capabilities.
     #[serde(default)]
     pub capabilities: Vec<String>,
     /// The role that `@role` addresses.
@@ -34,9 +34,9 @@ pub struct AgentRecord {
     pub role: Option<String>,
     /// When the name was first taken.
     pub registered_at: Timestamp,
-    /// When a session of it was last heard of.
+    /// When one of its sessions last made contact.
     pub last_seen: Timestamp,
-    /// The ways by which a message gets into the connected session; empty while offline.
+    /// The ways by which messages can be delivered to the connected session; empty while offline.
     #[serde(default)]
     pub reach: Vec<Via>,
 }

@@ -1,4 +1,4 @@
-//! The audit: what happened, in order, with who and why. An entry has no place for a text that an agent wrote.
+//! The audit log: every event in order, with its actor and its reason. An entry has no field for text that an agent wrote.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,33 +11,33 @@ use crate::time::{Span, Timestamp};
 use crate::vocabulary::words;
 
 words! {
-    /// What an entry tells of.
+    /// The kind of event that an entry records.
     Event {
         /// A message was stored.
         Accepted = "accepted",
-        /// A reply was stored; `about` is what it answers.
+        /// A reply was stored; `about` is the message that it answers.
         Answered = "answered",
-        /// A message or a reply that may have been stored or not: the store did not say in time, or nobody listened any more.
+        /// A message or a reply whose outcome is unknown: the store did not confirm in time, or the caller stopped waiting.
         Unknown = "unknown",
-        /// Something was refused: by a rule, a limit, or because it was not the caller's to do.
+        /// Something was refused: by a rule, by a limit, or because the caller has no permission.
         Denied = "denied",
-        /// A message got further: `stage`, by the evidence `via`.
+        /// A message reached the next `stage`, by the evidence `via`.
         Receipt = "receipt",
         /// A session has connected.
         SessionBegun = "session_begun",
         /// A session has ended.
         SessionEnded = "session_ended",
-        /// A session goes on under another name, `to`.
+        /// A session continues under another name, `to`.
         Renamed = "renamed",
         /// A key was made, revoked or rotated.
         KeyChanged = "key_changed",
-        /// A message between two agents was refused, for they seem to answer each other without end or a person stopped them.
+        /// A message between two agents was refused: they seem to answer each other endlessly, or a person stopped them.
         LoopSuspected = "loop_suspected",
-        /// A person allowed or stopped what two agents send each other.
+        /// A person allowed or stopped the messages between two agents.
         GuardChanged = "guard_changed",
-        /// Other rules hold, or a file of rules could not be read.
+        /// The policy rules changed, or the rules file could not be read.
         PolicyChanged = "policy_changed",
-        /// Entries are missing here, `count` of them: more happened than could be written.
+        /// `count` entries are missing here: more events occurred than could be written.
         Gap = "gap",
     }
 }
@@ -45,41 +45,41 @@ words! {
 /// One line of the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
-    /// Its place, which grows by one with each. Given by the store; 0 before that.
+    /// Its position, one higher than that of the entry before it. The store assigns it; 0 until then.
     #[serde(default, skip_serializing_if = "is_unplaced")]
     pub position: u64,
-    /// When it happened.
+    /// When the event occurred.
     pub at: Timestamp,
-    /// What happened.
+    /// The kind of event.
     pub event: Event,
-    /// Who did it; absent for the coordinator itself.
+    /// The agent that acted; absent for the coordinator itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// With which key, by its id.
+    /// The id of the key that was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// To whom.
+    /// The agent that was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<AgentId>,
-    /// Which message.
+    /// The message concerned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
-    /// Which message that one answers.
+    /// The message that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<MessageId>,
-    /// What was done, in a word: that of a policy, of a call, of a command.
+    /// The action in one word: the verb of a policy, a call or a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verb: Option<String>,
-    /// How far a message got.
+    /// The stage that the message reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
-    /// By what evidence.
+    /// The evidence for that stage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
-    /// Why, in a sentence of the coordinator's or of a rule's.
+    /// The reason, in a sentence from the coordinator or from a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// How many entries are missing, in a gap.
+    /// In a gap: the number of missing entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
@@ -90,7 +90,7 @@ fn is_unplaced(position: &u64) -> bool {
 }
 
 impl Entry {
-    /// Begins an entry about something that happens now.
+    /// Creates an entry for an event that occurs now.
     pub fn new(event: Event) -> Self {
         Self {
             position: 0,
@@ -109,32 +109,32 @@ impl Entry {
         }
     }
 
-    /// Returns the entry with whoever did it.
+    /// Returns the entry with its actor.
     #[must_use]
     pub fn by(self, agent: &AgentId) -> Self {
         Self { agent: Some(agent.clone()), ..self }
     }
 
-    /// Returns the entry with whom it was done to.
+    /// Returns the entry with the agent that was acted on.
     #[must_use]
     pub fn to(self, agent: &AgentId) -> Self {
         Self { to: Some(agent.clone()), ..self }
     }
 
-    /// Returns the entry with the word for what was done.
+    /// Returns the entry with the word for the action.
     #[must_use]
     pub fn verb(self, verb: impl Into<String>) -> Self {
         Self { verb: Some(verb.into()), ..self }
     }
 
-    /// Returns the entry with its reason. What an agent wrote does not belong here.
+    /// Returns the entry with its reason. Do not pass text that an agent wrote.
     #[must_use]
     pub fn because(self, why: impl Into<String>) -> Self {
         Self { why: Some(why.into()), ..self }
     }
 
-    /// Returns the entry as the columns of a table, with its time as it was written: when, what, who, to whom, how, which
-    /// message, and whatever else there is. None of them can do anything to a terminal.
+    /// Returns the entry as columns of a table: time as given, event, actor, target, verb with stage and evidence, message,
+    /// and the rest. All text is escaped, so that it cannot control a terminal.
     pub fn columns(&self, at: String) -> [String; 7] {
         let how = [self.verb.as_ref().map(|verb| harmless(verb, false)), self.stage.map(|stage| stage.to_string())];
         let how = how.into_iter().chain([self.via.map(|via| format!("via {via}"))]).flatten();
@@ -155,21 +155,21 @@ impl Entry {
         ]
     }
 
-    /// Returns whether the entry is about that agent.
+    /// Returns whether the agent acted, or was acted on.
     pub fn concerns(&self, agent: &AgentId) -> bool {
         self.agent.as_ref() == Some(agent) || self.to.as_ref() == Some(agent)
     }
 }
 
-/// A table of entries that are not all known when its first line is printed: a column is as wide as the widest that stood
-/// in it so far, and is left out while nothing does.
+/// The layout of a table whose later rows are not known when its first rows are printed. Each column is as wide as its widest
+/// cell so far, and is left out while all its cells are empty.
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
     widths: [usize; 7],
 }
 
 impl Columns {
-    /// Returns the next lines.
+    /// Formats the next rows as lines.
     pub fn lines(&mut self, rows: &[[String; 7]]) -> Vec<String> {
         for row in rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
@@ -185,7 +185,7 @@ impl Columns {
     }
 }
 
-/// The begin of a part of the audit: a time, or how long ago.
+/// The start of a range of the audit: a time, or an age such as `2h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since(pub Timestamp);
 
@@ -206,21 +206,21 @@ impl std::str::FromStr for Since {
     }
 }
 
-/// `audit`: a part of it. What is absent does not restrict.
+/// `audit`: selects a part of the log. An absent field does not restrict the selection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditQuery {
-    /// Only what stands behind this position.
+    /// Only entries after this position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = u64::MAX))]
     pub after: Option<u64>,
-    /// Only what happened at or after this time.
+    /// Only entries at or after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Only what this agent did, or what was done to it.
+    /// Only entries in which this agent acted or was acted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// How many entries at most.
+    /// The maximum number of entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = AUDIT_PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     pub limit: Option<usize>,
@@ -229,11 +229,11 @@ pub struct AuditQuery {
 /// The result of `audit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditPage {
-    /// In order, the oldest first.
+    /// The entries, oldest first.
     pub entries: Vec<Entry>,
-    /// How far was read: the `after` of the next page.
+    /// The position of the last entry that was read: the `after` of the next page.
     pub next: u64,
-    /// Whether nothing stood behind that.
+    /// Whether there were no entries after that.
     pub complete: bool,
 }
 

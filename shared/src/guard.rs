@@ -1,4 +1,4 @@
-//! How often two agents wrote to each other without a person, and what a person ruled about them.
+//! Counts of the messages between two agents without a person, and a person's rulings about them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,18 +8,18 @@ use crate::time::Timestamp;
 use crate::vocabulary::words;
 
 words! {
-    /// How a pair stands.
+    /// The state of a pair.
     Standing {
-        /// It may go on.
+        /// Messages are allowed.
         Open = "open",
-        /// It has sent as many messages as are allowed, and the next one is refused with `LOOP_SUSPECTED`.
+        /// The pair has reached the limit, and the next message is refused with `LOOP_SUSPECTED`.
         Suspected = "suspected",
-        /// A person stopped it: everything is refused until a person allows it.
+        /// A person stopped the pair: every message is refused until a person allows it.
         Stopped = "stopped",
     }
 }
 
-/// A pair of agents about which something is ruled.
+/// A request to allow or stop a pair of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuardRequest {
@@ -27,27 +27,27 @@ pub struct GuardRequest {
     pub agents: [AgentId; 2],
 }
 
-/// A pair of agents as lists show it.
+/// A pair of agents, as listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardedPair {
-    /// The two agents, by name.
+    /// The two agents, sorted by name.
     pub agents: [AgentId; 2],
-    /// How it stands.
+    /// The state of the pair.
     pub standing: Standing,
-    /// How many messages and replies of the last 10 minutes this coordinator counts.
+    /// The messages and replies of the last 10 minutes that this coordinator has counted.
     pub count: u32,
-    /// Since when it is stopped.
+    /// The time at which it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Timestamp>,
 }
 
-/// Pairs that are stopped, or have sent at least half of what is allowed.
+/// The pairs that are stopped, or have sent at least half of the limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardList {
-    /// How many messages a pair may send within 10 minutes; absent if they are not counted.
+    /// The number of messages that a pair may send within 10 minutes; absent if they are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The pairs, those with the most messages first.
+    /// The pairs, busiest first.
     pub pairs: Vec<GuardedPair>,
 }
 

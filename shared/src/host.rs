@@ -1,4 +1,4 @@
-//! What a machine is called, and what is asked about machines and their agents.
+//! Names of hosts, and the administrative requests about hosts and their agents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use crate::ids::AgentId;
 use crate::join::NAME_PATTERN;
 use crate::limits::LABEL_MAX;
 
-/// What stands for a machine that says no name.
+/// The placeholder for a host that does not send its name.
 pub const UNKNOWN: &str = "unknown";
 
-/// An agent that is to be forgotten.
+/// A request to forget an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentRemoval {
@@ -21,45 +21,45 @@ pub struct AgentRemoval {
 /// An agent that was forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedAgent {
-    /// Its name, which is free now.
+    /// Its name, which can be taken again.
     pub agent_id: AgentId,
-    /// The machine that it belonged to.
+    /// The host that it belonged to.
     pub host: Option<String>,
-    /// How many messages of its inbox were expired.
+    /// The number of inbox messages that were expired.
     pub expired: usize,
 }
 
-/// A host that gets another name.
+/// A request to rename a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostRenaming {
-    /// Its name until now.
+    /// The current name.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub from: String,
-    /// Its name from now on.
+    /// The new name.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub to: String,
 }
 
-/// A host that got another name.
+/// A host that was renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RenamedHost {
-    /// Its name until now.
+    /// The old name.
     pub from: String,
-    /// Its name from now on.
+    /// The new name.
     pub to: String,
-    /// How many agents went with it.
+    /// The number of agents that moved to the new name.
     pub agents: usize,
-    /// How many keys stand for it under the new name.
+    /// The number of keys that belong to the host.
     pub keys: usize,
 }
 
-/// Returns whether the name was made up for a container, which gets another one when it is made anew: 12 hexadecimal digits.
+/// Returns whether the name looks generated, as for a container that gets a new one when recreated: 12 hexadecimal digits.
 pub fn is_generated(host: &str) -> bool {
     host.len() == 12 && host.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns the host's name; where others have it the lowest number behind it that nobody has: `nas-2`.
+/// Returns the host's name, or if it is taken the name with the lowest free number: `nas-2`.
 pub fn unique<'a>(name: &str, taken: impl Iterator<Item = &'a str> + Clone) -> String {
     let is_taken = |name: &str| taken.clone().any(|taken| taken.eq_ignore_ascii_case(name));
     let numbered = (2_u64..).map(|number| format!("{name}-{number}"));

@@ -1,4 +1,4 @@
-//! Identifiers, checked where they enter: an `AgentId` or a `MessageId` in hand is a valid one.
+//! Identifiers, validated on construction: every `AgentId` and `MessageId` is a valid one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-/// Names that no session can take: the person, the system itself, everybody.
+/// Names that sessions cannot take: the person, the system, and all agents.
 pub const RESERVED: [&str; 3] = ["human", "system", "all"];
 
 /// The longest agent id, in characters.
 pub const AGENT_ID_MAX: usize = 64;
 
-/// Why a text is not an identifier.
+/// The reason why a text is not an identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The text is not an agent id.
@@ -35,14 +35,14 @@ impl AgentId {
         &self.0
     }
 
-    /// Returns whether a session may not take this name (`human`, `system`, `all`).
+    /// Returns whether sessions may not take this name (`human`, `system`, `all`).
     pub fn is_reserved(&self) -> bool {
         RESERVED.iter().any(|name| self.0.eq_ignore_ascii_case(name))
     }
 
-    /// Makes an id of any text: letters of other scripts are written in Latin ones, characters that do not belong become `-`.
+    /// Makes an id from any text: other scripts are transliterated to Latin letters, invalid characters become `-`.
     ///
-    /// Returns `None` where nothing usable is left.
+    /// Returns `None` if nothing usable is left.
     pub fn from_any(text: &str) -> Option<Self> {
         let clean = |text: &str| -> String { text.chars().map(|c| if is_agent_char(c) { c } else { '-' }).collect() };
         let cleaned = if text.is_ascii() { clean(text) } else { joined(&clean(&in_latin(text))) };
@@ -50,30 +50,30 @@ impl AgentId {
         begun.trim_end_matches('-').parse().ok()
     }
 
-    /// Makes the id of a folder's name: as [`Self::from_any`], and where nothing usable is left `agent-` and a hash of the name,
-    /// which is the same each time.
+    /// Makes the id for a folder's name as [`Self::from_any`] does. If nothing usable is left, the id is `agent-` and a hash
+    /// of the name, so it is always the same.
     pub fn of_folder(name: &str) -> Self {
         let hashed = || Self(format!("agent-{}", &blake3::hash(name.as_bytes()).to_hex()[..8]).into());
         Self::from_any(name).unwrap_or_else(hashed)
     }
 
-    /// Returns the name with that number behind it: `name-2`, `name-3`, ….
+    /// Returns the name with a number appended: `name-2`, `name-3`, ….
     ///
-    /// The stem is shortened where the result would be longer than an id may be.
+    /// The stem is shortened if the result would be too long.
     pub fn suffixed(&self, number: u32) -> Self {
         self.with_suffix(&number.to_string())
     }
 
-    /// Returns the name without a number that [`Self::suffixed`] may have put behind it; `None` where it has none.
+    /// Returns the name without the number that [`Self::suffixed`] appends; `None` if it does not end in a number.
     pub fn unnumbered(&self) -> Option<&str> {
         let (stem, number) = self.0.rsplit_once('-')?;
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         (is_number && !stem.is_empty()).then_some(stem)
     }
 
-    /// Returns the name with `-` and that word behind it, which is of letters and digits.
+    /// Returns the name with `-` and a word of letters and digits appended.
     ///
-    /// The stem is shortened where the result would be longer than an id may be.
+    /// The stem is shortened if the result would be too long.
     pub fn with_suffix(&self, word: &str) -> Self {
         let suffix = format!("-{word}");
         let stem: String = self.0.chars().take(AGENT_ID_MAX - suffix.len()).collect();
@@ -85,28 +85,28 @@ impl AgentId {
         Self("human".into())
     }
 
-    /// Returns the id of the person at a host whose key is not for [`Self::human`]: `nas-cli`.
+    /// Returns the id of the person at a host whose key does not cover [`Self::human`]: `nas-cli`.
     pub fn of_person(host: &str) -> Self {
         Self::of_folder(host).with_suffix("cli")
     }
 
-    /// Returns the id under which c3po itself speaks.
+    /// Returns the id that c3po itself uses as a sender.
     pub fn system() -> Self {
         Self("system".into())
     }
 
-    /// Returns the id that stands for every agent in a broadcast's own id.
+    /// Returns the id that represents all agents in a broadcast's own id.
     pub fn all() -> Self {
         Self("all".into())
     }
 }
 
-/// Returns the text in Latin letters. What stands for no letter is left out.
+/// Returns the text transliterated to Latin letters. Characters without a transliteration are dropped.
 fn in_latin(text: &str) -> String {
     deunicode::deunicode_with_tofu(text, "")
 }
 
-/// Returns the text with one `-` for each run of them: a letter of another script may be written with a space behind it.
+/// Collapses each run of `-` into one: the transliteration of a letter may end with a space.
 fn joined(text: &str) -> String {
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
@@ -126,7 +126,7 @@ impl FromStr for AgentId {
     }
 }
 
-/// The name of a message: `from::to::8 hex`. Sender and recipient can be read off it.
+/// The id of a message: `from::to::8 hex`. It contains the sender and the recipient.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId {
     text: Box<str>,
@@ -135,14 +135,14 @@ pub struct MessageId {
 }
 
 impl MessageId {
-    /// Makes a new random id. Whether it is free is checked by the store when the message is made.
+    /// Makes a new random id. The store checks that it is free when it stores the message.
     pub fn random(from: &AgentId, to: &AgentId) -> Self {
         let number = Uuid::new_v4().as_u128() as u32;
         Self::new(from, to, number)
     }
 
-    /// Makes the id of what a call sends. A call that is sent again gets the same number, also where its sender has
-    /// another name by then; `attempt` counts the numbers that were taken by other calls.
+    /// Makes the id of the message that a call sends. A call that is sent again gets the same number, even if its sender has
+    /// been renamed since. `attempt` counts the numbers that other calls had already taken.
     pub fn of_call(from: &AgentId, to: &AgentId, call: CallId, attempt: u32) -> Self {
         let digest = Uuid::new_v5(&call.0, &attempt.to_be_bytes()).as_u128();
         Self::new(from, to, (digest >> 96) as u32)
@@ -159,12 +159,12 @@ impl MessageId {
         &self.text
     }
 
-    /// Returns who sent the message.
+    /// Returns the sender of the message.
     pub fn from(&self) -> AgentId {
         AgentId(self.text[..usize::from(self.from_len)].into())
     }
 
-    /// Returns whom the message is for.
+    /// Returns the recipient of the message.
     pub fn to(&self) -> AgentId {
         let start = usize::from(self.from_len) + 2;
         AgentId(self.text[start..start + usize::from(self.to_len)].into())
@@ -193,12 +193,12 @@ impl FromStr for MessageId {
     }
 }
 
-/// Shortens what a caller sent before it is repeated in an error.
+/// Shortens a caller's input for use in an error message.
 fn clip(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// The name of one tool call, chosen by the caller: however often it arrives, it is applied once.
+/// The id of one tool call, chosen by the caller: the call is applied once, however often it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub Uuid);
@@ -254,7 +254,7 @@ macro_rules! text_form {
 text_form!(AgentId, AgentId::as_str, format!("^{}$", agent_pattern()));
 text_form!(MessageId, MessageId::as_str, format!("^{0}::{0}::[0-9A-Fa-f]{{8}}$", agent_pattern()));
 
-/// Returns what an agent id looks like, as a regular expression.
+/// Returns the regular expression for an agent id.
 fn agent_pattern() -> String {
     format!("[A-Za-z0-9][A-Za-z0-9_.-]{{0,{}}}", AGENT_ID_MAX - 1)
 }
@@ -338,7 +338,7 @@ mod tests {
         let (one, two): (AgentId, AgentId) = ("web".parse().expect("an id"), "web-2".parse().expect("an id"));
         assert_eq!(number(&one, 0), number(&two, 0));
         assert_ne!(number(&one, 0), number(&one, 1));
-        // It may be sent again by another version of the program.
+        // Another version of the program may repeat the call, so the number must never change.
         assert_eq!(number(&one, 0), "::all::1352c9d5");
     }
 

@@ -1,4 +1,4 @@
-//! How a host is let in: the code that it is given, what it asks with that, and the fingerprint by which it knows its coordinator.
+//! How a host joins: its join code, its request, and the fingerprint by which it recognises its coordinator.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use crate::limits::LABEL_MAX;
 use crate::refusal::Refusal;
 use crate::text::check_plain;
 
-/// The path at which a coordinator lets hosts in.
+/// The REST path for joining.
 pub const PATH: &str = "/api/join";
-/// The variable that carries a code to `c3po join`, and to the script that fetches it.
+/// The environment variable that passes a code to `c3po join` and to the install script.
 pub const CODE_VARIABLE: &str = "C3PO_JOIN_CODE";
-/// What the text of every key begins with, so that one is known where it should not be.
+/// The prefix of every key, so that a key is recognised if it turns up in the wrong place.
 pub const KEY_PREFIX: &str = "c3po_";
-/// What a fingerprint begins with.
+/// The prefix of a fingerprint.
 const SHA256: &str = "sha256:";
-/// The bytes of what a code proves itself by.
+/// The length of a code's secret in bytes.
 const SECRET_LENGTH: usize = 16;
-/// The characters of a key's id.
+/// The length of a key's id in characters.
 const KEY_ID_LENGTH: usize = 8;
-/// The bytes of a fingerprint.
+/// The length of a fingerprint in bytes.
 const FINGERPRINT_LENGTH: usize = 32;
 
 /// The SHA-256 of a certificate in DER form: `sha256:` and 64 hexadecimal digits.
@@ -31,7 +31,7 @@ const FINGERPRINT_LENGTH: usize = 32;
 pub struct Fingerprint([u8; FINGERPRINT_LENGTH]);
 
 impl Fingerprint {
-    /// The fingerprint with these bytes.
+    /// Creates the fingerprint with these bytes.
     pub fn of(digest: [u8; FINGERPRINT_LENGTH]) -> Self {
         Self(digest)
     }
@@ -49,13 +49,13 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Why a text is not what it should be.
+/// The reason why a text cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Not a fingerprint.
     #[error("a fingerprint is sha256: and 64 hexadecimal digits")]
     Fingerprint,
-    /// Not a code, or one that was cut off.
+    /// Not a code, or a truncated one.
     #[error("this is no join code: copy the whole line that the coordinator printed")]
     Code,
 }
@@ -82,23 +82,23 @@ impl<'de> Deserialize<'de> for Fingerprint {
     }
 }
 
-/// What a new host is given: a secret that lets it in once, and how it knows that it speaks to the right coordinator.
+/// A join code: a secret that admits a new host once, and the fingerprint by which the host recognises its coordinator.
 ///
-/// The text is base64url. It is as good as a key while it lasts, so it is never logged.
+/// The text is base64url. While it is valid it is as good as a key, so it is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinCode {
     secret: [u8; SECRET_LENGTH],
-    /// The coordinator's certificate; `None` where it speaks no TLS.
+    /// The coordinator's certificate; `None` if it does not use TLS.
     pub fingerprint: Option<Fingerprint>,
 }
 
 impl JoinCode {
-    /// Makes the code of a secret.
+    /// Creates the code for a secret.
     pub fn new(secret: [u8; SECRET_LENGTH], fingerprint: Option<Fingerprint>) -> Self {
         Self { secret, fingerprint }
     }
 
-    /// Returns the secret as it is presented: all that the coordinator has to see of a code.
+    /// Returns the secret for the join request: the only part of a code that the coordinator needs.
     pub fn secret(&self) -> String {
         BASE64URL_NOPAD.encode(&self.secret)
     }
@@ -130,7 +130,7 @@ impl FromStr for JoinCode {
     }
 }
 
-/// What a host says at [`PATH`], as a POST.
+/// The body of the POST to [`PATH`].
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JoinRequest {
@@ -139,23 +139,23 @@ pub struct JoinRequest {
     /// Its name, by which its key is listed.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub host: String,
-    /// That it has a key of this fleet already, by which it keeps the host of that: [`proof`].
+    /// Proves that the host already has a key of this fleet, so that it keeps that key's host: see [`proof`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     pub proof: Option<String>,
-    /// The id of the key that it has already, which is no secret.
+    /// The id of the key that it already has. The id is not secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^[0-9a-f]{8}$"))]
     pub older_key: Option<String>,
 }
 
-/// Returns what proves to a coordinator that whoever presents a code has a key as well. It tells nobody the key, and is worth
-/// nothing with another code.
+/// Returns a proof that the holder of a join code has a key too. It does not reveal the key, and is valid only with that
+/// code.
 pub fn proof(key: &str, code: &str) -> String {
     blake3::keyed_hash(blake3::hash(key.as_bytes()).as_bytes(), code.trim().as_bytes()).to_hex().to_string()
 }
 
-/// Returns the [`proof`] of a key of which only the hash is known, as 64 hexadecimal digits; `None` where it is not one.
+/// Returns the [`proof`] for a key's stored hash of 64 hexadecimal digits; `None` if `hash` is not such a hash.
 pub fn proof_of(hash: &str, code: &str) -> Option<String> {
     let hash = blake3::Hash::from_hex(hash).ok()?;
     Some(blake3::keyed_hash(hash.as_bytes(), code.trim().as_bytes()).to_hex().to_string())
@@ -168,7 +168,7 @@ impl fmt::Debug for JoinRequest {
 }
 
 impl JoinRequest {
-    /// Checks what was said.
+    /// Checks the request.
     ///
     /// Errors: as [`check_name`], and `INVALID_REQUEST` if the older key's id is not an id.
     pub fn check(&self) -> Result<(), Refusal> {
@@ -182,19 +182,19 @@ impl JoinRequest {
     }
 }
 
-/// The characters that [`check_plain`] refuses, for a pattern.
+/// The characters that [`check_plain`] refuses, as part of a regular expression.
 macro_rules! obeyed {
     () => {
         "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff"
     };
 }
 
-/// What the name of a key or a host looks like: no control characters, and not only spaces.
+/// The pattern for the name of a key or a host: no control characters, and not only spaces.
 pub const NAME_PATTERN: &str = concat!("^[^", obeyed!(), "]*[^\\s", obeyed!(), "][^", obeyed!(), "]*$");
 
-/// Checks the name of a key or a host, which stands in the field of that name.
+/// Checks the name of a key or a host; `field` is used in the error.
 ///
-/// Errors: `INVALID_REQUEST` where it does not look like [`NAME_PATTERN`], `PAYLOAD_TOO_LARGE` where it is too long.
+/// Errors: `INVALID_REQUEST` if it does not match [`NAME_PATTERN`], `PAYLOAD_TOO_LARGE` if it is too long.
 pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     let count = name.chars().count();
     match count {
@@ -204,19 +204,19 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     }
 }
 
-/// What a host that was let in gets. The key is never said again.
+/// The reply to a host that joined. The key is shown only this once.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct JoinReply {
-    /// What it presents from now on.
+    /// The host's new key.
     pub key: String,
-    /// The name of the key in lists.
+    /// The id of the key.
     pub key_id: String,
-    /// As which agents it may speak.
+    /// The agents as which it may act.
     pub agents: Vec<String>,
-    /// When the key ends by itself, RFC 3339.
+    /// The expiry time of the key, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-    /// Which host it is from now on. Coordinators before this was decided do not say it.
+    /// The host's name. Older coordinators do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// The key that the host had before; absent if this fleet does not know it.
@@ -231,7 +231,7 @@ pub struct OlderKey {
     pub id: String,
     /// Whether it is still valid.
     pub valid: bool,
-    /// The command that ends it, on the coordinator's machine.
+    /// The command that revokes it, to be run on the coordinator's machine.
     pub revoke: String,
 }
 

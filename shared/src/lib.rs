@@ -1,16 +1,16 @@
-//! What both ends of c3po agree on. No I/O and no async runtime: values, their text forms, and nothing else.
+//! The protocol and the types that both ends of c3po share. No I/O and no async runtime: only values and their text forms.
 //!
 //! - [`ids`], [`time`], [`vocabulary`]: the small checked types everything else is made of
-//! - [`message`], [`receipt`], [`agent`]: the envelope, how far it got, who there is
-//! - [`refusal`], [`advice`]: the error codes, their sentences and what to do next
-//! - [`catalogue`]: every tool, once: name, description, arguments, reply
+//! - [`message`], [`receipt`], [`agent`]: the envelope, its delivery stages, the record of an agent
+//! - [`refusal`], [`advice`]: the error codes, their sentences and the next steps
+//! - [`catalogue`]: the single definition of every tool: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
-//! - [`join`]: how a host is let in
-//! - [`policy`], [`audit`], [`sent`]: who may do what to whom, what was done, and which messages an agent sent lately
-//! - [`guard`]: how a pair of agents stands that write to each other without a person
-//! - [`names`]: how a program with a C library of its own looks up names of hosts
-//! - [`text`]: what another side chose, before a terminal or a log shows it
-//! - [`limits`]: every number that bounds something
+//! - [`join`]: how a host joins
+//! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
+//! - [`guard`]: limits on two agents that message each other without a person
+//! - [`names`]: host name lookup in a program with its own C library
+//! - [`text`]: text from other parties, made safe for terminals and logs
+//! - [`limits`]: every limit
 
 #![warn(missing_docs)]
 

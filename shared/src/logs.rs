@@ -1,9 +1,9 @@
-//! What no log has: the text of a message. Some libraries log whole payloads.
+//! Keeps the text of messages out of logs: some libraries log whole payloads.
 
-/// The libraries that do, and the highest level at which they do not.
+/// The libraries that log payloads, and the most verbose level at which they do not.
 const TALKATIVE: [(&str, &str); 3] = [("rmcp", "error"), ("tungstenite", "warn"), ("tokio_tungstenite", "warn")];
 
-/// Returns a filter of `tracing` in which these libraries are quiet, unless it names them.
+/// Returns a `tracing` filter that quiets these libraries, unless the given filter names them.
 pub fn quieted(filter: &str) -> String {
     let is_named = |library: &str| filter.split(',').any(|directive| directive.trim().starts_with(library));
     let quiet = TALKATIVE.iter().filter(|(library, _)| !is_named(library));

@@ -9,68 +9,68 @@ use crate::vocabulary::{Kind, Priority, ReplyStatus};
 
 /// One message. Absent fields are left out of its JSON.
 ///
-/// A reply carries its text in `response`, and `message_id` and `status` besides; every other kind in `message`.
+/// A reply carries its text in `response`, and has `message_id` and `status`; every other kind carries it in `message`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
-    /// The name of this message.
+    /// The id of this message.
     pub id: MessageId,
-    /// The id of the message that began the thread.
+    /// The id of the first message of the thread.
     pub thread_id: MessageId,
-    /// What kind of message this is.
+    /// The kind of message.
     pub kind: Kind,
-    /// Who sent it, stamped by the coordinator from the authenticated connection.
+    /// The sender, set by the coordinator from the authenticated connection.
     pub from_agent: AgentId,
-    /// The sender's machine.
+    /// The sender's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_host: Option<String>,
-    /// Whose inbox it is in.
+    /// The recipient.
     pub to_agent: AgentId,
-    /// What it is about, in a line.
+    /// The subject, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The text, in all kinds but replies.
+    /// The text, in all kinds except replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Background to the text.
+    /// Background for the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// How urgent it is.
+    /// The urgency.
     #[serde(default)]
     pub priority: Priority,
-    /// Whether the sender waits for an answer. Where not, being seen settles the message.
+    /// Whether the sender expects an answer. If not, the message is settled when it is seen.
     #[serde(default)]
     pub requires_response: bool,
     /// The message that this one answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
-    /// In replies: the message that this one answers, by its older name.
+    /// In replies: the message that this one answers, under the field's older name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
     /// In replies: the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<String>,
-    /// In replies: how it turned out.
+    /// In replies: the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
-    /// In replies: whether they answer a message that wanted an answer, so that one who rests is woken for them.
+    /// In replies: whether the original message required an answer. If so, an idle sender is woken for the reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaited: bool,
     /// When the coordinator accepted it.
     pub timestamp: Timestamp,
-    /// When it leaves the inbox unread.
+    /// When it expires unread.
     pub expires_at: Timestamp,
-    /// Whether an earlier session or context of the agent was shown it already. Said where the message is put to a
-    /// session again, and never stored.
+    /// Whether an earlier session or context of the agent was already shown it. Set when the message is presented again, and
+    /// never stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
-    /// The cursor by which the rest of the text is read, where a result had no room for all of it. Said where the message
-    /// is put to a session, and never stored.
+    /// The cursor for the rest of the text, if a result had no room for all of it. Set when the message is presented to a
+    /// session, and never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest: Option<String>,
 }
 
 impl Message {
-    /// Returns the text, whichever field holds it.
+    /// Returns the text, from whichever field holds it.
     pub fn text(&self) -> &str {
         self.response.as_deref().or(self.message.as_deref()).unwrap_or_default()
     }

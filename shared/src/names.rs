@@ -1,28 +1,28 @@
-//! Names of hosts in a program that brings its own C library: whether that library may look them up, and how the answer
-//! of the system's own program (`getent ahosts NAME`) is read.
+//! Host name lookup in a program with its own C library. Decides whether that library can do the lookup, and parses the
+//! output of the system's `getent ahosts NAME`.
 //!
-//! A C library within the program cannot load the modules of `/etc/nsswitch.conf` (mDNS for `.local`, systemd-resolved): if
-//! the system has another version of the library, trying it aborts the program.
+//! A statically linked C library cannot load the modules of `/etc/nsswitch.conf` (mDNS for `.local`, systemd-resolved). If
+//! the system has another version of the library, loading one aborts the program.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// The services that every C library has within itself.
+/// The services that are built into every C library.
 const BUILT_IN: [&str; 2] = ["files", "dns"];
 
-/// The file that names the services which look up names.
+/// The file that lists the services for host name lookup.
 pub const NSSWITCH: &str = "/etc/nsswitch.conf";
-/// The system's own program that looks up names, and its first argument; the name follows.
+/// The system's lookup program and its first argument; the host name follows.
 pub const GETENT: [&str; 2] = ["getent", "ahosts"];
 
-/// Returns the address of a host that is one itself.
+/// Returns the address if the host is an IP address.
 pub fn itself(host: &str, port: u16) -> Option<SocketAddr> {
     host.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, port))
 }
 
-/// Returns the addresses of a host by an answer of `getent`, or by the reason why there is none.
+/// Returns the addresses in the output of `getent`.
 ///
-/// Errors: there is no answer, or no address in it.
+/// Errors: `getent` failed, or its output has no address.
 pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let failed = |why: String| io::Error::other(format!("failed to lookup address information: {why}"));
     let answer = answer.map_err(|why| failed(format!("getent: {why}")))?;
@@ -33,16 +33,16 @@ pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::R
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
-/// Returns whether this text of `/etc/nsswitch.conf` has names of hosts looked up by modules.
+/// Returns whether this text of `/etc/nsswitch.conf` uses modules to look up hosts.
 pub fn need_modules(nsswitch: &str) -> bool {
     let lines = nsswitch.lines().map(|line| line.split('#').next().unwrap_or_default().trim_start());
     let Some(services) = lines.filter_map(|line| line.strip_prefix("hosts:")).next_back() else { return false };
-    // What stands in brackets are actions; they may hold spaces.
+    // Text in brackets is an action, and may contain spaces.
     let named = services.split('[').map(|part| part.rsplit(']').next().unwrap_or_default());
     named.flat_map(str::split_whitespace).any(|service| !BUILT_IN.contains(&service))
 }
 
-/// Returns the addresses in an answer of `getent ahosts`, each once, in its order.
+/// Returns the addresses in the output of `getent ahosts`, in order and without duplicates.
 fn addresses(answer: &str) -> Vec<IpAddr> {
     let mut addresses = Vec::new();
     for address in answer.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()) {

@@ -1,4 +1,4 @@
-//! What a policy is asked, and what it answers.
+//! Questions to the policy, and its answers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,70 +7,70 @@ use crate::ids::AgentId;
 use crate::vocabulary::words;
 
 words! {
-    /// What an agent does to another.
+    /// The action of one agent on another.
     Verb {
-        /// Sends a message, also to all of a role.
+        /// Sends a message to an agent or to a role.
         Message = "message",
         /// Answers a message.
         Reply = "reply",
-        /// Sends copies to everybody.
+        /// Sends a copy to all agents.
         Broadcast = "broadcast",
     }
 }
 
 words! {
-    /// What a rule says of what it matches.
+    /// The effect of a rule on a matching action.
     Effect {
-        /// It is done.
+        /// The action is allowed.
         Allow = "allow",
-        /// It is refused with `FORBIDDEN_BY_POLICY`.
+        /// The action is refused with `FORBIDDEN_BY_POLICY`.
         Deny = "deny",
     }
 }
 
-/// What is asked of the policy.
+/// A question to the policy: may this agent do that?
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyQuestion {
-    /// Who would do it.
+    /// The agent that would act.
     pub from: AgentId,
-    /// To whom.
+    /// The agent that would be acted on.
     pub to: AgentId,
-    /// What.
+    /// The action.
     pub verb: Verb,
 }
 
-/// One side of a question as the coordinator knows it.
+/// One side of a question, as the coordinator knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyParty {
     /// Its name.
     pub id: AgentId,
-    /// Whether there is such an agent: one that is not known has no role and no host.
+    /// Whether the agent exists. An unknown agent has no role and no host.
     pub known: bool,
-    /// Its role, as it said itself.
+    /// Its role, as it declared it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Its machine, as that said itself.
+    /// Its host, as the host reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
-/// What the policy answers.
+/// The answer of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyAnswer {
-    /// What would become of it.
+    /// The effect on the action.
     pub effect: Effect,
-    /// Which rule of the file says so, counted from 1; absent where the default does.
+    /// The rule that decides, counted from 1; absent if the default decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
-    /// Why, in the words of the rule.
+    /// The reason, from the rule.
     pub reason: String,
-    /// What was asked about.
+    /// The action in question.
     pub verb: Verb,
-    /// Who would do it.
+    /// The agent that would act.
     pub from: PolicyParty,
-    /// To whom.
+    /// The agent that would be acted on.
     pub to: PolicyParty,
-    /// Why the file of rules is not in force as it is now; absent where it is.
+    /// Why the current rules file is not in force; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outdated: Option<String>,
 }
@@ -78,13 +78,13 @@ pub struct PolicyAnswer {
 /// The rules in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyInForce {
-    /// How many rules there are.
+    /// The number of rules.
     pub rules: usize,
-    /// Their file, on the coordinator's machine. It may be missing where there are none.
+    /// The rules file on the coordinator's machine. It may be missing if there are no rules.
     pub path: String,
     /// The text of the file when it was put in force.
     pub text: String,
-    /// Why the file is not in force as it is now; absent where it is.
+    /// Why the current rules file is not in force; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outdated: Option<String>,
 }

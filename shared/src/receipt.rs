@@ -1,4 +1,4 @@
-//! How far a message got, with the evidence. No stage is recorded before its evidence, and none is guessed.
+//! The delivery stages of a message, with their evidence. A stage is recorded only after its evidence, and never guessed.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,37 +9,37 @@ use crate::time::Timestamp;
 use crate::vocabulary::words;
 
 words! {
-    /// How far a message got. The first six are successes in order; the last three are ends that are not.
+    /// The delivery stage of a message. The first six are successes in order; the last three are outcomes without success.
     Stage {
-        /// On the sender's disk, waiting for the link (said by the proxy only).
+        /// On the sender's disk, waiting for the link. Only the proxy reports this stage.
         QueuedOnHost = "queued_on_host",
-        /// The coordinator has it durably: the store has committed.
+        /// The coordinator has stored it durably: the store has committed.
         Stored = "stored",
-        /// The recipient's proxy has it: it answered `deliver`.
+        /// The recipient's proxy has it, and has answered `deliver`.
         OnHost = "on_host",
-        /// It was put into the session's context: a tool's result was written, a hook's output was flushed, or the turn
-        /// that a push started was seen by a hook.
+        /// It was put into the session's context: a tool result was written, a hook's output was flushed, or a hook saw the
+        /// turn that a push started.
         InSession = "in_session",
-        /// The model went on after that: a later hook event or tool call of the same session.
+        /// The model continued after that, with a later hook event or tool call of the same session.
         Seen = "seen",
         /// A reply exists.
         Answered = "answered",
-        /// It left the inbox when its life was over, or with the one-shot session that asked it or was sent it.
+        /// It expired in the inbox, or was removed with the one-shot session that sent it or was to receive it.
         Expired = "expired",
         /// A policy or the recipient's client refused it.
         Refused = "refused",
-        /// The recipient's client holds it for a person's approval.
+        /// The recipient's client holds it until a person approves it.
         Held = "held",
     }
 }
 
 impl Stage {
-    /// Returns whether nothing further can happen to a message at this stage.
+    /// Returns whether no later stage can follow.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Answered | Self::Expired | Self::Refused)
     }
 
-    /// Returns whether a message at this stage has got as far as `wanted`.
+    /// Returns whether this stage is `wanted` or implies it.
     pub fn reaches(self, wanted: Self) -> bool {
         match self {
             Self::Expired | Self::Refused | Self::Held => self == wanted,
@@ -49,7 +49,7 @@ impl Stage {
 }
 
 words! {
-    /// By which way a message moved on: the evidence for a stage.
+    /// The way by which a message moved on, which is the evidence for its stage.
     Via {
         /// The proxy answered `deliver`.
         Deliver = "deliver",
@@ -65,9 +65,9 @@ words! {
         UserPromptSubmit = "user_prompt_submit",
         /// The context that a hook added between two steps of a turn.
         PostToolBatch = "post_tool_batch",
-        /// The reason by which a hook kept a turn from ending.
+        /// The reason that a hook gave to keep a turn from ending.
         Stop = "stop",
-        /// A post to the session's own inbox socket, confirmed by the turn that it started.
+        /// A post to the session's inbox socket, confirmed by the turn that it started.
         InboxSocket = "inbox_socket",
         /// A hook that waited beside the idle session and woke it, confirmed by the turn that it started.
         AsyncRewake = "async_rewake",
@@ -75,28 +75,28 @@ words! {
         Channel = "channel",
         /// A later hook event of the same session.
         Hook = "hook",
-        /// The client's transcript, in which the conversation holds it.
+        /// The client's transcript, which contains the message.
         Transcript = "transcript",
         /// The answer itself.
         Reply = "reply",
-        /// Printed on a person's terminal.
+        /// Output on a person's terminal.
         Terminal = "terminal",
     }
 }
 
-/// Messages of one recipient that got further, with the evidence.
+/// Messages of one recipient that reached a stage, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Which.
+    /// The messages.
     pub message_ids: Vec<MessageId>,
-    /// How far: `on_host`, `in_session` or `seen`.
+    /// The stage: `on_host`, `in_session` or `seen`.
     pub stage: Stage,
-    /// By what evidence.
+    /// The evidence for the stage.
     pub via: Via,
-    /// With `in_session`: the evidence by which they are `seen` too, if it came at the same time.
+    /// With `in_session`: the evidence that they are also `seen`, if both came at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_via: Option<Via>,
-    /// The context of the session that they reached, also if this is sent again in a later one.
+    /// The context of the session that the messages reached. It stays the same if this is sent again in a later context.
     #[serde(default, skip_serializing_if = "is_first")]
     pub context: u64,
 }
@@ -108,7 +108,7 @@ impl Progress {
         std::iter::once((self.stage, self.via)).chain(seen)
     }
 
-    /// Returns an error for what a host may not report: too many messages, or a stage that it cannot vouch for.
+    /// Returns an error if a host may not report this: too many messages, or a stage for which it cannot have evidence.
     pub fn check_reported(&self) -> Result<(), Refusal> {
         let count = self.message_ids.len();
         if count > IDS_MAX {
@@ -132,7 +132,7 @@ pub(crate) fn is_first(context: &u64) -> bool {
     *context == 0
 }
 
-/// One line of a message's history.
+/// One entry of a message's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The stage that was reached.
@@ -142,8 +142,8 @@ pub struct Step {
     /// The evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
-    /// The session that it reached: the agent's generation, and behind a dot the session's context where that is
-    /// not its first, such as `3.1` after one `/clear`.
+    /// The session that it reached: the agent's generation, followed by a dot and the number of the session's context unless
+    /// that is the first. For example `3.1` after one `/clear`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// For `answered`: the reply.
@@ -151,7 +151,7 @@ pub struct Step {
     pub reply_id: Option<MessageId>,
 }
 
-/// Returns the stage that a history amounts to: how it ended where it ended without success, else the furthest.
+/// Returns the stage that sums up a history: the last one if it is an outcome without success, else the furthest.
 pub fn furthest(history: &[Step]) -> Stage {
     match history.last().map(|step| step.stage) {
         Some(end @ (Stage::Expired | Stage::Refused | Stage::Held)) => end,
@@ -159,8 +159,8 @@ pub fn furthest(history: &[Step]) -> Stage {
     }
 }
 
-/// Returns the furthest stage that was a success, whatever came after it. Evidence beyond it counts also where it comes
-/// after the message expired: the session had been given the message before.
+/// Returns the furthest success, whatever followed it. Evidence that arrives after the message expired still counts, because
+/// the session had received the message before.
 pub fn reached(history: &[Step]) -> Stage {
     let successes = history.iter().map(|step| step.stage).filter(|stage| *stage <= Stage::Answered);
     successes.max().unwrap_or(Stage::Stored)
@@ -169,9 +169,9 @@ pub fn reached(history: &[Step]) -> Stage {
 /// The stage that a send had reached when it returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// How far the message got.
+    /// The stage of the message.
     pub stage: Stage,
-    /// When that was recorded.
+    /// The time at which that stage was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }

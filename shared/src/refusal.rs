@@ -1,4 +1,4 @@
-//! The one shape of every error that a caller meets: a sentence, a code, and what to do next.
+//! The one form of every error that a caller receives: a sentence, a code, and the next step.
 
 use std::fmt;
 
@@ -13,61 +13,61 @@ use crate::time::Timestamp;
 use crate::vocabulary::words;
 
 words! {
-    /// Why something was refused. Callers decide by the code, never by the sentence.
+    /// The reason for a refusal. Callers decide by the code, never by the sentence.
     ErrorCode {
         /// No agent has that name.
         AgentNotFound = "AGENT_NOT_FOUND",
-        /// The agent takes no new work.
+        /// The agent accepts no new work.
         AgentUnavailable = "AGENT_UNAVAILABLE",
-        /// No such message, or none that the caller may know of.
+        /// There is no such message, or the caller may not know of it.
         MessageNotFound = "MESSAGE_NOT_FOUND",
         /// There is no such key.
         KeyNotFound = "KEY_NOT_FOUND",
-        /// There is no such invite, or it is over.
+        /// There is no such invite, or it is no longer valid.
         InviteNotFound = "INVITE_NOT_FOUND",
         /// Another answer came first.
         AlreadyAnswered = "ALREADY_ANSWERED",
-        /// Nothing came in time.
+        /// The deadline passed without a result.
         Timeout = "TIMEOUT",
-        /// Somebody stopped it.
+        /// The operation was interrupted.
         Interrupted = "INTERRUPTED",
         /// Too many sends in a minute.
         RateLimited = "RATE_LIMITED",
-        /// As much was stored with the key as may be within a day, or it has as many agents as it may have.
+        /// The key has reached its daily storage quota, or its limit of agents.
         QuotaExceeded = "QUOTA_EXCEEDED",
-        /// Two agents seem to answer each other without end, or a person stopped them.
+        /// Two agents seem to answer each other endlessly, or a person stopped them.
         LoopSuspected = "LOOP_SUSPECTED",
         /// The wait would close a cycle of agents that wait for each other.
         WouldDeadlock = "WOULD_DEADLOCK",
-        /// The request itself is wrong.
+        /// The request itself is invalid.
         InvalidRequest = "INVALID_REQUEST",
-        /// A text is longer than it may be.
+        /// A text exceeds its maximum length.
         PayloadTooLarge = "PAYLOAD_TOO_LARGE",
         /// The recipient has too many unacknowledged messages.
         InboxFull = "INBOX_FULL",
         /// No credentials, or wrong ones.
         Unauthorized = "UNAUTHORIZED",
-        /// Not this caller's to do.
+        /// The caller has no permission.
         Forbidden = "FORBIDDEN",
-        /// A rule forbids it.
+        /// A policy rule forbids it.
         ForbiddenByPolicy = "FORBIDDEN_BY_POLICY",
-        /// The present state does not allow it.
+        /// The current state does not allow it.
         Conflict = "CONFLICT",
         /// Proxy and coordinator speak different protocols.
         VersionMismatch = "VERSION_MISMATCH",
-        /// The proxy has no link to a coordinator, or this one takes no more.
+        /// The proxy has no link to a coordinator, or the coordinator accepts no more connections.
         CoordDown = "COORD_DOWN",
-        /// The coordinator cannot reach its store, or that takes nothing more. REST has the second word.
+        /// The coordinator cannot reach its store, or the store is full. REST uses the second word.
         StoreUnavailable = "STORE_UNAVAILABLE" | "REDIS_UNAVAILABLE",
-        /// Nothing here can do that.
+        /// The operation is not supported.
         NotSupported = "NOT_SUPPORTED",
-        /// A defect of ours.
+        /// An internal error: a bug in c3po.
         Internal = "INTERNAL",
     }
 }
 
 impl ErrorCode {
-    /// Returns the advice for this code, if front ends word it differently.
+    /// Returns the advice for this code, if front ends have their own wording for it.
     fn advice(self) -> Option<Advice> {
         match self {
             Self::AgentNotFound => Some(Advice::ListAgents),
@@ -83,7 +83,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns the number that JSON-RPC carries for this code.
+    /// Returns the JSON-RPC error number for this code.
     pub fn json_rpc(self) -> i32 {
         match self {
             Self::InvalidRequest | Self::PayloadTooLarge => -32602,
@@ -99,7 +99,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns the HTTP status that REST answers with for this code.
+    /// Returns the HTTP status for this code.
     pub fn http_status(self) -> u16 {
         match self {
             Self::InvalidRequest => 400,
@@ -117,7 +117,7 @@ impl ErrorCode {
         }
     }
 
-    /// Returns what to do next where the refusal says nothing better.
+    /// Returns the default next step, for a refusal without a better one.
     pub fn suggestion(self) -> &'static str {
         match self {
             Self::AgentNotFound => Advice::ListAgents.for_models(),
@@ -154,24 +154,24 @@ impl ErrorCode {
     }
 }
 
-/// An error as every caller gets it: `{"error", "code", "suggestion", "advice"?, "details"?}`.
+/// The error that every caller receives: `{"error", "code", "suggestion", "advice"?, "details"?}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 pub struct Refusal {
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the error.
     pub error: String,
-    /// Why, for programs.
+    /// The code, for programs.
     pub code: ErrorCode,
-    /// What to do next, in words for a model.
+    /// The next step, worded for a model.
     pub suggestion: String,
-    /// The same for front ends that word it themselves; absent if the suggestion suits every reader.
+    /// The next step for front ends with their own wording; absent if the suggestion suits every reader.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_advice")]
     pub advice: Option<Advice>,
-    /// Numbers and names that belong to it.
+    /// Related numbers and names.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub details: Map<String, Value>,
 }
 
-/// Reads an advice; one that only a newer coordinator knows has its suggestion all the same.
+/// Reads an advice. An advice that only a newer coordinator knows becomes `None`; its suggestion remains.
 fn known_advice<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Advice>, D::Error> {
     Ok(Option::<String>::deserialize(from)?.and_then(|word| word.parse().ok()))
 }
@@ -183,13 +183,13 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// Makes a refusal with the code's own suggestion.
+    /// Makes a refusal with the default suggestion of its code.
     pub fn new(code: ErrorCode, error: impl Into<String>) -> Self {
         let (suggestion, advice) = (code.suggestion().to_owned(), code.advice());
         Self { error: error.into(), code, suggestion, advice, details: Map::new() }
     }
 
-    /// Returns the refusal with a better suggestion, which names no tool and suits every reader.
+    /// Returns the refusal with a better suggestion, which must name no tool and suit every reader.
     #[must_use]
     pub fn suggest(mut self, suggestion: impl Into<String>) -> Self {
         self.suggestion = suggestion.into();
@@ -197,7 +197,7 @@ impl Refusal {
         self
     }
 
-    /// Returns the refusal with a better advice.
+    /// Returns the refusal with better advice.
     #[must_use]
     pub fn advise(mut self, advice: Advice) -> Self {
         self.suggestion = advice.for_models().to_owned();
@@ -205,19 +205,19 @@ impl Refusal {
         self
     }
 
-    /// Returns the refusal with one more detail.
+    /// Returns the refusal with an additional detail.
     #[must_use]
     pub fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self
     }
 
-    /// The request itself is wrong.
+    /// The request itself is invalid.
     pub fn invalid(error: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, error)
     }
 
-    /// No agent has that name. The nearest names go into the suggestion.
+    /// No agent has that name. The suggestion lists the nearest names.
     pub fn agent_not_found(name: &str, nearest: &[AgentId]) -> Self {
         let mut refusal = Self::new(ErrorCode::AgentNotFound, format!("no agent named {name}"));
         if nearest.is_empty() {
@@ -228,7 +228,8 @@ impl Refusal {
         refusal.detail("nearest", names)
     }
 
-    /// No such message, or none that the caller may know of: the two are told apart for nobody.
+    /// There is no such message, or the caller may not know of it. The error is the same for both, so that it reveals
+    /// nothing.
     pub fn message_not_found(id: &MessageId) -> Self {
         Self::new(ErrorCode::MessageNotFound, format!("no message {id} of yours"))
     }
@@ -238,7 +239,7 @@ impl Refusal {
         Self::new(ErrorCode::AlreadyAnswered, format!("{id} is answered already")).detail("reply_id", reply.as_str())
     }
 
-    /// A text is longer than it may be.
+    /// A text exceeds its maximum length.
     pub fn too_large(field: &str, count: usize, limit: usize) -> Self {
         Self::new(ErrorCode::PayloadTooLarge, format!("{field} has {count} characters; at most {limit} are allowed"))
             .detail("field", field)
@@ -246,7 +247,7 @@ impl Refusal {
             .detail("limit", limit)
     }
 
-    /// The recipient's inbox is at its bound.
+    /// The recipient's inbox is full.
     pub fn inbox_full(agent: &AgentId, count: usize) -> Self {
         let limit = limits::INBOX_MAX;
         Self::new(
@@ -269,7 +270,7 @@ impl Refusal {
         .detail("retry_after_seconds", retry_after_seconds)
     }
 
-    /// As much was stored with a key as may be within a day; `key` is its id, or the word for those who have none.
+    /// A key has reached its daily storage quota. `key` is its id, or the word for callers without a key.
     pub fn quota_exceeded(key: &str, count: u64, limit: u64, until: Timestamp) -> Self {
         let whose = whose(key);
         let left = limit.saturating_sub(count);
@@ -290,7 +291,7 @@ impl Refusal {
             .detail("until", until.to_string())
     }
 
-    /// A key has as many agents as it may have; `key` as above.
+    /// A key has reached its limit of agents; `key` as in [`Self::quota_exceeded`].
     pub fn too_many_agents(key: &str, count: usize, limit: usize) -> Self {
         let whose = whose(key);
         let error = format!("{count} agents were made with {whose}, at most {limit} may be; no other was made");
@@ -300,7 +301,7 @@ impl Refusal {
             .detail("limit", limit)
     }
 
-    /// A new name differs from that of an agent in case alone.
+    /// A new name differs from that of an existing agent only in case.
     pub fn alike(name: &AgentId, known: &AgentId) -> Self {
         Self::new(ErrorCode::Conflict, format!("{name} differs from the agent {known} in case alone"))
             .suggest(format!(
@@ -310,7 +311,7 @@ impl Refusal {
             .detail("nearest", vec![known.as_str()])
     }
 
-    /// Two agents wrote to each other as often as they may without a person.
+    /// Two agents reached the limit of messages without a person.
     pub fn loop_suspected(agents: [&AgentId; 2], count: u32, limit: u32) -> Self {
         let [one, other] = agents;
         let minutes = limits::LOOP_WINDOW.as_secs() / 60;
@@ -321,7 +322,7 @@ impl Refusal {
         Self::guarded(agents, error).detail("count", count).detail("limit", limit)
     }
 
-    /// A person stopped what two agents send each other.
+    /// A person stopped the messages between two agents.
     pub fn pair_stopped(agents: [&AgentId; 2]) -> Self {
         let [one, other] = agents;
         Self::guarded(agents, format!("a person stopped messages between {one} and {other}; nothing was sent"))
@@ -338,8 +339,8 @@ impl Refusal {
             .detail("agents", vec![one, other])
     }
 
-    /// An agent that waits for an answer, perhaps by way of others, waits for the sender of this message. `cycle` has
-    /// the messages whose answers they wait for; the last is one to the sender.
+    /// An agent that waits for an answer, perhaps through others, waits for the sender of this message. `cycle` holds the
+    /// messages whose answers they wait for; the last is one to the sender.
     pub fn would_deadlock(message: &MessageId, cycle: &[MessageId]) -> Self {
         let waits: Vec<_> = cycle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
         let error = format!("waiting for {} would never end: {}", message.to(), waits.join(", "));
@@ -366,7 +367,7 @@ impl Refusal {
             .detail("retry_after_seconds", retry_after_seconds)
     }
 
-    /// One session has as many calls under way as it may have.
+    /// One session has reached its limit of calls in flight.
     pub fn too_many_calls() -> Self {
         let limit = limits::CALLS_IN_FLIGHT;
         let error = format!("{limit} calls of this session are under way, which is as many as are allowed");
@@ -376,7 +377,7 @@ impl Refusal {
             .detail("limit", limit)
     }
 
-    /// The coordinator has as many connections as it may have.
+    /// The coordinator has reached its connection limit.
     pub fn no_place(limit: usize) -> Self {
         let error = format!("the coordinator has {limit} connections, which is as many as it may have");
         Self::new(ErrorCode::CoordDown, error)
@@ -393,14 +394,14 @@ impl Refusal {
         Self::new(ErrorCode::StoreUnavailable, error).detail("applied", "unknown")
     }
 
-    /// The coordinator's store takes nothing more.
+    /// The coordinator's store is full.
     pub fn store_full() -> Self {
         let error = "the coordinator's store is full; nothing was done";
         Self::new(ErrorCode::StoreUnavailable, error).advise(Advice::StoreFull).detail("applied", "no")
     }
 }
 
-/// Returns what a quota is of, by the id of its key or the word for those who have none.
+/// Returns the owner of a quota, from the id of its key or the word for callers without a key.
 fn whose(key: &str) -> String {
     match key {
         "anybody" => "those without a key".to_owned(),
@@ -409,7 +410,7 @@ fn whose(key: &str) -> String {
     }
 }
 
-/// Returns an amount as people read it.
+/// Formats a number of bytes as megabytes.
 fn megabytes(bytes: u64) -> String {
     format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000)
 }

@@ -1,4 +1,4 @@
-//! The messages that an agent sent lately, and how far each got.
+//! The recent messages of a sender, and their delivery stages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,14 @@ use crate::time::Timestamp;
 pub struct SentMessage {
     /// Its id.
     pub message_id: MessageId,
-    /// To whom.
+    /// The recipient.
     pub to: AgentId,
-    /// When it was accepted.
+    /// The time at which it was accepted.
     pub at: Timestamp,
     /// The message that it answers, if it is a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<MessageId>,
-    /// How far it got; absent where it is not kept any more.
+    /// The stage that it has reached; absent if it is no longer kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
     /// Its title.
@@ -27,11 +27,11 @@ pub struct SentMessage {
     pub title: Option<String>,
 }
 
-/// `GET /api/sent`: the latest messages that an agent sent.
+/// `GET /api/sent`: the most recent messages that an agent sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentMessages {
-    /// Who sent them.
+    /// The sender.
     pub agent_id: AgentId,
-    /// In order, the oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<SentMessage>,
 }

@@ -1,18 +1,18 @@
-//! Texts that another side chose, before a terminal or a log shows them.
+//! Makes text from other parties safe for terminals and logs.
 
 use std::fmt::Write;
 
 use crate::refusal::Refusal;
 
-/// Returns whether terminals obey the character or read the text around it in another direction: controls of both sets, line
-/// separators, marks, overrides and isolates of direction, and the byte order mark.
+/// Returns whether terminals interpret the character or change the direction of the text around it. These are C0 and C1
+/// controls, line separators, direction marks, overrides and isolates, and the byte order mark.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Returns a text without what terminals obey: ASCII controls are shown as their pictures, the others as a replacement.
-/// Tabs stay, and with `lines` so do ends of lines.
+/// Returns a text in which terminals interpret nothing: ASCII controls become their pictures, the others the replacement
+/// character. Tabs are kept, and with `lines` also line ends.
 pub fn harmless(text: &str, lines: bool) -> String {
     let shown = |c: char| match c {
         '\n' if lines => '\n',
@@ -25,12 +25,13 @@ pub fn harmless(text: &str, lines: bool) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Returns the same JSON with every such character escaped; those that JSON leaves as they are stand in strings alone.
+/// Returns the same JSON with every such character escaped. Characters that JSON does not escape can occur only inside
+/// strings.
 pub fn harmless_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         if is_obeyed(c) && !matches!(c, '\n' | '\t' | '\r') {
-            // None of them is beyond the basic plane, so one unit is enough.
+            // All of them are in the basic plane, so one UTF-16 unit is enough.
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {
             escaped.push(c);
@@ -39,7 +40,7 @@ pub fn harmless_json(json: &str) -> String {
     escaped
 }
 
-/// Returns a text as one word of a command that people paste into a shell, quoted only if it has to be.
+/// Returns a text as one word of a shell command that people can paste, quoted only if necessary.
 pub fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -48,9 +49,9 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Checks a name or a label, which stands in the field of that name: lists and logs show it.
+/// Checks a name or a label that lists and logs will show; `field` is used in the error.
 ///
-/// Errors: `INVALID_REQUEST` where a terminal would obey a part of it.
+/// Errors: `INVALID_REQUEST` if it contains a character that terminals interpret.
 pub fn check_plain(field: &str, text: &str) -> Result<(), Refusal> {
     if text.chars().any(is_obeyed) {
         return Err(Refusal::invalid(format!("{field}: it has control characters")));
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// What terminals obey, each in the middle of a text: single characters, and sequences that they begin.
+    /// Texts with terminal controls in the middle: single characters, and the sequences that they begin.
     fn hostile() -> Vec<String> {
         let single = (0..0xa0).chain([0x61c, 0x200e, 0x200f, 0xfeff]).chain(0x2028..0x202f).chain(0x2066..0x206a);
         let single = single.filter_map(char::from_u32).filter(|c| is_obeyed(*c)).map(String::from);

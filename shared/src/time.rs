@@ -1,4 +1,4 @@
-//! Points in time as c3po writes them: RFC 3339, UTC, milliseconds.
+//! Timestamps in c3po's format: RFC 3339, UTC, milliseconds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,15 +19,15 @@ const LATEST: u64 = 253_402_300_799_999;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// Returns the time of this machine's clock.
+    /// Returns the current time of this machine's clock.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the point in time that many milliseconds after the Unix epoch.
+    /// Returns the time that is `millis` milliseconds after the Unix epoch.
     ///
-    /// What lies behind the year 9999, which has no text form, becomes its last millisecond.
+    /// Times after the year 9999 have no text form and become its last millisecond.
     pub fn from_millis(millis: u64) -> Self {
         Self(millis.min(LATEST))
     }
@@ -37,12 +37,12 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the time that passed from `earlier` to `self`, zero where it is later.
+    /// Returns the time that passed from `earlier` to `self`, or zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns by how many milliseconds `self` is later than `other`; negative where it is earlier.
+    /// Returns by how many milliseconds `self` is later than `other`; negative if it is earlier.
     pub fn millis_ahead_of(self, other: Self) -> i64 {
         self.0.cast_signed() - other.0.cast_signed()
     }
@@ -69,7 +69,7 @@ impl FromStr for Timestamp {
     type Err = time::error::Parse;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // Not turned to UTC first: the last hours of the year 9999 have no UTC date, and asking for it panics.
+        // Not converted to UTC first: the last hours of the year 9999 have no UTC date, and the conversion would panic.
         let millis = OffsetDateTime::parse(text, &Rfc3339)?.unix_timestamp_nanos() / 1_000_000;
         Ok(Self::from_millis(u64::try_from(millis).unwrap_or_default()))
     }
@@ -99,17 +99,17 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// A length of time as people write it: a number and s, m, h or d.
+/// A duration in text form: a number and s, m, h or d.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(Duration);
 
-/// A text that is no length of time.
+/// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write a number and s, m, h or d, such as 15m")]
 pub struct SpanError;
 
 impl Span {
-    /// Returns how long it is.
+    /// Returns the duration.
     pub fn duration(self) -> Duration {
         self.0
     }

@@ -1,6 +1,6 @@
-//! The closed sets of words that messages and agents are described with.
+//! The closed sets of words that describe messages and agents.
 
-/// Defines an enum with its one spelling on the wire and the other words that callers may use for it.
+/// Defines an enum with one spelling on the wire, and the aliases that callers may use for it.
 macro_rules! words {
     ($(#[$attribute:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[$attribute])*
@@ -11,7 +11,7 @@ macro_rules! words {
             /// Every value, in order.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the word as it stands on the wire.
+            /// Returns the word used on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }
             }
@@ -26,7 +26,7 @@ macro_rules! words {
         impl std::str::FromStr for $name {
             type Err = String;
 
-            /// Reads the word in any case, and the other words in use for it.
+            /// Parses the word or one of its aliases, in any case.
             fn from_str(text: &str) -> Result<Self, String> {
                 $(
                     if [$word $(, $alias)*].iter().any(|word| word.eq_ignore_ascii_case(text)) {
@@ -68,20 +68,20 @@ words! {
     /// How urgent a message is. Higher sorts later, so `urgent` is the greatest.
     #[derive(Default)]
     Priority {
-        /// Whenever it suits.
+        /// When convenient.
         Low = "low",
-        /// What is not said otherwise.
+        /// The default.
         #[default]
         Normal = "normal",
         /// Before other work.
         High = "high",
-        /// At once.
+        /// Immediately.
         Urgent = "urgent" | "critical",
     }
 }
 
 words! {
-    /// What kind of message an envelope carries.
+    /// The kind of message in an envelope.
     Kind {
         /// One agent to another.
         Message = "message",
@@ -89,19 +89,19 @@ words! {
         Reply = "reply" | "response",
         /// One of many copies.
         Broadcast = "broadcast",
-        /// Said by the coordinator itself.
+        /// Sent by the coordinator itself.
         System = "system",
     }
 }
 
 words! {
-    /// Which kinds a reader wants.
+    /// The kinds of messages that a reader wants.
     #[derive(Default)]
     KindFilter {
         /// Every kind.
         #[default]
         Any = "any",
-        /// Everything but replies.
+        /// Every kind except replies.
         Message = "message",
         /// Replies only.
         Reply = "reply",
@@ -109,7 +109,7 @@ words! {
 }
 
 impl KindFilter {
-    /// Returns whether a message of this kind is wanted.
+    /// Returns whether this filter accepts a message of that kind.
     pub fn admits(self, kind: Kind) -> bool {
         match self {
             Self::Any => true,
@@ -120,11 +120,11 @@ impl KindFilter {
 }
 
 words! {
-    /// How a reply turned out.
+    /// The outcome of a reply.
     ReplyStatus {
-        /// The request was met.
+        /// The request was fulfilled.
         Success = "success",
-        /// It was not; the response says why.
+        /// It was not; the response contains the reason.
         Error = "error",
     }
 }
@@ -134,25 +134,25 @@ words! {
     Status {
         /// A session is connected.
         Online = "online",
-        /// None is; messages wait in the inbox.
+        /// No session is connected; messages wait in the inbox.
         Offline = "offline",
     }
 }
 
 words! {
-    /// What an agent's session does.
+    /// The activity of an agent's session.
     State {
-        /// It has begun and was not heard of since.
+        /// It has started, and has reported nothing since.
         Starting = "starting",
-        /// It can take work.
+        /// It can accept work.
         Ready = "ready" | "available" | "idle" | "completed",
-        /// It works.
+        /// It is working.
         Busy = "busy" | "working",
-        /// It cannot go on.
+        /// It cannot continue.
         Blocked = "blocked",
         /// It waits for a person.
         WaitingHuman = "waiting_human",
-        /// It takes no new work.
+        /// It accepts no new work.
         Away = "away",
         /// It has ended.
         Stopped = "stopped",
@@ -160,15 +160,15 @@ words! {
 }
 
 words! {
-    /// What whoever has a key may do.
+    /// The permissions of a key.
     Scope {
-        /// Speak as the agents that the key covers, and see who is there.
+        /// Act as the agents that the key covers, and list agents.
         Agent = "agent",
-        /// See who is there, and the metrics.
+        /// List agents, and read the metrics.
         Read = "read",
-        /// What `read` may, and look into the audit and the policy.
+        /// Everything that `read` allows, and read the audit and the policy.
         Operator = "operator",
-        /// Everything: also keys and invites, and to speak as the agents that the key covers.
+        /// Everything, including managing keys and invites, and acting as the agents that the key covers.
         Admin = "admin",
     }
 }

@@ -1,5 +1,5 @@
-//! A link that breaks: passes TCP on to a target, and loses, holds, cuts or delays it as it is told. Reorders nothing, and
-//! changes nothing but the time that the target tells.
+//! A TCP proxy that simulates a failing link: on request it loses, holds, cuts or delays bytes. It never reorders them, and
+//! changes nothing except the target's timestamps.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,40 +15,40 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// In which direction bytes go.
+/// A direction of the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// From who dialled to the target.
+    /// From the client to the target.
     There,
-    /// Back.
+    /// From the target to the client.
     Back,
 }
 
-/// What happens to bytes of one direction.
+/// How bytes of one direction are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Passes,
-    /// They are kept back until the link is whole again, as a lost route does.
+    /// They are held back until the link is healed, as on a lost route.
     Held,
 }
 
-/// What happens to everything.
+/// The simulated conditions for all connections.
 #[derive(Debug, Clone, Copy)]
 struct Weather {
     there: Fate,
     back: Fate,
     delay: Duration,
-    /// How many bytes a second, where that is bounded.
+    /// The bandwidth limit in bytes per second, if any.
     rate: Option<u64>,
-    /// Of connections with a smaller number, which directions are swallowed for ever.
+    /// For each direction: connections with a smaller number silently drop everything.
     forgotten: [u64; 2],
-    /// Of connections with a smaller number nothing is left.
+    /// Connections with a smaller number are closed.
     dropped: u64,
-    /// By how many milliseconds the clock of the target seems to be ahead.
+    /// The apparent lead of the target's clock, in milliseconds.
     ahead_ms: i64,
 }
 
-/// A listener before a target. Ends with it.
+/// A listener in front of a target. Dropping it stops it.
 #[derive(Debug)]
 pub struct Breaker {
     address: SocketAddr,
@@ -62,14 +62,14 @@ struct Shared {
     weather: watch::Sender<Weather>,
     next: AtomicU64,
     open: AtomicUsize,
-    /// How many bytes still pass on each way before the connection is cut; `u64::MAX` for no cut.
+    /// The bytes that still pass in each direction before the connection is cut; `u64::MAX` for no cut.
     cuts: [AtomicU64; 2],
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Breaker {
-    /// Listens on a free port and passes everything on to `target`, which need not be there yet.
+    /// Listens on a free port and forwards everything to `target`, which may start later.
     ///
     /// Errors: there is no free port.
     pub async fn before(target: SocketAddr) -> Result<Self> {
@@ -98,40 +98,41 @@ impl Breaker {
         Ok(Self { address, shared, _stop: stop.drop_guard() })
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns how many connections were ever taken.
+    /// Returns the number of connections accepted so far.
     pub fn taken(&self) -> u64 {
         self.shared.next.load(Ordering::Relaxed)
     }
 
-    /// Returns how many connections are open now.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
 
-    /// Ends every present connection.
+    /// Closes every current connection.
     pub fn drop_all(&self) {
         let next = self.taken();
         self.shared.weather.send_modify(|weather| weather.dropped = next);
     }
 
-    /// Swallows whatever goes that way on the present connections, for ever and without a word: they are half open.
-    /// New ones are whole.
+    /// Drops everything in that direction on the current connections, silently and for good: they are half open. New
+    /// connections work.
     pub fn forget(&self, way: Way) {
         let next = self.taken();
         self.shared.weather.send_modify(|weather| weather.forgotten[index(way)] = next);
     }
 
-    /// Keeps everything back on both ways, on present and new connections, until [`heal`](Self::heal): then it arrives.
+    /// Holds everything back in both directions, on current and new connections, until [`heal`](Self::heal). Then it is
+    /// delivered.
     pub fn hold(&self) {
         self.shared.weather.send_modify(|weather| (weather.there, weather.back) = (Fate::Held, Fate::Held));
     }
 
-    /// Lets everything through again that is held, delayed or slow.
+    /// Lifts every hold, delay and bandwidth limit.
     pub fn heal(&self) {
         self.shared.weather.send_modify(|weather| {
             (weather.there, weather.back) = (Fate::Passes, Fate::Passes);
@@ -139,28 +140,28 @@ impl Breaker {
         });
     }
 
-    /// Heals it, and takes back a cut that has not come.
+    /// Heals the link, and cancels a cut that has not happened yet.
     pub fn mend(&self) {
         self.heal();
         self.shared.cuts.iter().for_each(|cut| cut.store(u64::MAX, Ordering::Relaxed));
     }
 
-    /// Lets everything arrive that much later.
+    /// Delays everything by this time.
     pub fn delay(&self, delay: Duration) {
         self.shared.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// Lets only so many bytes a second through each way of each connection.
+    /// Limits each direction of each connection to that many bytes per second.
     pub fn throttle(&self, bytes_a_second: u64) {
         self.shared.weather.send_modify(|weather| weather.rate = Some(bytes_a_second.max(1)));
     }
 
-    /// Has the target tell a time that is so many milliseconds ahead, or behind where that is negative.
+    /// Shifts the target's timestamps ahead by that many milliseconds, or back if negative.
     pub fn shift_clock(&self, ahead_ms: i64) {
         self.shared.weather.send_modify(|weather| weather.ahead_ms = ahead_ms);
     }
 
-    /// Ends the connection on which, from now on, that many bytes have gone that way: in the middle of a frame. Once.
+    /// Closes the connection on which that many more bytes have passed in that direction, in the middle of a frame. Once.
     pub fn cut_after(&self, way: Way, bytes: u64) {
         self.shared.cuts[index(way)].store(bytes, Ordering::Relaxed);
     }
@@ -183,9 +184,9 @@ impl Shared {
 
     async fn pass_on(self: Arc<Self>, near: TcpStream, number: u64) {
         self.open.fetch_add(1, Ordering::Relaxed);
-        // A target that is not there is a connection that ends.
+        // If the target is unreachable, the connection just ends.
         if let Some(Ok(far)) = self.stop.run_until_cancelled(TcpStream::connect(self.target)).await {
-            // Small frames go at once, as on the real link.
+            // Small frames are sent immediately, as on the real link.
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             tokio::select! {
@@ -200,11 +201,11 @@ impl Shared {
 
     async fn is_dropped(&self, number: u64) {
         let mut weather = self.weather.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = weather.wait_for(|weather| number < weather.dropped).await;
     }
 
-    /// Passes one way on, until it ends or is cut.
+    /// Forwards one direction until it ends or is cut.
     async fn pump(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, number: u64) {
         let mut weather = self.weather.subscribe();
         let mut bytes = vec![0; 16 << 10];
@@ -214,11 +215,11 @@ impl Shared {
                 return;
             }
             let read = from.read(&mut bytes).await.unwrap_or_default();
-            // It may have been held while this waited for something to read.
+            // A hold may have begun while this read was waiting.
             let Ok(now) = weather.wait_for(passes).await.map(|weather| *weather) else { return };
             if number < now.forgotten[index(way)] {
                 if read == 0 {
-                    // Nobody is told of the end either.
+                    // The close is dropped too.
                     std::future::pending::<()>().await;
                 }
                 continue;
@@ -241,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Counts bytes towards a cut. Returns how many of them still pass, where it comes among them.
+    /// Counts bytes towards a cut. If the cut falls among these bytes, returns how many of them still pass.
     fn take_from_cut(&self, way: Way, read: usize) -> Option<usize> {
         let cut = &self.cuts[index(way)];
         let left = cut.load(Ordering::Relaxed);
@@ -258,7 +259,7 @@ impl Shared {
     }
 }
 
-/// Replaces each `timestamp` by another one of the same length. One that came in two pieces stays as it is.
+/// Replaces each `timestamp` by another one of the same length. One that is split between two reads is left unchanged.
 fn shift_times(bytes: &mut [u8], ahead_ms: i64) {
     const MARK: &[u8] = b"\"timestamp\":\"";
     const LENGTH: usize = "2026-01-15T10:30:00.000Z".len();
@@ -286,10 +287,10 @@ mod tests {
     use tokio::time::timeout;
 
     const SOON: Duration = Duration::from_secs(10);
-    /// So long nothing comes where nothing is to come.
+    /// How long a test waits to see that no bytes arrive.
     const NEVER: Duration = Duration::from_millis(100);
 
-    /// A breaker before a listener, a connection through it, and its two ends.
+    /// A breaker in front of a listener, a connection through it, and both its ends.
     async fn connected() -> Result<(Breaker, TcpListener, TcpStream, TcpStream)> {
         let target = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let breaker = Breaker::before(target.local_addr()?).await?;

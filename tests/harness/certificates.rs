@@ -1,4 +1,4 @@
-//! What TLS between real servers needs: a certificate authority of a test's own, and a certificate for 127.0.0.1.
+//! TLS certificates for tests with real servers: a test's own certificate authority, and a certificate for 127.0.0.1.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,19 +7,19 @@ use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
-/// Files in a folder of their own.
+/// Certificate files in their own folder.
 #[derive(Debug)]
 pub struct Certificates {
     folder: TempDir,
 }
 
 impl Certificates {
-    /// Makes an authority and a certificate that it signed.
+    /// Creates an authority and a certificate signed by it.
     pub fn make() -> Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for certificates")?;
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Of one name with what it signs it would be taken for a certificate that signed itself.
+        // With the same name as its issuer, the certificate would be taken for a self-signed one.
         authority.distinguished_name.push(DnType::CommonName, "authority of a test");
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
@@ -31,17 +31,17 @@ impl Certificates {
         Ok(made)
     }
 
-    /// Returns the file of the authority.
+    /// Returns the authority's certificate file.
     pub fn authority(&self) -> PathBuf {
         self.file("ca.pem")
     }
 
-    /// Returns the files of the certificate and of its key, for one who is asked for them.
+    /// Returns the files of the server's certificate and its key.
     pub fn identity(&self) -> (PathBuf, PathBuf) {
         (self.file("server.pem"), self.file("server.key"))
     }
 
-    /// Returns what is in the files of the certificate and of its key.
+    /// Returns the contents of the certificate file and of the key file.
     pub fn identity_text(&self) -> Result<(String, String)> {
         Ok((fs::read_to_string(self.file("server.pem"))?, fs::read_to_string(self.file("server.key"))?))
     }
@@ -50,7 +50,7 @@ impl Certificates {
         self.folder.path().join(name)
     }
 
-    /// Returns the settings of a Redis that has them, without those that say where it speaks TLS.
+    /// Returns the Redis settings for these files, without the settings for the TLS port.
     pub fn settings(&self) -> Vec<String> {
         let named = [("cert-file", "server.pem"), ("key-file", "server.key"), ("ca-cert-file", "ca.pem")];
         let named = named.map(|(setting, file)| [format!("--tls-{setting}"), self.file(file).display().to_string()]);

@@ -1,4 +1,4 @@
-//! A real Redis Cluster of three masters without replicas: its own folders, free ports, ended with the test.
+//! A real Redis Cluster of three masters without replicas: with its own folders and free ports, ended with the test.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::certificates::Certificates;
 use crate::eventually::eventually;
 use crate::redis::Redis;
 
-/// How long a cluster may take until every slot is served. Redis waits two seconds by itself.
+/// How long a cluster may take until every slot is served. Redis itself waits two seconds.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// The first and the last slot of each master.
 const SLOTS: [(u16, u16); 3] = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
-/// What makes a server one of a cluster that goes on without those that are lost, and notices a loss soon.
+/// The settings of a cluster that detects lost servers soon and continues without them.
 const SETTINGS: [&str; 8] = [
     "--cluster-enabled",
     "yes",
@@ -25,7 +25,7 @@ const SETTINGS: [&str; 8] = [
     "0",
 ];
 
-/// Three masters that have all slots between them.
+/// Three masters that share all slots.
 #[derive(Debug)]
 pub struct Cluster {
     /// The masters; each has a third of the slots, in order.
@@ -37,26 +37,26 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
 
-    /// Starts a cluster whose servers have further settings.
+    /// Starts a cluster whose servers have additional settings.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let settings = [&SETTINGS, settings].concat();
         Self::join(try_join_all(SLOTS.iter().map(|_| Redis::start_with(&settings))).await?).await
     }
 
-    /// Starts a cluster that speaks TLS on second ports, and returns the address of those.
+    /// Starts a cluster with TLS on additional ports, and returns its TLS address.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
         let settings = [&SETTINGS[..], &["--tls-cluster", "yes"]].concat();
         let started = SLOTS.iter().map(|_| Redis::start_with_tls_and(certificates, &settings));
@@ -76,22 +76,22 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a replica of that master, and waits until it has what the master has.
+    /// Starts a replica of that master, and waits until it is in sync.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn replica_of(&self, master: usize) -> Result<Redis> {
         let (master, replica) = (&self.masters[master], Redis::start_with(&SETTINGS).await?);
         replica.tell(&["CLUSTER", "MEET", "127.0.0.1", &master.port().to_string()]).await?;
         let told = master.tell(&["CLUSTER", "MYID"]).await?;
         let id = told.lines().last().context("an id")?;
-        // It does not know its master until the two have met.
+        // `REPLICATE` fails until the two have met.
         eventually("the replica knows its master", READY_LIMIT, async || {
             replica.tell(&["CLUSTER", "REPLICATE", id]).await.ok()
         })
         .await?;
-        // The others vote for no replica that they have not heard of.
+        // The other masters do not vote for an unknown replica.
         eventually("everybody knows that the replica follows its master", READY_LIMIT, async || {
             for master in &self.masters {
                 let told = master.tell(&["CLUSTER", "REPLICAS", id]).await.ok()?;
@@ -106,14 +106,14 @@ impl Cluster {
         Ok(replica)
     }
 
-    /// Returns the address by which c3po reaches it, with two of its servers.
+    /// Returns the URL of the cluster, with two of its servers.
     pub fn url(&self) -> String {
         let servers: Vec<String> =
             self.masters[..2].iter().map(|master| format!("127.0.0.1:{}", master.port())).collect();
         format!("redis+cluster://{}", servers.join(","))
     }
 
-    /// Waits until every master says that all slots are served.
+    /// Waits until every master reports that all slots are served.
     pub async fn ready(&self) -> Result<()> {
         eventually("the cluster serves every slot", READY_LIMIT, async || {
             for master in &self.masters {
@@ -126,12 +126,12 @@ impl Cluster {
         .await
     }
 
-    /// Returns which of the masters has that key.
+    /// Returns the index of the master that serves that key.
     pub async fn master_of(&self, key: &str) -> Result<usize> {
         self.place(&self.masters[0], key).await
     }
 
-    /// Returns the same, asking that one of them.
+    /// Returns the same, asking that server.
     pub async fn place(&self, asked: &Redis, key: &str) -> Result<usize> {
         let told = asked.tell(&["CLUSTER", "KEYSLOT", key]).await?;
         let slot: u16 = told.trim().trim_start_matches(':').parse().with_context(|| told.clone())?;

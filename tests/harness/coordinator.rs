@@ -1,4 +1,4 @@
-//! A real coordinator on a free port of this machine, which can be killed, stopped and started again.
+//! A real coordinator on a free local port, which can be killed, stopped and restarted.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,16 @@ use crate::http;
 use crate::ports::free_port;
 use crate::process::{Process, command, program};
 
-/// From its start to its first answer, on a machine that builds at the same time.
+/// From start to the first response, on a machine that builds at the same time.
 const READY: Duration = Duration::from_secs(20);
-/// From SIGTERM to its end; it promises to drain within 5 s.
+/// From SIGTERM to the exit; the coordinator guarantees to drain within 5 s.
 const DRAINED: Duration = Duration::from_secs(7);
 
-/// Lets glibc give large blocks back at once, as the Dockerfile does. Otherwise it keeps them once it was asked for some.
+/// Makes glibc return large blocks to the system immediately, as in the Dockerfile. Otherwise it keeps them after the first
+/// use.
 pub const RETURNS_MEMORY: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
 
-/// A coordinator process. Its port and its store stay the same through every restart.
+/// A coordinator process. Its port and its store are the same after every restart.
 #[derive(Debug)]
 pub struct Coordinator {
     process: Option<Process>,
@@ -38,22 +39,22 @@ pub struct Coordinator {
 impl Coordinator {
     /// Starts one with a SQLite store in `folder`.
     ///
-    /// Errors: it does not answer.
+    /// Errors: it does not respond.
     pub async fn start(folder: &Path) -> Result<Self> {
         let store = format!("sqlite:{}", folder.join("c3po.db").display());
         Self::start_on(folder, &store).await
     }
 
-    /// Starts one on a store such as `redis://127.0.0.1:6400`; its log and home are in `folder`.
+    /// Starts one on a store such as `redis://127.0.0.1:6400`, with its log and home in `folder`.
     ///
-    /// Errors: it does not answer.
+    /// Errors: it does not respond.
     pub async fn start_on(folder: &Path, store: &str) -> Result<Self> {
         let mut coordinator = Self::absent(folder, store)?;
         coordinator.restart().await?;
         Ok(coordinator)
     }
 
-    /// Chooses a port for one that does not run yet: [`restart`](Self::restart) starts it.
+    /// Chooses a port for a coordinator that is not running yet: [`restart`](Self::restart) starts it.
     ///
     /// Errors: there is no free port.
     pub fn absent(folder: &Path, store: &str) -> Result<Self> {
@@ -71,74 +72,74 @@ impl Coordinator {
         })
     }
 
-    /// Keeps the log to itself at the end, for a program that is no test.
+    /// Prints no log at the end, for a program that is not a test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// Sets no limit to sends, for measuring how many there can be.
+    /// Disables the rate limit and the quota, to measure the maximum throughput.
     #[must_use]
     pub fn unlimited(mut self) -> Self {
         self.unlimited = true;
         self
     }
 
-    /// Starts it with that variable, which names a file or has another value.
+    /// Sets an environment variable; its value is a path or other text.
     #[must_use]
     pub fn with(mut self, variable: &'static str, file: &Path) -> Self {
         self.environment.push((variable, file.to_owned()));
         self
     }
 
-    /// Lets it have only so many descriptors open.
+    /// Limits the number of open descriptors.
     #[must_use]
     pub fn with_descriptors(mut self, descriptors: u32) -> Self {
         self.descriptors = Some(descriptors);
         self
     }
 
-    /// Lets it speak TLS: `auto`, or the files of a certificate and of its key with a comma between them.
+    /// Enables TLS: `auto`, or the files of a certificate and its key, separated by a comma.
     #[must_use]
     pub fn over_tls(mut self, how: impl Into<String>) -> Self {
         self.tls = Some(how.into());
         self
     }
 
-    /// Returns the fingerprint that it said last in its log.
+    /// Returns the last fingerprint in its log.
     ///
-    /// Errors: it said none.
+    /// Errors: the log has none.
     pub fn fingerprint(&self) -> Result<String> {
         let log = std::fs::read_to_string(self.folder.join("coordinator.log")).context("reading the log")?;
         let said = log.lines().filter_map(|line| line.split_once(" sha256:")).next_back();
         said.map(|(_, digits)| format!("sha256:{digits}")).context("the log names no fingerprint")
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns what hosts are given to reach it.
+    /// Returns its URL for hosts.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
 
     /// Returns its process, for signals and its log.
     ///
-    /// Errors: it does not run.
+    /// Errors: it is not running.
     pub fn process(&mut self) -> Result<&mut Process> {
         self.process.as_mut().context("the coordinator does not run")
     }
 
-    /// Starts it, again or for the first time, and waits until it answers.
+    /// Starts or restarts it, and waits until it responds.
     ///
-    /// Errors: it ends, or does not answer; the error shows its log.
+    /// Errors: it exits or does not respond; the error shows its log.
     pub async fn restart(&mut self) -> Result<()> {
         let mut server = self.command()?;
         server.env("C3PO_LOG", "info,rmcp=error").env(RETURNS_MEMORY.0, RETURNS_MEMORY.1);
-        // What loads it sends thousands of messages between two agents; `with` sets another limit.
+        // Load tests send thousands of messages between two agents; `with` can set another limit.
         server.env("C3PO_LOOP_MESSAGES", "0");
         server.args(["--listen", &self.address.to_string(), "--store", &self.store]);
         server.envs(self.environment.iter().map(|(variable, file)| (variable, file)));
@@ -154,7 +155,7 @@ impl Coordinator {
             process = process.quietly();
         }
         let address = self.address;
-        // Who speaks TLS refuses this question, and is there.
+        // A coordinator with TLS answers this plain request with an error, which shows that it is running.
         let there = if self.tls.is_some() { 400 } else { 200 };
         let ready = eventually("the coordinator answers", READY, async || {
             if let Ok(Some(status)) = process.ended() {
@@ -181,16 +182,16 @@ impl Coordinator {
 
     /// Kills it as `kill -9` does.
     ///
-    /// Errors: it does not run.
+    /// Errors: it is not running.
     pub async fn kill(&mut self) -> Result<()> {
         self.process()?.kill().await?;
         self.process = None;
         Ok(())
     }
 
-    /// Stops it with SIGTERM and returns how it ended.
+    /// Stops it with SIGTERM and returns its exit status.
     ///
-    /// Errors: it does not run, or does not end in the time it promises.
+    /// Errors: it is not running, or does not exit within the guaranteed time.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
         let process = self.process()?;
         process.signal("TERM").await?;
@@ -200,7 +201,7 @@ impl Coordinator {
     }
 }
 
-/// Returns an address of this machine where nobody listens.
+/// Returns a free address of this machine.
 ///
 /// Errors: there is none.
 pub fn free_address() -> Result<SocketAddr> {

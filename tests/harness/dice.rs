@@ -1,27 +1,27 @@
-//! Chance that repeats itself: the same seed, the same throws.
+//! Repeatable randomness: the same seed gives the same numbers.
 
 use std::time::Duration;
 
-/// A source of chance. SplitMix64: eight lines that are good enough to disturb things with.
+/// A random generator. SplitMix64: eight lines, and good enough for disturbing things.
 #[derive(Debug, Clone)]
 pub struct Dice {
     state: u64,
 }
 
 impl Dice {
-    /// Begins with a seed.
+    /// Creates dice from a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Returns other dice that depend on this seed and on `which` only, whatever was thrown before.
+    /// Returns dice that depend only on this seed and on `which`, not on earlier throws.
     #[must_use]
     pub fn of(seed: u64, which: u64) -> Self {
         let mut dice = Self::new(seed ^ which.wrapping_mul(0xA076_1D64_78BD_642F));
         Self::new(dice.throw())
     }
 
-    /// Returns any number.
+    /// Returns a random number.
     pub fn throw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -30,23 +30,23 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`, which is not 0.
+    /// Returns a random number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX);
         usize::try_from(self.throw() % end).unwrap_or_default()
     }
 
-    /// Returns true in so many of a hundred cases.
+    /// Returns true in `chance` percent of all cases.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }
 
-    /// Returns a time between two, in milliseconds.
+    /// Returns a random time between two limits in milliseconds.
     pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.throw() % (to - from).max(1))
     }
 
-    /// Puts things into another order.
+    /// Shuffles things.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));

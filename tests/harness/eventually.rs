@@ -1,16 +1,16 @@
-//! Waiting for a fact: asked again and again until it holds or the time is over.
+//! Waits for a condition: checks it repeatedly until it holds or the time is up.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// How long to let the machine work before the next look.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Returns what `look` finds as soon as it finds something.
+/// Returns the result of `look` as soon as there is one.
 ///
-/// Errors: nothing was found `within` the time; the error says what was looked for.
+/// Errors: there was none `within` the time; the error names the condition.
 pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T> {
     let end = Instant::now() + within;
     loop {

@@ -1,4 +1,4 @@
-//! One HTTP request to an address of this machine, without a client library.
+//! A single HTTP request to a local address, without a client library.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Everything asked here answers at once or is broken.
+/// Each request here is answered at once, unless something is broken.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
     /// The status, such as 200.
     pub status: u16,
-    /// The head as it was sent, status line included.
+    /// The head as received, including the status line.
     pub head: String,
     /// The body.
     pub body: String,
 }
 
-/// Asks for a path.
+/// Sends a GET request for a path.
 ///
-/// Errors: nobody listens, or there is no answer in time.
+/// Errors: the address is not reachable, or there is no response in time.
 pub async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     request(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")).await
 }
 
-/// Posts JSON to a path, with further header lines.
+/// Posts JSON to a path, with additional headers.
 ///
-/// Errors: nobody listens, or there is no answer in time.
+/// Errors: the address is not reachable, or there is no response in time.
 pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], body: &str) -> Result<Answer> {
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = body.len();
@@ -45,9 +45,9 @@ pub async fn post(address: SocketAddr, path: &str, headers: &[(&str, &str)], bod
     .await
 }
 
-/// Sends a request as it stands, and reads until the other side closes.
+/// Sends a request as given, and reads until the server closes the connection.
 ///
-/// Errors: nobody listens, or there is no answer in time.
+/// Errors: the address is not reachable, or there is no response in time.
 pub async fn request(address: SocketAddr, text: &str) -> Result<Answer> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.context("connecting")?;

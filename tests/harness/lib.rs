@@ -1,20 +1,20 @@
-//! What the tests stand on: real programs in folders of their own, spoken to as their users speak to them.
+//! The test harness: runs real programs in temporary folders, and uses them as their users do.
 //!
-//! - [`process`]: a program, its log, its end; [`coordinator`] and [`proxy`]: the two of this workspace
-//! - [`mcp`]: an MCP client over stdio, as thin as one can be; [`http`]: one request to an address
-//! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that ask it;
-//!   [`terminal`]: where people type to one
-//! - [`link`]: the other end of a coordinator's links, spoken by hand; [`crowd`]: thousands of such ends;
-//!   [`vitals`]: what a process uses and holds; [`loaded`]: a coordinator and its store, measured by that
-//! - [`message`]: messages without a sender; [`project`]: where the project's files are
+//! - [`process`]: a program, its log and its exit; [`coordinator`] and [`proxy`]: the two programs of this workspace
+//! - [`mcp`]: a minimal MCP client over stdio; [`http`]: a single request to an address
+//! - [`fake_api`]: a scripted model; [`claude`] and [`opencode`]: the real clients that use it;
+//!   [`terminal`]: a terminal for an interactive client
+//! - [`link`]: a hand-written client of the link protocol; [`crowd`]: thousands of such clients;
+//!   [`vitals`]: the resource usage of a process; [`loaded`]: a coordinator and its store, with their vitals
+//! - [`message`]: messages without a sender; [`project`]: the paths of the project's files
 //! - [`redis`]: a real redis-server; [`cluster`]: three of them that share the keys;
-//!   [`watched`]: some that sentinels watch; [`certificates`]: what TLS between them needs
-//! - [`breaker`]: a link that loses, holds, cuts or delays what goes through it
-//! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
-//!   that repeats itself
-//! - [`hostile`]: real sessions whose persons do anything, by a seed, and what must hold of their messages
-//! - [`small_disk`]: one that is full soon
-//! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
+//!   [`watched`]: servers with sentinels; [`certificates`]: their TLS certificates
+//! - [`breaker`]: a link that loses, holds, cuts or delays its traffic
+//! - [`storm`]: agents that send while everything is killed; [`checker`]: the guarantees that must hold; [`dice`]:
+//!   repeatable randomness
+//! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
+//! - [`small_disk`]: a disk that is soon full
+//! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
 
 pub mod breaker;
 pub mod certificates;

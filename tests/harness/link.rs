@@ -1,4 +1,4 @@
-//! The other end of a link, spoken by hand: an agent without a proxy around it, over a real WebSocket.
+//! A hand-written client of the link protocol: an agent without a proxy, over a real WebSocket.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 use uuid::Uuid;
 
-/// From a frame to its answer, on a machine that builds at the same time.
+/// The deadline from a request to its answer, on a machine that builds at the same time.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// One link, and what came over it that nobody asked for yet.
+/// One link, with the frames that have arrived but have not been read by the test.
 #[derive(Debug)]
 pub struct Link {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     next_id: i64,
     answers: HashMap<i64, Result<Value, Value>>,
-    /// Notifications and requests of the coordinator, in order.
+    /// Notifications and requests from the coordinator, in order.
     pub heard: Vec<Value>,
     /// Whether `deliver` is answered.
     pub accepts: bool,
@@ -32,31 +32,31 @@ pub struct Link {
     pub closed: Option<u16>,
 }
 
-/// Who says hello.
+/// The sender of a `hello`.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// The wished name.
+    /// The desired name.
     pub name: String,
-    /// The process.
+    /// The id of the process, as `hello` sends it.
     pub instance: Uuid,
-    /// Members that are added to `hello`.
+    /// Additional members of `hello`.
     pub more: Value,
 }
 
 impl Who {
-    /// A new process that wishes the name.
+    /// Creates a new process that asks for this name.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), instance: Uuid::new_v4(), more: json!({}) }
     }
 
-    /// A person's command.
+    /// Creates a person's command.
     pub fn person(name: &str) -> Self {
         Self { more: json!({"person": true}), ..Self::new(name) }
     }
 }
 
 impl Link {
-    /// Opens a link without saying hello. `address` is the coordinator's, such as `127.0.0.1:8420`.
+    /// Opens a link without sending `hello`. `address` is the coordinator's, such as `127.0.0.1:8420`.
     pub async fn open(address: &str) -> Result<Self> {
         Self::open_with(address, None).await
     }
@@ -72,12 +72,12 @@ impl Link {
         Ok(Self { socket, next_id: 0, answers: HashMap::new(), heard: Vec::new(), accepts: true, closed: None })
     }
 
-    /// Opens a link and says hello under a new process of that name. Returns it with the welcome.
+    /// Opens a link and sends `hello` as a new process with that name. Returns the link and the welcome.
     pub async fn join(address: &str, name: &str) -> Result<(Self, Value)> {
         Self::join_as(address, &Who::new(name)).await
     }
 
-    /// Opens a link and says hello. Returns it with the welcome.
+    /// Opens a link and sends `hello`. Returns the link and the welcome.
     pub async fn join_as(address: &str, who: &Who) -> Result<(Self, Value)> {
         let mut link = Self::open(address).await?;
         match link.hello(who).await? {
@@ -86,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Says hello. Returns the welcome, or the error.
+    /// Sends `hello`. Returns the welcome, or the error.
     pub async fn hello(&mut self, who: &Who) -> Result<Result<Value, Value>> {
         let mut hello = json!({
             "protocol_version": "1.0", "name": who.name, "host": "testhost", "instance": who.instance,
@@ -98,13 +98,13 @@ impl Link {
         self.request("hello", hello).await
     }
 
-    /// Calls a tool and waits for its reply, or for its refusal's `data`.
+    /// Calls a tool and waits for its reply, or for the `data` of its refusal.
     pub async fn try_call(&mut self, tool: &str, arguments: Value) -> Result<Result<Value, Value>> {
         let id = self.begin(CallId::fresh(), tool, arguments).await?;
         Ok(self.end(id).await?.map_err(|error| error["data"].clone()))
     }
 
-    /// Calls a tool that must not be refused.
+    /// Calls a tool that must succeed.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value> {
         match self.try_call(tool, arguments).await? {
             Ok(reply) => Ok(reply),
@@ -120,17 +120,17 @@ impl Link {
         }
     }
 
-    /// Begins a call. Returns the id to [`end`](Self::end) it by.
+    /// Sends a call, and returns the id with which [`end`](Self::end) waits for its answer.
     pub async fn begin(&mut self, call: CallId, tool: &str, arguments: Value) -> Result<i64> {
         self.send_request("call", json!({"call_id": call, "tool": tool, "arguments": arguments})).await
     }
 
-    /// Waits for the answer to a request that was begun.
+    /// Waits for the answer to a request that was sent earlier.
     pub async fn end(&mut self, id: i64) -> Result<Result<Value, Value>> {
         self.end_within(id, ANSWER).await?.context("no answer in time")
     }
 
-    /// Waits that long for an answer; `None` where there is none.
+    /// Waits for an answer, at most that long; `None` if there was none.
     pub async fn end_within(&mut self, id: i64, within: Duration) -> Result<Option<Result<Value, Value>>> {
         let deadline = Instant::now() + within;
         loop {
@@ -150,12 +150,12 @@ impl Link {
         self.end(id).await
     }
 
-    /// Says that messages got further.
+    /// Reports a stage of messages.
     pub async fn receipt(&mut self, ids: &[&str], stage: &str, via: &str) -> Result<()> {
         self.receipt_in(0, ids, stage, via).await
     }
 
-    /// Says that messages got further in that context of the session.
+    /// Reports a stage of messages in that context of the session.
     pub async fn receipt_in(&mut self, context: u64, ids: &[&str], stage: &str, via: &str) -> Result<()> {
         let receipt = json!({"message_ids": ids, "stage": stage, "via": via, "context": context});
         match self.request("receipt", receipt).await? {
@@ -174,7 +174,7 @@ impl Link {
         Ok(self.socket.send(Message::text(text)).await?)
     }
 
-    /// Receives frames until one that nobody asked for satisfies `wanted`, and takes it.
+    /// Waits for an unsolicited frame that satisfies `wanted`, and takes it.
     pub async fn hear(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let deadline = Instant::now() + ANSWER;
         loop {
@@ -185,7 +185,7 @@ impl Link {
         }
     }
 
-    /// Receives until the coordinator closes the link. Returns the close code.
+    /// Receives frames until the coordinator closes the link. Returns the close code.
     pub async fn hear_close(&mut self) -> Result<u16> {
         let deadline = Instant::now() + ANSWER;
         loop {

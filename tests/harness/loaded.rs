@@ -1,4 +1,4 @@
-//! A coordinator under load, with its store, and what the two have used.
+//! A coordinator and its store under load, with their resource usage.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,45 +9,45 @@ use crate::redis::Redis;
 use crate::vitals::{Vitals, wake_ups};
 use anyhow::{Context, Result};
 
-/// What is loaded.
+/// The coordinator under load.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     process: Option<u32>,
     redis: Option<Redis>,
-    /// Ends with this.
+    /// Stopped when this is dropped.
     _coordinator: Option<Coordinator>,
 }
 
-/// Processor time, since the start or between two looks.
+/// Processor time, in total or between two measurements.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Used {
-    /// The coordinator's.
+    /// The time of the coordinator.
     pub coordinator: Duration,
-    /// Its Redis's.
+    /// The time of its Redis.
     pub redis: Duration,
 }
 
 /// Resident memory, in bytes.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Memory {
-    /// The coordinator's.
+    /// The memory of the coordinator.
     pub coordinator: u64,
-    /// Its Redis's.
+    /// The memory of its Redis.
     pub redis: u64,
 }
 
 impl Loaded {
-    /// Takes one that runs, and its process where that is known.
+    /// Uses a running coordinator, and its process if that is known.
     ///
-    /// Errors: that is no address.
+    /// Errors: the address is invalid.
     pub fn running(address: &str, process: Option<u32>) -> Result<Self> {
         let address = address.trim_start_matches("http://").parse().with_context(|| address.to_owned())?;
         Ok(Self { address, process, redis: None, _coordinator: None })
     }
 
-    /// Starts one on a Redis of its own, without a limit on sends.
+    /// Starts a coordinator on a new Redis, without a rate limit.
     ///
     /// Errors: one of the two does not start.
     pub async fn on_redis(folder: &Path) -> Result<Self> {
@@ -56,7 +56,7 @@ impl Loaded {
         Self::start(folder, &url, Some(redis)).await
     }
 
-    /// Starts one with the embedded store, without a limit on sends.
+    /// Starts a coordinator with the embedded store, without a rate limit.
     ///
     /// Errors: it does not start.
     pub async fn on_sqlite(folder: &Path) -> Result<Self> {
@@ -70,31 +70,31 @@ impl Loaded {
         Ok(Self { address: coordinator.address(), process, redis, _coordinator: Some(coordinator) })
     }
 
-    /// Returns the address of its Redis, if it has one of its own.
+    /// Returns the URL of its Redis, if it was started with one.
     pub fn redis_url(&self) -> Option<String> {
         self.redis.as_ref().map(Redis::url)
     }
 
-    /// Returns how often the coordinator and its Redis were woken since they started.
+    /// Returns how often the coordinator and its Redis were woken since their start.
     ///
-    /// Errors: one of them has ended.
+    /// Errors: one of them has exited.
     pub fn wake_ups(&self) -> Result<[u64; 2]> {
         let of = |process: Option<u32>| process.map_or(Ok(0), wake_ups);
         Ok([of(self.process)?, of(self.redis.as_ref().map(Redis::id))?])
     }
 
-    /// Returns what was used since the processes started; nothing of those that are unknown.
+    /// Returns the processor time since the start of the processes; zero for unknown ones.
     ///
-    /// Errors: one of them has ended.
+    /// Errors: one of them has exited.
     pub fn used(&self) -> Result<Used> {
         let (coordinator, redis) = self.vitals()?;
         let used = |vitals: Option<Vitals>| vitals.map(|vitals| vitals.processor).unwrap_or_default();
         Ok(Used { coordinator: used(coordinator), redis: used(redis) })
     }
 
-    /// Returns what is held now.
+    /// Returns the memory in use.
     ///
-    /// Errors: one of the two has ended.
+    /// Errors: one of the two has exited.
     pub fn memory(&self) -> Result<Memory> {
         let (coordinator, redis) = self.vitals()?;
         let held = |vitals: Option<Vitals>| vitals.map(|vitals| vitals.resident).unwrap_or_default();
@@ -108,7 +108,7 @@ impl Loaded {
 }
 
 impl Used {
-    /// Returns what was used since an earlier look.
+    /// Returns the difference to an earlier measurement.
     pub fn since(self, before: &Self) -> Self {
         Self {
             coordinator: self.coordinator.saturating_sub(before.coordinator),
@@ -116,7 +116,7 @@ impl Used {
         }
     }
 
-    /// Returns what was used in each second of so many.
+    /// Returns the average per second over that many seconds.
     pub fn per_second(self, seconds: f64) -> Self {
         let each = |used: Duration| if seconds > 0.0 { used.div_f64(seconds) } else { Duration::ZERO };
         Self { coordinator: each(self.coordinator), redis: each(self.redis) }

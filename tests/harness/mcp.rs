@@ -1,4 +1,4 @@
-//! An MCP client over stdio that adds nothing: what it sends and what it gets is what a test sees.
+//! A minimal MCP client over stdio: tests see exactly the messages that are sent and received.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::process::Process;
 
-/// The protocol that Claude Code speaks to servers that do not know a newer one.
+/// The protocol version that Claude Code uses with servers that do not support a newer one.
 pub const PROTOCOL: &str = "2025-11-25";
-/// Every answer that nothing holds up comes within this, on a machine that builds at the same time.
+/// The deadline of an answer that nothing delays, on a machine that builds at the same time.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// A client and the server process it started.
+/// A client and the server process that it started.
 #[derive(Debug)]
 pub struct McpClient {
     process: Process,
@@ -32,7 +32,7 @@ pub struct McpClient {
     reader: TaskTracker,
 }
 
-/// What the server said so far.
+/// The server's output so far.
 #[derive(Debug, Default)]
 struct Heard {
     said: Mutex<Said>,
@@ -43,7 +43,7 @@ struct Heard {
 struct Said {
     answers: HashMap<u64, Value>,
     notifications: Vec<Value>,
-    /// Lines that are no JSON-RPC: on a server's standard output there must be none.
+    /// Lines that are not JSON-RPC: a server must not write any to its standard output.
     strays: Vec<String>,
     over: bool,
 }
@@ -75,13 +75,13 @@ impl Heard {
         self.more.notify_waiters();
     }
 
-    /// Waits until `find` finds something in what was said, or the output is over.
+    /// Waits until `find` returns something from the output, or the output ends.
     async fn wait_for<T>(&self, what: &str, within: Duration, find: impl Fn(&mut Said) -> Option<T>) -> Result<T> {
         let search = async {
             loop {
                 let more = self.more.notified();
                 let mut more = std::pin::pin!(more);
-                // Counted in before looking: what is said in between is not missed.
+                // Subscribes before looking, so that no line in between is missed.
                 more.as_mut().enable();
                 let over = {
                     let mut said = self.said();
@@ -100,14 +100,14 @@ impl Heard {
     }
 }
 
-/// What a tool answered.
+/// The result of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolResult {
     /// Whether the tool refused.
     pub is_error: bool,
-    /// The text, which is one JSON object.
+    /// The text, which contains one JSON object.
     pub text: String,
-    /// The same, as structured content.
+    /// The same object, as structured content.
     pub structured: Value,
 }
 
@@ -120,9 +120,9 @@ impl ToolResult {
         }
     }
 
-    /// Returns the object that the text holds, of a reply or of a refusal.
+    /// Returns the object in the text: a reply or a refusal.
     ///
-    /// Errors: the text is no JSON.
+    /// Errors: the text is not JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.text).with_context(|| format!("not JSON: {}", self.text))
     }
@@ -142,16 +142,16 @@ impl McpClient {
         Ok(Self { process, input: AsyncMutex::new(Some(input)), heard, next_id: AtomicU64::new(0), reader })
     }
 
-    /// Keeps the server's log to itself at the end, for a program that is no test.
+    /// Prints no server log at the end, for a program that is not a test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.process = self.process.quietly();
         self
     }
 
-    /// Shakes hands as Claude Code does, and returns the server's answer.
+    /// Performs the handshake as Claude Code does, and returns the server's answer.
     ///
-    /// Errors: no answer, or a refusal.
+    /// Errors: there is no answer, or an error.
     pub async fn initialize(&self) -> Result<Value> {
         let client = json!({"name": "c3po-tests", "version": "1"});
         let hello = json!({"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client});
@@ -162,7 +162,7 @@ impl McpClient {
 
     /// Lists the tools.
     ///
-    /// Errors: no answer, or a refusal.
+    /// Errors: there is no answer, or an error.
     pub async fn tools(&self) -> Result<Vec<Value>> {
         let mut answer = self.request("tools/list", json!({})).await?;
         match answer["tools"].take() {
@@ -173,7 +173,7 @@ impl McpClient {
 
     /// Calls a tool.
     ///
-    /// Errors: no answer in time, or an error of the protocol. A tool that refuses is no error here.
+    /// Errors: there is no answer in time, or a protocol error. A refusal by the tool is not an error here.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolResult> {
         let id = self.begin_call(tool, arguments).await?;
         self.call_result(id, ANSWER).await.with_context(|| format!("calling {tool}"))
@@ -181,7 +181,7 @@ impl McpClient {
 
     /// Calls a tool and returns its reply.
     ///
-    /// Errors: those of [`call`](Self::call), and a refusal.
+    /// Errors: those of [`call`](Self::call), and refusals.
     pub async fn reply(&self, tool: &str, arguments: Value) -> Result<Value> {
         let result = self.call(tool, arguments).await?;
         if result.is_error {
@@ -190,7 +190,7 @@ impl McpClient {
         result.json()
     }
 
-    /// Sends a call, asks for progress with the id as its token, and returns the id at once.
+    /// Sends a call with its id as the progress token, and returns the id immediately.
     ///
     /// Errors: the server does not read.
     pub async fn begin_call(&self, tool: &str, arguments: Value) -> Result<u64> {
@@ -200,14 +200,14 @@ impl McpClient {
         Ok(id)
     }
 
-    /// Waits for the result of a call that was begun.
+    /// Waits for the result of a call that was sent earlier.
     ///
-    /// Errors: no answer in time, or an error of the protocol.
+    /// Errors: there is no answer in time, or a protocol error.
     pub async fn call_result(&self, id: u64, within: Duration) -> Result<ToolResult> {
         Ok(ToolResult::read(&self.answer(id, within).await?))
     }
 
-    /// Takes a call back, as Claude Code does when its user presses Escape.
+    /// Cancels a call, as Claude Code does when its user presses Escape.
     ///
     /// Errors: the server does not read.
     pub async fn cancel(&self, id: u64) -> Result<()> {
@@ -216,7 +216,7 @@ impl McpClient {
 
     /// Sends a request and returns its result.
     ///
-    /// Errors: no answer in time, or an error of the protocol.
+    /// Errors: there is no answer in time, or a protocol error.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         let id = self.new_id();
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
@@ -230,9 +230,9 @@ impl McpClient {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    /// Waits for the next notification of a kind and takes it.
+    /// Waits for the next notification with that method, and takes it.
     ///
-    /// Errors: none comes in time.
+    /// Errors: none arrives in time.
     pub async fn notification(&self, method: &str, within: Duration) -> Result<Value> {
         let taken = self.heard.wait_for(method, within, |said| {
             let at = said.notifications.iter().position(|one| one["method"] == method)?;
@@ -241,17 +241,17 @@ impl McpClient {
         taken.await
     }
 
-    /// Returns what the server wrote that was no JSON-RPC. It must be nothing.
+    /// Returns the server's output lines that are not JSON-RPC. There must be none.
     pub fn strays(&self) -> Vec<String> {
         self.heard.said().strays.clone()
     }
 
-    /// Returns whether an answer to that id has come.
+    /// Returns whether the answer to that id has arrived.
     pub fn has_answered(&self, id: u64) -> bool {
         self.heard.said().answers.contains_key(&id)
     }
 
-    /// Sends one line as it stands.
+    /// Sends one line as given.
     ///
     /// Errors: the server does not read.
     pub async fn send_line(&self, line: &str) -> Result<()> {
@@ -260,14 +260,14 @@ impl McpClient {
         input.write_all(format!("{line}\n").as_bytes()).await.context("the server does not read")
     }
 
-    /// Closes the server's input, as the end of the client does.
+    /// Closes the server's input, as a client does when it ends.
     pub async fn close_input(&self) {
         *self.input.lock().await = None;
     }
 
-    /// Closes the server's input and waits for its end.
+    /// Closes the server's input and waits for its exit.
     ///
-    /// Errors: it runs on.
+    /// Errors: it keeps running.
     pub async fn end(mut self, within: Duration) -> Result<ExitStatus> {
         self.close_input().await;
         let status = self.process.end(within).await?;
@@ -275,19 +275,19 @@ impl McpClient {
         Ok(status)
     }
 
-    /// Sends the server a signal by name, such as `KILL`. What it has said before is still heard.
+    /// Sends the server a signal by name, such as `KILL`. Its earlier output is still read.
     ///
-    /// Errors: it has ended, or `kill` refuses.
+    /// Errors: it has exited, or `kill` fails.
     pub async fn signal(&self, name: &str) -> Result<()> {
         self.process.signal(name).await
     }
 
-    /// Returns whether the server's output is over.
+    /// Returns whether the server's output has ended.
     pub fn has_ended(&self) -> bool {
         self.heard.said().over
     }
 
-    /// Waits until the server's output is over.
+    /// Waits until the server's output has ended.
     pub async fn output_ends(&self) {
         self.reader.wait().await;
     }

@@ -1,4 +1,4 @@
-//! Messages as stores keep them, for tests that put some in without a sender.
+//! Messages in the form of the stores, for tests that insert some without a sender.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::limits::MESSAGE_LIFE;
@@ -6,11 +6,11 @@ use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::{Kind, Priority};
 
-/// Returns a new message that begins a thread and wants an answer.
+/// Returns a new message that starts a thread and needs an answer.
 ///
 /// # Panics
 ///
-/// Where a name is not one of an agent.
+/// Panics if a name is not a valid agent id.
 pub fn message(from: &str, to: &str, text: &str) -> Message {
     let id = |name: &str| name.parse::<AgentId>().expect("the tests name agents properly");
     let (from_agent, to_agent) = (id(from), id(to));

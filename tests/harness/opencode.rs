@@ -1,4 +1,5 @@
-//! The real opencode, pinned: a client without hooks, with the proxy as its server and a model of ours.
+//! The real opencode at a pinned version: a client without hooks, with the proxy as its MCP server and the fake API as its
+//! model.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,12 @@ use crate::claude::cache;
 use crate::fake_api::FakeApi;
 use crate::process::{Process, command, program};
 
-/// The version that the tests are written against.
+/// The version that the tests are written for.
 pub const VERSION: &str = "1.18.33";
-/// A model that it knows without asking anybody.
+/// A model that it can use without a network request.
 const MODEL: &str = "anthropic/claude-sonnet-4-5";
 
-/// An installed opencode.
+/// An installation of opencode.
 #[derive(Debug, Clone)]
 pub struct Opencode {
     program: PathBuf,
@@ -36,7 +37,7 @@ impl Opencode {
 
     /// Starts `opencode run prompt` in the folder `work/project`, with the proxy as its only MCP server.
     ///
-    /// Errors: the folders cannot be made, or a program is missing.
+    /// Errors: the folders cannot be created, or a program is missing.
     pub fn ask(&self, work: &Path, project: &str, prompt: &str, model: &FakeApi, coordinator: &str) -> Result<Process> {
         let (home, folder) = (work.join(format!("home-{project}")), work.join(project));
         for made in [&home, &folder] {
@@ -51,7 +52,7 @@ impl Opencode {
     }
 }
 
-/// What a user would enter, as docs/CLIENTS.md says, and a model of ours.
+/// Returns the configuration from docs/CLIENTS.md, with the fake API as the model.
 fn configuration(home: &Path, model: &FakeApi, coordinator: &str) -> Result<Value> {
     let server = json!({
         "type": "local", "command": [program("c3po")?, "proxy"], "timeout": 60_000,

@@ -1,4 +1,4 @@
-//! Ports for servers that have to be given one before they start.
+//! Ports for servers that need one before they start.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use anyhow::{Context, Result};
 
-/// Where servers listen that are given their port, and how many of these are tried.
+/// The range of ports for servers, and how many of them are tried.
 const PORTS: Range<u16> = 12_000..22_000;
 const PORT_ATTEMPTS: usize = 100;
 
-/// Returns a port that nobody listens on. Another test may take it before it is used, and no connection can: it is
-/// below the ports that Linux gives to those, and so is the one of a cluster, 10,000 above it.
+/// Returns a free port. Another test may take it first, but no outgoing connection can: it is below the ephemeral ports of
+/// Linux. So is a cluster's second port, which is 10,000 higher.
 pub(crate) fn free_port() -> Result<u16> {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     (0..PORT_ATTEMPTS).map(|_| any_port()).find(is_free).context("a free port")

@@ -1,4 +1,4 @@
-//! A real program: started with an environment made from nothing, its log kept, its end certain.
+//! A real program: started with a clean environment, with its log kept, and always ended.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,29 +11,29 @@ use anyhow::{Context, Result, bail};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// A program that was killed is gone as soon as the kernel gets to it.
+/// How long the kernel may take to end a killed program.
 const KILLED: Duration = Duration::from_secs(10);
-/// So much of a log says what went wrong.
+/// The number of log lines that are shown on failure.
 const LOG_LINES: usize = 60;
 
 /// The variable that names a folder with another build of the programs.
 pub const PROGRAMS: &str = "C3PO_TEST_PROGRAMS";
 
-/// Returns the path of a program of this workspace: in the folder that [`PROGRAMS`] names, otherwise as built beside the
+/// Returns the path of a program of this workspace: in the folder that [`PROGRAMS`] names, otherwise the one built beside the
 /// running test.
 ///
-/// Errors: it was not built.
+/// Errors: it has not been built.
 pub fn program(name: &str) -> Result<PathBuf> {
     if let Some(folder) = env::var_os(PROGRAMS) {
         return Ok(Path::new(&folder).join(name));
     }
     let this = env::current_exe().context("asking for the running test's path")?;
-    // Tests lie in `deps`, one folder below the programs.
+    // Tests are in `deps`, one folder below the programs.
     let found = this.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
     found.with_context(|| format!("{name} is not built: run `cargo build --workspace --bins` before this"))
 }
 
-/// Returns a command whose environment is only PATH, HOME and TMPDIR, both of the latter in `home`.
+/// Returns a command whose environment has only PATH, HOME and TMPDIR; the last two are `home`.
 pub fn command(program: impl AsRef<OsStr>, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("HOME", home).env("TMPDIR", home);
@@ -43,15 +43,15 @@ pub fn command(program: impl AsRef<OsStr>, home: &Path) -> Command {
     command
 }
 
-/// Returns the code of a line that a coordinator printed.
+/// Returns the join code in a line that a coordinator printed.
 ///
-/// Errors: there is none in it.
+/// Errors: the line contains none.
 pub fn join_code(line: &str) -> Result<&str> {
     let code = line.split_whitespace().find_map(|word| word.strip_prefix("C3PO_JOIN_CODE="));
     code.with_context(|| format!("no code in {line:?}"))
 }
 
-/// A running program. Dropping it kills it and shows the end of its log to whom reads a failed test.
+/// A running program. Dropping it kills it, and prints the end of its log if the test failed.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -60,9 +60,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command, its standard error going to `log`. Standard input and output are as the command says.
+    /// Starts a command with its standard error written to `log`. Standard input and output are those of the command.
     ///
-    /// Errors: the log cannot be made, or the program cannot be started.
+    /// Errors: the log cannot be created, or the program cannot be started.
     pub fn start(mut command: Command, log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log).with_context(|| log.display().to_string())?;
         let child = command.stderr(file).kill_on_drop(true).spawn();
@@ -70,7 +70,7 @@ impl Process {
         Ok(Self { child, log: log.to_owned(), quiet: false })
     }
 
-    /// Keeps the log to itself at the end, for a program that is no test.
+    /// Prints no log at the end, for a program that is not a test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.quiet = true;
@@ -79,28 +79,28 @@ impl Process {
 
     /// Returns the process id while it runs.
     ///
-    /// Errors: it has ended.
+    /// Errors: it has exited.
     pub fn id(&self) -> Result<u32> {
         self.child.id().context("the process has ended")
     }
 
-    /// Takes the two ends of its standard input and output, once.
+    /// Takes its standard input and output. This works only once.
     ///
-    /// Errors: they were not piped, or are taken.
+    /// Errors: they were not piped, or have been taken.
     pub fn take_pipes(&mut self) -> Result<(ChildStdin, ChildStdout)> {
         Ok((self.child.stdin.take().context("no standard input")?, self.child.stdout.take().context("no output")?))
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns its exit status if it has exited.
     ///
-    /// Errors: the system cannot say.
+    /// Errors: the system cannot report it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().context("looking after a process")
     }
 
-    /// Waits for its end.
+    /// Waits for its exit.
     ///
-    /// Errors: it runs on after `within`; the error shows its log.
+    /// Errors: it is still running after `within`; the error shows its log.
     pub async fn end(&mut self, within: Duration) -> Result<ExitStatus> {
         match timeout(within, self.child.wait()).await {
             Ok(status) => status.context("waiting for a process"),
@@ -110,7 +110,7 @@ impl Process {
 
     /// Sends a signal by name, such as `TERM`.
     ///
-    /// Errors: it has ended, or `kill` refuses.
+    /// Errors: it has exited, or `kill` fails.
     pub async fn signal(&self, name: &str) -> Result<()> {
         let id = self.id()?.to_string();
         let status = Command::new("kill").args(["-s", name, &id]).stdin(Stdio::null()).status().await;
@@ -138,7 +138,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.quiet {
-            // The test runner keeps this to itself unless the test fails.
+            // The test runner hides this unless the test fails.
             eprintln!("--- {} ---\n{}", self.log.display(), self.log());
         }
     }

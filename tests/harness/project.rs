@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Returns the folder that has the root's `Cargo.toml` in it.
+/// Returns the folder with the root's `Cargo.toml`.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,4 +1,4 @@
-//! A real proxy beside a client of ours, in a project folder of its own.
+//! A real proxy with a test client, in its own project folder.
 
 use std::fs;
 use std::path::Path;
@@ -12,9 +12,9 @@ use tokio::process::Command;
 use crate::mcp::McpClient;
 use crate::process::{command, program};
 
-/// Returns the command that a client runs for the session of `project`: the folder `work/project`, which is made here.
+/// Returns the command that a client runs for the session of `project`. Creates its folder `work/project`.
 ///
-/// Errors: the folder cannot be made, or the program is not built.
+/// Errors: the folder cannot be created, or the program is not built.
 pub fn proxy_command(work: &Path, project: &str, coordinator: &str) -> Result<Command> {
     let folder = work.join(project);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -24,9 +24,9 @@ pub fn proxy_command(work: &Path, project: &str, coordinator: &str) -> Result<Co
     Ok(proxy)
 }
 
-/// Starts a session: the proxy of `project`, initialized.
+/// Starts a session: the proxy of `project`, after the handshake.
 ///
-/// Errors: it does not start or does not answer.
+/// Errors: it does not start or does not respond.
 pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<McpClient> {
     let command = proxy_command(work, project, coordinator)?;
     let client = McpClient::start(command, &work.join(format!("{project}.log")))?;
@@ -34,9 +34,9 @@ pub async fn session(work: &Path, project: &str, coordinator: &str) -> Result<Mc
     Ok(client)
 }
 
-/// Runs the hook of a prompt, as the client of the one session in that folder does.
+/// Runs the hook of a prompt, as the client of the session in that folder does.
 ///
-/// Errors: it does not start, or ends with another code than 0.
+/// Errors: it does not start, or exits with a code other than 0.
 pub async fn prompt(work: &Path, text: &str) -> Result<()> {
     let mut hook = command(program("c3po")?, work);
     hook.args(["hook", "user-prompt-submit"]).env("XDG_RUNTIME_DIR", work);

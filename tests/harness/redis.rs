@@ -1,4 +1,4 @@
-//! A real redis-server of a test's own: its own folder, a free port, ended with the test.
+//! A real redis-server for one test: with its own folder and a free port, ended with the test.
 
 use std::fs;
 use std::io;
@@ -15,66 +15,66 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::certificates::Certificates;
 use crate::ports::free_port;
 
-/// How long a server may take until it answers, on a machine that builds meanwhile.
+/// How long a server may take to respond after its start, on a machine that builds at the same time.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// How long one question to it may take before it is asked again.
+/// How long a `PING` may take before it is repeated.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a command may take.
 const TELL_LIMIT: Duration = Duration::from_secs(10);
-/// How often a start is tried again because somebody else took the port that was free.
+/// How often a start is retried because another process took the free port.
 const ATTEMPTS: usize = 5;
 
-/// What makes a server write to disk every second and throw nothing away.
+/// The settings with which a server writes to disk every second and evicts nothing.
 const DURABLE: [&str; 8] =
     ["--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction"];
 
-/// A redis-server that keeps what it is told in an append-only file.
+/// A redis-server with an append-only file.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
     tls_port: Option<u16>,
     child: Child,
     folder: TempDir,
-    /// Its command line, but for where it listens and where its files are.
+    /// Its command line, without the address and the folder.
     arguments: Vec<String>,
 }
 
 impl Redis {
-    /// Starts a server that writes to disk every second, and waits until it answers.
+    /// Starts a server that writes to disk every second, and waits until it responds.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
 
-    /// Starts a server with further settings as on its command line, such as `["--appendfsync", "always"]`; later
-    /// ones go before earlier ones. They hold through every restart.
+    /// Starts a server with additional command-line settings, such as `["--appendfsync", "always"]`. Later settings override
+    /// earlier ones. They are kept on every restart.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with(settings: &[&str]) -> Result<Self> {
         let arguments = [&DURABLE, settings].concat();
         let folder = tempfile::tempdir().context("making a folder for Redis")?;
         Self::start_in(folder, arguments.iter().map(|&argument| argument.to_owned()).collect()).await
     }
 
-    /// Starts a server that speaks TLS on a second port, and returns the address of that.
+    /// Starts a server with TLS on an additional port, and returns its TLS address.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
         Self::start_with_tls_and(certificates, &[]).await
     }
 
-    /// Starts such a server with further settings.
+    /// Starts a server with TLS and additional settings.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with_tls_and(certificates: &Certificates, settings: &[&str]) -> Result<(Self, String)> {
         let (port, of_tls) = (free_port()?, certificates.settings());
         let text = port.to_string();
@@ -84,11 +84,11 @@ impl Redis {
         Ok((redis, format!("rediss://127.0.0.1:{port}")))
     }
 
-    /// Starts a sentinel whose file has these lines.
+    /// Starts a sentinel with these lines as its configuration file.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_sentinel(lines: &str) -> Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for a sentinel")?;
         let file = folder.path().join("sentinel.conf");
@@ -107,12 +107,12 @@ impl Redis {
         bail!("redis-server ended {ATTEMPTS} times at its start: {}", log(&folder))
     }
 
-    /// Returns the address by which clients reach it.
+    /// Returns its URL for clients.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
@@ -122,21 +122,21 @@ impl Redis {
         self.port
     }
 
-    /// Returns the port that its clients and others of its cluster use: with TLS, where it speaks that.
+    /// Returns the port for its clients and for the other servers of its cluster: the TLS port, if it has one.
     pub(crate) fn client_port(&self) -> u16 {
         self.tls_port.unwrap_or(self.port)
     }
 
-    /// Runs one command and returns the beginning of its answer, as it was written.
+    /// Runs one command and returns the start of its raw answer.
     ///
-    /// Errors: it could not be asked, or it refused.
+    /// Errors: it is not reachable, or it returned an error.
     pub async fn tell(&self, words: &[&str]) -> Result<String> {
         self.tell_all(&[words]).await
     }
 
-    /// Runs commands one after another on one connection, and returns the beginning of the last answer.
+    /// Runs commands one after another on one connection, and returns the start of the last raw answer.
     ///
-    /// Errors: it could not be asked, or it refused one of them.
+    /// Errors: it is not reachable, or it returned an error.
     pub async fn tell_all(&self, commands: &[&[&str]]) -> Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
         let mut last = String::new();
@@ -156,14 +156,14 @@ impl Redis {
         self.child.id()
     }
 
-    /// Ends it at once, as a power cut would.
+    /// Ends it immediately, like a power failure.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing redis-server")?;
         self.child.wait().context("waiting for the end of redis-server")?;
         Ok(())
     }
 
-    /// Kills it and starts it again on the same port, with what its file holds.
+    /// Kills it and restarts it on the same port, with the data in its file.
     pub async fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.child = spawn(self.port, &self.folder, &self.arguments)?;
@@ -171,12 +171,12 @@ impl Redis {
         Ok(())
     }
 
-    /// Stops it without ending it: connections stay, and nothing is answered.
+    /// Stops it with SIGSTOP: connections stay open, but nothing is answered.
     pub fn pause(&self) -> Result<()> {
         self.signal("STOP")
     }
 
-    /// Lets it go on after a pause.
+    /// Resumes it after a pause.
     pub fn resume(&self) -> Result<()> {
         self.signal("CONT")
     }
@@ -190,7 +190,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have been killed by the test; there is nobody to tell otherwise.
+        // The test may have killed it already; an error cannot be reported here.
         let _ = self.kill();
     }
 }
@@ -216,7 +216,7 @@ fn spawn(port: u16, folder: &TempDir, arguments: &[String]) -> Result<Child> {
     }
 }
 
-/// Returns whether it answers; false where it ended instead.
+/// Returns whether it responds; false if it exited instead.
 async fn answers(port: u16, child: &mut Child) -> Result<bool> {
     let end = Instant::now() + START_LIMIT;
     while Instant::now() < end {

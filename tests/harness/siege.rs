@@ -1,4 +1,5 @@
-//! Everything that should not be sent, at a rate, to every entry of a coordinator: by a seed, so that it can be sent again.
+//! Sends invalid or unexpected input to every endpoint of a coordinator, at a given rate. A seed makes the attacks
+//! repeatable.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,39 +15,39 @@ use tokio_util::task::TaskTracker;
 
 use crate::dice::Dice;
 
-/// How many attacks are under way at once; those that come on top are left out and counted.
+/// The most concurrent attacks; further ones are skipped and counted.
 const AT_ONCE: usize = 400;
-/// How long one attack lasts at the most, also where it waits for nothing.
+/// The time limit of one attack, even if it is still waiting.
 const ATTACK_MAX: Duration = Duration::from_secs(3);
-/// The longest thing that is sent, in bytes: more than any bound.
+/// The largest request, in bytes: above every limit.
 const LARGE: usize = 1_200_000;
 
-/// Where is attacked, and with what in hand.
+/// The target and the parameters of the attacks.
 #[derive(Debug, Clone)]
 pub struct Siege {
     /// The coordinator.
     pub address: SocketAddr,
-    /// A key, for what is behind the door.
+    /// A key, for endpoints that need one.
     pub key: Option<String>,
-    /// Attacks in a second.
+    /// The number of attacks per second.
     pub rate: f64,
-    /// For how long.
+    /// The duration.
     pub span: Duration,
-    /// What repeats it.
+    /// The seed, with which the attacks can be repeated.
     pub seed: u64,
 }
 
-/// What was done.
+/// The counts of the attacks.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Attacks that were begun.
+    /// The attacks that were started.
     pub begun: AtomicU64,
-    /// Those that found no room on our side.
+    /// The attacks that were skipped because of our own limit.
     pub left_out: AtomicU64,
 }
 
 impl Siege {
-    /// Attacks until the time is over.
+    /// Attacks until the time is up.
     pub async fn run(self) -> Arc<Done> {
         let (done, room, tasks) = (Arc::new(Done::default()), Arc::new(Semaphore::new(AT_ONCE)), TaskTracker::new());
         let mut ticks = interval(Duration::from_secs_f64(1.0 / self.rate));
@@ -63,7 +64,7 @@ impl Siege {
             done.begun.fetch_add(1, Ordering::Relaxed);
             let (siege, mut dice) = (self.clone(), Dice::of(self.seed, number));
             tasks.spawn(async move {
-                // Whatever becomes of it: what counts is what becomes of the others.
+                // The outcome is ignored: only the effect on other clients counts.
                 let _ = timeout(ATTACK_MAX, siege.attack(&mut dice)).await;
                 drop(place);
             });
@@ -102,7 +103,7 @@ impl Siege {
         }
     }
 
-    /// Writes, sometimes slowly, and listens for a moment.
+    /// Writes the bytes, sometimes slowly, and usually reads the response.
     async fn say(&self, bytes: &[u8], dice: &mut Dice) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(self.address).await?;
         if dice.percent(10) {
@@ -119,7 +120,7 @@ impl Siege {
         Ok(())
     }
 
-    /// Returns a request to some path with that body.
+    /// Returns a request with that body to a random path.
     fn request(&self, dice: &mut Dice, body: &[u8]) -> Vec<u8> {
         const PATHS: [&str; 12] = [
             "/mcp",
@@ -153,7 +154,7 @@ impl Siege {
         [format!("{head}\r\n").as_bytes(), body].concat()
     }
 
-    /// Opens a link where the door lets us, and says nonsense on it.
+    /// Opens a link if the coordinator accepts it, and sends invalid frames on it.
     async fn link(&self, dice: &mut Dice) -> std::io::Result<()> {
         let mut stream = TcpStream::connect(self.address).await?;
         stream.write_all(upgrade(self.address, self.key.as_deref()).as_bytes()).await?;
@@ -179,7 +180,7 @@ impl Siege {
     }
 }
 
-/// The request that a link begins with.
+/// Returns the upgrade request of a link.
 pub(crate) fn upgrade(address: SocketAddr, key: Option<&str>) -> String {
     let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     format!(
@@ -188,7 +189,7 @@ pub(crate) fn upgrade(address: SocketAddr, key: Option<&str>) -> String {
     )
 }
 
-/// The first message of a link.
+/// Returns the `hello` frame of a link.
 pub(crate) fn hello(name: &str, instance: u32) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"hello","params":{{"protocol_version":"1.0","name":"{name}",
@@ -196,7 +197,7 @@ pub(crate) fn hello(name: &str, instance: u32) -> String {
     )
 }
 
-/// A frame of a client, masked with zeros.
+/// Returns a client frame with a zero mask.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![kind];
     match u16::try_from(payload.len()) {
@@ -224,7 +225,7 @@ fn half_of(mut bytes: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     bytes
 }
 
-/// What would be a call, with some bytes changed, cut out or doubled.
+/// Returns a call with some bytes changed, removed or doubled.
 fn mangled(dice: &mut Dice) -> Vec<u8> {
     const WHOLE: [&str; 6] = [
         r#"{"jsonrpc":"2.0","id":7,"method":"call","params":{"call_id":"0191e6b0-0000-7000-8000-000000000001","tool":"send_message","arguments":{"target":"siege-1","message":"x"}}}"#,

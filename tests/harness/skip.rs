@@ -1,4 +1,4 @@
-//! Saying that a test could not run here: past the test runner's capture, and in a file that `make test` reads out.
+//! Reports that a test could not run here: past the test runner's capture, and in a file whose contents `make test` prints.
 
 use std::fs::{OpenOptions, create_dir_all};
 use std::io::{Write, stderr};
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Where skipped tests are written down, beside the build's other results.
+/// The list of skipped tests, in the build folder.
 const SKIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/skipped-tests.txt");
 
-/// Says that `test` was skipped because of `reason`, where nobody overlooks it.
+/// Reports visibly that `test` was skipped because of `reason`.
 ///
 /// Errors: the file cannot be written.
 pub fn skipped(test: &str, reason: &str) -> Result<()> {
     let line = format!("SKIPPED {test}: {reason}\n");
-    // Not `eprint!`: the test runner would keep it to itself, because the test passes.
+    // Not `eprint!`: the test runner would hide it, because the test passes.
     stderr().write_all(line.as_bytes()).context("writing to stderr")?;
     note(Path::new(SKIPPED), &line)
 }

@@ -1,20 +1,20 @@
-//! A disk of a few kilobytes, to be filled: a file system in memory. Only a privileged user can make one.
+//! A disk of a few kilobytes that can be filled: a file system in memory. Only a privileged user can mount one.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// A mounted folder; unmounted with this.
+/// A mounted folder. Dropping it unmounts the folder.
 #[derive(Debug)]
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts a disk of that many KiB on a folder, which is made. Returns `None` where that is not allowed.
+    /// Creates a folder and mounts a disk of that many KiB on it. Returns `None` if that is not permitted.
     ///
-    /// Errors: the folder cannot be made.
+    /// Errors: the folder cannot be created.
     pub fn mount(folder: &Path, kib: u32) -> Result<Option<Self>> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut mount = Command::new("mount");
@@ -29,9 +29,9 @@ impl SmallDisk {
         &self.path
     }
 
-    /// Fills what is left of it with one file, but for `kib`, and returns that file.
+    /// Fills the disk with one file until only `kib` are free, and returns the path of that file.
     ///
-    /// Errors: it cannot be written at all.
+    /// Errors: the file cannot be written at all.
     pub fn fill(&self, kib: u32) -> Result<PathBuf> {
         let (filler, room) = (self.path.join("filler"), self.path.join("room"));
         std::fs::write(&room, vec![0; kib as usize * 1024]).context("keeping room")?;
@@ -44,7 +44,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Whoever still has a file open there keeps it until they end.
+        // Processes with open files there keep the file system until they close them.
         let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! A program in a terminal of its own: a tmux server for it alone, typed to and read as a person would.
+//! A program in its own terminal: a separate tmux server that tests type into and read as a person would.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -13,14 +13,14 @@ use tokio::time::timeout;
 
 use crate::eventually::eventually;
 
-/// Wide and high enough that a line of a test is one line on the screen.
+/// Large enough that a line of a test is one line on the screen.
 const SIZE: [&str; 4] = ["-x", "180", "-y", "50"];
-/// What tmux promises to programs inside of it.
+/// The terminal type that tmux sets for its programs.
 const TERM: &str = "screen-256color";
-/// tmux answers in milliseconds, on a machine that does other things as well within this.
+/// tmux answers within milliseconds; this allows for a busy machine.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// A running terminal. Dropping it ends it and everything in it, and shows its screen to whom reads a failed test.
+/// A running terminal. Dropping it ends it and its programs, and prints its screen if the test failed.
 #[derive(Debug)]
 pub struct Terminal {
     socket: PathBuf,
@@ -30,10 +30,10 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Opens one whose server listens at `socket` and runs `program` in `folder`, with nothing but `environment`, PATH
-    /// and TERM around it.
+    /// Opens a terminal whose server listens at `socket`, and runs `program` in `folder`. Its environment is `environment`,
+    /// PATH and TERM.
     ///
-    /// Errors: there is no tmux, or it refuses.
+    /// Errors: tmux is not installed, or it fails.
     pub async fn open(
         socket: &Path,
         folder: &Path,
@@ -42,10 +42,10 @@ impl Terminal {
         arguments: &[OsString],
     ) -> Result<Self> {
         let mut tmux = tmux(socket);
-        // The screen of a program that has ended stays, for whom reads a failed test.
+        // The screen of an ended program stays, so that a failed test can show it.
         tmux.args(["start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";"]);
         tmux.args(["new-session", "-d", "-P", "-F", "#{pane_pid}"]).args(SIZE).arg("-c").arg(folder);
-        // tmux adds variables of its own, and `env` takes them away; it becomes the program and keeps its process id.
+        // tmux adds variables, and `env` removes them. `env` becomes the program and keeps its process id.
         tmux.args(["--", "env", "-i"]).arg(format!("TERM={TERM}"));
         if let Some(path) = env::var_os("PATH") {
             tmux.arg(assignment("PATH", &path));
@@ -57,7 +57,7 @@ impl Terminal {
         Ok(Self { socket: socket.to_owned(), pid, quiet: false })
     }
 
-    /// Keeps its screen to itself at the end, for a program that is no test.
+    /// Prints no screen at the end, for a program that is not a test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.quiet = true;
@@ -78,7 +78,7 @@ impl Terminal {
         run(tmux).await.map(drop).context("changing the size")
     }
 
-    /// Returns what is on the screen.
+    /// Returns the text on the screen.
     ///
     /// Errors: the terminal is gone.
     pub async fn screen(&self) -> Result<String> {
@@ -95,13 +95,13 @@ impl Terminal {
         let count = |screen: &str| dense(screen).matches(&sign).count();
         let before = count(&self.screen().await?);
         self.write(text).await?;
-        // Enter in the same breath would be taken for a part of a pasted text.
+        // An immediate Enter would be taken for part of a pasted text.
         let typed = format!("{text:?} on the screen");
         self.wait_for(&typed, ANSWER, |screen| count(screen) > before).await?;
         self.key("Enter").await
     }
 
-    /// Types a text and nothing after it.
+    /// Types a text without Enter.
     ///
     /// Errors: the terminal is gone.
     pub async fn write(&self, text: &str) -> Result<()> {
@@ -119,9 +119,9 @@ impl Terminal {
         run(tmux).await.map(drop).with_context(|| format!("pressing {name}"))
     }
 
-    /// Waits until the screen is as `look` wants it.
+    /// Waits until the screen satisfies `look`.
     ///
-    /// Errors: it is not `within` the time, or the program has ended; the error shows the screen.
+    /// Errors: it does not `within` the time, or the program has ended; the error shows the screen.
     pub async fn wait_for(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
         let mut last = String::new();
         let seen = eventually(what, within, async || {
@@ -134,26 +134,26 @@ impl Terminal {
         seen.await.and_then(|seen| seen).with_context(|| format!("on the screen was:\n{}", last.trim()))
     }
 
-    /// Returns how the program ended, if it has: its code, or nothing where a signal ended it.
+    /// Returns how the program ended, if it has: its exit code, or `None` inside if a signal ended it.
     ///
     /// Errors: the terminal is gone.
     pub async fn ended(&self) -> Result<Option<Option<i32>>> {
         match Life::of(self.pid) {
             Life::Alive => return Ok(None),
-            // tmux was seen to leave an ended program lie for half a minute.
+            // tmux may take half a minute to reap an ended program.
             Life::Ended(code) => return Ok(Some(code)),
             Life::Gone => {}
         }
         let mut tmux = tmux(&self.socket);
         tmux.args(["display-message", "-p", "#{pane_dead_status}"]);
         let code = run(tmux).await.context("asking how the program ended")?;
-        // There is none where a signal ended it.
+        // There is no code if a signal ended it.
         Ok(Some(code.trim().parse().ok()))
     }
 
-    /// Waits for the program's end and returns its code.
+    /// Waits for the program to end and returns its exit code.
     ///
-    /// Errors: it runs on; the error shows the screen.
+    /// Errors: it keeps running; the error shows the screen.
     pub async fn end(&self, within: Duration) -> Result<Option<i32>> {
         let ended = eventually("the end of the program", within, async || self.ended().await.transpose()).await;
         if let Ok(ended) = ended {
@@ -180,31 +180,32 @@ impl Drop for Terminal {
             std::process::Command::new("tmux").arg("-S").arg(socket).args(arguments).stderr(Stdio::null()).output()
         };
         if let (false, Ok(screen)) = (self.quiet, tmux(&["capture-pane", "-p"])) {
-            // The test runner keeps this to itself unless the test fails.
+            // The test runner hides this unless the test fails.
             eprintln!("--- screen ---\n{}", String::from_utf8_lossy(&screen.stdout).trim());
         }
         if let Life::Alive = Life::of(self.pid) {
-            // A program that ignores the end of its terminal would outlive the test. It may be gone before the signal.
+            // A program that ignores the end of its terminal would outlive the test. It may end before the signal.
             let _ = std::process::Command::new("kill").args(["-s", "KILL", &self.pid.to_string()]).status();
         }
-        // It may be gone already, which is as good.
+        // The server may already be gone, which is fine.
         let _ = tmux(&["kill-server"]);
     }
 }
 
-/// What the system knows of a process.
+/// The state of a process.
 enum Life {
     Alive,
-    /// It ended with that code, or by a signal, and its parent has not taken notice.
+    /// It ended with that code or by a signal, and has not been reaped.
     Ended(Option<i32>),
-    /// Its parent has.
+    /// It has been reaped.
     Gone,
 }
 
 impl Life {
     fn of(pid: u32) -> Self {
         let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Self::Gone };
-        // Behind the name, which may hold anything, comes the state, and at the very end what `wait` would return.
+        // The state follows the name, which may contain any characters. The last field is the status that `wait` would
+        // return.
         let fields: Vec<_> = line.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let waited: i32 = fields.last().and_then(|last| last.parse().ok()).unwrap_or_default();
         match fields.first() {
@@ -214,10 +215,10 @@ impl Life {
     }
 }
 
-/// Returns a command of the server at that socket, without anybody's configuration.
+/// Returns a tmux command for the server at that socket, without any user's configuration.
 fn tmux(socket: &Path) -> Command {
     let mut command = Command::new("tmux");
-    // Without UTF-8 tmux would show what is not ASCII as underscores.
+    // Without UTF-8, tmux would print underscores for non-ASCII characters.
     command.arg("-u").arg("-S").arg(socket).args(["-f", "/dev/null"]).env_clear().env("LANG", "C.UTF-8");
     if let Some(path) = env::var_os("PATH") {
         command.env("PATH", path);
@@ -239,7 +240,7 @@ fn assignment(name: &str, value: &OsStr) -> OsString {
     escaped(&assignment)
 }
 
-/// tmux takes a semicolon at the end of an argument for the end of a command.
+/// Escapes a final semicolon, which tmux would treat as the end of a command.
 fn escaped(argument: &OsStr) -> OsString {
     match argument.to_str().and_then(|text| text.strip_suffix(';')) {
         Some(text) => format!("{text}\\;").into(),
@@ -247,7 +248,7 @@ fn escaped(argument: &OsStr) -> OsString {
     }
 }
 
-/// Returns a text without its white space: the screen breaks lines where it likes.
+/// Returns a text without white space, because the screen wraps lines anywhere.
 fn dense(text: &str) -> String {
     text.chars().filter(|c| !c.is_whitespace()).collect()
 }

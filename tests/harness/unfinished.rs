@@ -1,4 +1,4 @@
-//! Input that is never finished: the attacker sends most of something long, keeps the connection, and sends no more.
+//! Unfinished input: the attacker sends most of a long input, keeps the connection open, and sends no more.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,49 +11,49 @@ use tokio::time::{sleep, timeout};
 
 use crate::siege::{frame, hello, upgrade};
 
-/// The length of the thing that is never finished, in bytes: just below the largest frame and the largest body.
+/// The claimed length of the input in bytes: just below the largest frame and the largest body.
 const LENGTH: usize = 1_000_000;
-/// The part of it that is sent.
+/// The number of bytes that are sent.
 const SENT: usize = 990_000;
 
-/// So long a connection is kept that the coordinator does not close: longer than any of its deadlines.
+/// How long a connection stays open if the coordinator does not close it: longer than any of its deadlines.
 const KEPT: Duration = Duration::from_secs(40);
-/// How long a connection tries to send what it has.
+/// How long a connection tries to send its part.
 const SENDING: Duration = Duration::from_secs(3);
-/// The pause after the coordinator closed a connection or had no place for it.
+/// The pause after the coordinator closed a connection or had no connection slot.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Keeps so many connections with unfinished input at an address, of those kinds in turn, until the time is over.
+/// Keeps `count` connections with unfinished input open until the time is up, rotating through `kinds`.
 pub async fn hold(address: SocketAddr, key: Option<&str>, kinds: &[Half], count: u32, span: Duration) {
     let holding = (0..count).map(async |number| {
         let half = kinds[number as usize % kinds.len()];
         loop {
             if let Ok(mut stream) = half.send(address, key, number, SENDING).await {
-                // Whatever becomes of it: another one takes its place.
+                // The outcome is ignored: another connection follows.
                 let _ = timeout(KEPT, stream.read_to_end(&mut Vec::new())).await;
             }
             sleep(PAUSE).await;
         }
     });
-    // The end of the time is the end of all of them.
+    // The time limit ends all of them.
     let _ = timeout(span, join_all(holding)).await;
 }
 
-/// The input that is not finished.
+/// The kind of input that stays unfinished.
 #[derive(Debug, Clone, Copy)]
 pub enum Half {
     /// The body of a request to that path.
     Body(&'static str),
-    /// The first message of a link.
+    /// The first frame of a link.
     FirstFrame,
-    /// The first message of TLS.
+    /// The first record of TLS.
     Handshake,
-    /// A message of a link that said `hello`.
+    /// A frame of a link after `hello`.
     LaterFrame,
 }
 
 impl Half {
-    /// Sends it, as far as it is accepted within that time. Returns the connection.
+    /// Sends the input as far as the server accepts it within that time. Returns the connection.
     ///
     /// Errors: there is no connection, or the coordinator closed it.
     pub async fn send(
@@ -98,7 +98,7 @@ async fn begin(stream: &mut TcpStream, address: SocketAddr, key: Option<&str>) -
     Ok(())
 }
 
-/// A hello of TLS that claims almost 64 KiB, in records of 16,000 bytes, and lacks the end.
+/// Returns a TLS ClientHello that claims almost 64 KiB, in records of 16,000 bytes, without its end.
 fn half_a_handshake() -> Vec<u8> {
     let mut hello = vec![1, 0, 0xff, 0xec];
     hello.resize(59_000, 0);

@@ -1,28 +1,28 @@
-//! What a process has used and holds, as the system tells it.
+//! The resource usage of a process, from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// So many times in a second the system counts; every Linux that is met today.
+/// The clock ticks per second in `/proc`; the same on every current Linux.
 const TICKS: f64 = 100.0;
 
-/// One look at a process.
+/// One measurement of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Vitals {
-    /// The time it had a processor since its start, in its own code and in the system's for it.
+    /// Its processor time since the start, in user and in kernel mode.
     pub processor: Duration,
     /// Its resident memory, in bytes.
     pub resident: u64,
-    /// How many descriptors it has open.
+    /// The number of its open descriptors.
     pub descriptors: usize,
 }
 
 impl Vitals {
-    /// Looks at a process.
+    /// Measures a process.
     ///
-    /// Errors: it has ended, or is not ours to look at.
+    /// Errors: it has exited, or belongs to another user.
     pub fn of(process: u32) -> Result<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{process}/{file}");
@@ -33,13 +33,13 @@ impl Vitals {
     }
 }
 
-/// Returns how often the threads of a process went to sleep and were woken again.
+/// Returns how often the threads of a process went to sleep voluntarily, and so were woken.
 ///
-/// Errors: it has ended, or is not ours to look at.
+/// Errors: it has exited, or belongs to another user.
 pub fn wake_ups(process: u32) -> Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task")).context("its threads")? {
-        // A thread that has just ended counts no more.
+        // A thread that has just ended does not count.
         let Ok(status) = fs::read_to_string(thread?.path().join("status")) else { continue };
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         sum += line.context("no voluntary_ctxt_switches")?.trim().parse::<u64>()?;
@@ -48,7 +48,7 @@ pub fn wake_ups(process: u32) -> Result<u64> {
 }
 
 fn processor(stat: &str) -> Result<Duration> {
-    // The name stands in parentheses and may hold anything.
+    // The name is in parentheses and may contain any characters.
     let (_, rest) = stat.rsplit_once(')').context("no name in stat")?;
     let ticks = |index: usize| rest.split_whitespace().nth(index).and_then(|ticks| ticks.parse::<f64>().ok());
     let (user, system) = (ticks(11).context("no utime")?, ticks(12).context("no stime")?);
@@ -61,8 +61,7 @@ fn resident(status: &str) -> Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Raises this process's limit of open descriptors, and that of what it starts, as far as the system lets it.
-/// Returns what it is then.
+/// Raises the limit of open descriptors of this process and its children to the system's maximum, and returns it.
 ///
 /// Errors: the system refuses.
 pub fn raise_descriptor_limit() -> Result<u64> {

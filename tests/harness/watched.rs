@@ -1,4 +1,4 @@
-//! Real Redis servers that real sentinels watch: a master, its replicas, and who makes one of them the next master.
+//! Real Redis servers with real sentinels: a master, its replicas, and the sentinels that promote a replica.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::eventually::eventually;
 use crate::ports::free_port;
 use crate::redis::Redis;
 
-/// The name under which the sentinels know the master.
+/// The sentinels' name for the master.
 pub const MASTER: &str = "mymaster";
-/// How long everybody may take to know of everybody.
+/// How long the servers may take to discover each other.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// How the sentinels work: what is silent for a second is down.
+/// The sentinels' settings: a server that is silent for a second is down.
 const RULES: &str = "sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n";
 
 /// A master, replicas, and sentinels.
 #[derive(Debug)]
 pub struct Watched {
-    /// The first one is the master at the start, the others are its replicas.
+    /// The master at the start is the first; the others are its replicas.
     pub servers: Vec<Redis>,
-    /// Who watches them.
+    /// The sentinels.
     pub sentinels: Vec<Redis>,
 }
 
 impl Watched {
-    /// Starts a master with that many replicas, and that many sentinels, the most of which decide.
+    /// Starts a master with that many replicas, and that many sentinels with a majority as their quorum.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start(replicas: usize, sentinels: usize) -> Result<Self> {
         let master = Redis::start().await?;
         let port = master.port().to_string();
@@ -46,11 +46,11 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Starts a master and a sentinel that speak TLS on second ports, and returns the address of that of the sentinel.
+    /// Starts a master and a sentinel with TLS on additional ports, and returns the TLS address of the sentinel.
     ///
     /// # Panics
     ///
-    /// Where there is no redis-server in the `PATH`.
+    /// Panics if there is no redis-server in the `PATH`.
     pub async fn start_with_tls(certificates: &Certificates) -> Result<(Self, String)> {
         let (master, _) = Redis::start_with_tls_and(certificates, &["--tls-replication", "yes"]).await?;
         let (master_port, port) = (master.client_port(), free_port()?);
@@ -65,13 +65,13 @@ impl Watched {
         Ok((watched, format!("rediss+sentinel://127.0.0.1:{port}/{MASTER}")))
     }
 
-    /// Returns the address by which c3po reaches the master.
+    /// Returns the URL for the master through its sentinels.
     pub fn url(&self) -> String {
         let places: Vec<_> = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
         format!("redis+sentinel://{}/{MASTER}", places.join(","))
     }
 
-    /// Waits until every sentinel knows the others and every replica.
+    /// Waits until every sentinel has found the others and every replica.
     async fn ready(&self) -> Result<()> {
         let replicas = format!("num-slaves\r\n${}\r\n{}\r\n", 1, self.servers.len() - 1);
         let others = format!("num-other-sentinels\r\n${}\r\n{}\r\n", 1, self.sentinels.len() - 1);
@@ -80,7 +80,7 @@ impl Watched {
                 let told = sentinel.tell(&["SENTINEL", "MASTER", MASTER]).await.ok()?;
                 (told.contains(&replicas) && told.contains(&others)).then_some(())?;
             }
-            // Two links each: to the master for questions and for what it publishes.
+            // A sentinel has two links to the master, for commands and for its publications. Any problem would add a flag.
             for sentinel in &self.sentinels {
                 let told = sentinel.tell(&["SENTINEL", "MASTER", MASTER]).await.ok()?;
                 told.contains("\nflags\r\n$6\r\nmaster\r\n").then_some(())?;
@@ -93,7 +93,7 @@ impl Watched {
         .await
     }
 
-    /// Returns the port of the master that a sentinel names now.
+    /// Returns the port of the master that a sentinel currently names.
     pub async fn master_port(&self) -> Result<u16> {
         let told = self.sentinels[0].tell(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER]).await?;
         told.lines().last().context("an answer")?.parse().context("a port")

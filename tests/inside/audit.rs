@@ -1,4 +1,4 @@
-//! The audit: what happened, in order, with who and why, and not one word of what was said.
+//! The audit log: all events in order, with actors and reasons, and without any text of a message.
 
 use std::fs;
 use std::process::Stdio;
@@ -18,19 +18,19 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 
-/// From what happened to its line, on a machine that builds meanwhile.
+/// How long an entry may take to be written, on a machine that builds at the same time.
 const WRITTEN: Duration = Duration::from_secs(10);
-/// What no line may hold: every text of the scenario has it.
+/// A text that no entry may contain: it is in every text of the scenario.
 const SECRET: &str = "hunter2";
 
-/// A line in short: event, who, to whom, and whatever tells it from others.
+/// Returns an entry in short form: event, actor, target and the distinguishing fields.
 fn short(entry: &Value) -> String {
     let words = ["event", "agent", "to", "verb", "stage", "via", "why"];
     let words = words.iter().filter_map(|word| entry[word].as_str());
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The audit over REST, once it has that many lines.
+/// Returns the audit over REST, when it has at least that many entries.
 async fn lines(served: &Served, query: &str, count: usize) -> Result<(Vec<Value>, String)> {
     let address = served.address.parse()?;
     let mut last = String::new();
@@ -45,10 +45,10 @@ async fn lines(served: &Served, query: &str, count: usize) -> Result<(Vec<Value>
     Ok((found.map_err(|error| error.context(last.clone()))?, last))
 }
 
-/// Asks, reads, answers, is denied, renames itself and goes. Returns the link of whoever asked, which lasts.
+/// Asks, reads, answers, is denied, renames itself and leaves. Returns the link of the asker, which stays open.
 async fn scenario(served: &Served) -> Result<Link> {
     let mut a = served.join("a").await?;
-    // What comes to a is never on its host, so that nothing depends on when that says so.
+    // Messages to `a` are never confirmed by its host, so that nothing depends on the time of the confirmation.
     a.accepts = false;
     let mut b = served.join("b").await?;
     let text = format!("the password is {SECRET}");
@@ -213,7 +213,7 @@ async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<(
     let served = served(Some(&redis)).await?;
     served.join("b").await?;
     let text = || json!({"target": "b", "message": SECRET});
-    // Called off, and left behind by a link that ends: whatever was stored is told.
+    // One call is cancelled, another is in flight when its link ends: every stored message has an entry.
     let mut a = served.join("a").await?;
     let call = CallId::fresh();
     a.begin(call, "send_message", text()).await?;
@@ -237,7 +237,7 @@ async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<(
     let stored = served.store.inbox(&b, Selection { limit: 10, bytes: 1 << 20, ..Selection::default() }).await?;
     let stored: Vec<_> = stored.iter().map(|placed| placed.message.id.to_string()).collect();
     assert_eq!(told(&found), stored);
-    // The store hangs: nobody knows what it did.
+    // The store hangs, so the outcome is unknown.
     let mut a = served.join("a").await?;
     redis.pause()?;
     let refused = a.refusal("send_message", text()).await;
@@ -252,11 +252,11 @@ async fn a_session_that_renames_itself_and_goes_is_gone_under_the_new_name() -> 
     let redis = Redis::start().await?;
     let served = served(Some(&redis)).await?;
     let mut a = served.join("a").await?;
-    // The store hangs until the session has said that it goes.
+    // The store hangs until the session has sent its goodbye.
     redis.pause()?;
     a.begin(CallId::fresh(), "register_agent", json!({"name": "b"})).await?;
     a.notify("goodbye", json!({})).await?;
-    // Nothing tells from outside that it was heard; half of what a call may take is long for that.
+    // The arrival of the goodbye cannot be observed. Half the time limit of a call is long enough for it.
     tokio::time::sleep(Duration::from_millis(900)).await;
     redis.resume()?;
     let (found, _) = lines(&served, "", 3).await?;
@@ -311,7 +311,7 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
         };
         timeout(within, found).await?
     };
-    // From its start on it follows, and nobody sees that from outside.
+    // The command follows from its start on, but that moment cannot be observed.
     let mut late = served.join("late").await?;
     while hear("session_begun late session", Duration::from_secs(1)).await.is_err() {
         late.notify("goodbye", json!({})).await?;

@@ -1,4 +1,4 @@
-//! Hosts whose clocks are apart from the coordinator's, as `GET /api/health` lists them.
+//! Hosts whose clocks differ from the coordinator's, as listed by `GET /api/health`.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
 
-/// From the end of a link until nothing is left of it, on a machine that builds at the same time.
+/// How long the traces of an ended link may remain, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Sends a heartbeat of a host whose clock is so many seconds ahead.
+/// Sends a heartbeat of a host whose clock is that many seconds ahead.
 async fn beat(link: &mut Link, ahead: i64) -> Result<()> {
     let timestamp = Timestamp::from_millis(Timestamp::now().millis().saturating_add_signed(ahead * 1_000));
     let beaten = link.request("heartbeat", json!({"timestamp": timestamp})).await?;
@@ -23,7 +23,7 @@ async fn beat(link: &mut Link, ahead: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the clocks that are listed to whoever has that key.
+/// Returns the clocks that are listed for that key.
 async fn clocks(address: &str, key: Option<&str>) -> Result<Value> {
     let key = key.map(|key| format!("X-API-Key: {key}\r\n")).unwrap_or_default();
     let question = format!("GET /api/health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{key}\r\n");

@@ -1,4 +1,4 @@
-//! The coordinator's own commands ask the one that runs, and say what it says in whole sentences.
+//! The coordinator's own commands ask the running coordinator, and print its answers in whole sentences.
 
 use std::process::Output;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use harness::redis::Redis;
 use inside::gate::Gate;
 use tempfile::TempDir;
 
-/// Until a store that has ended is missed, on a machine that builds at the same time.
+/// How long the loss of a store may stay unnoticed, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The description of REST is what the port does, and what docs/API.md says: no path and no method more or less.
+//! The description of REST matches the server and docs/API.md: no path or method is missing or added.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use inside::gate::Gate;
 use inside::served::Served;
 use serde_json::{Value, json};
 
-/// Every method that somebody may try. `HEAD` goes with `GET`.
+/// The methods that a client may try. `HEAD` goes with `GET`.
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-/// The paths that are no REST.
+/// The paths that are not REST.
 const SESSIONS: [&str; 2] = ["/acp", "/mcp"];
 
 /// A method of a path.
@@ -83,7 +83,7 @@ async fn the_reference_names_what_is_described_and_nothing_else() -> Result<()> 
     Ok(())
 }
 
-/// Calls `look` with every value that stands anywhere in a document.
+/// Calls `look` with every value in a document.
 fn everywhere<'a>(value: &'a Value, look: &mut impl FnMut(&'a Value)) {
     look(value);
     match value {

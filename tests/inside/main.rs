@@ -1,4 +1,4 @@
-//! Tests with a coordinator in their own process: they look behind it and change its settings.
+//! Tests with a coordinator in their own process: they inspect its internals and change its settings.
 
 mod access;
 mod audit;

@@ -1,4 +1,4 @@
-//! The policy: who may send what to whom, read again without a restart, and explained.
+//! The policy: which agents may send messages to which, reloaded without a restart, and explained.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use harness::process::{command, program};
 use inside::served::Served;
 use serde_json::{Value, json};
 
-/// How soon a change of the file holds, and what a machine that builds meanwhile needs.
+/// How soon a change of the file takes effect, on a machine that builds at the same time.
 const RELOADED: Duration = Duration::from_secs(10);
 
-/// A coordinator with these rules in its data folder, where `name` is the file's name.
+/// Starts a coordinator with these rules in its data folder, in a file called `name`.
 async fn with_rules(name: &str, rules: &str) -> Result<(Served, tempfile::TempDir)> {
     let folder = tempfile::TempDir::new()?;
     fs::write(folder.path().join(name), rules)?;
@@ -51,11 +51,11 @@ async fn a_denied_message_is_refused_with_the_rule_and_its_reason_and_nothing_is
     assert_eq!(refusal["code"], "FORBIDDEN_BY_POLICY");
     assert_eq!(refusal["details"]["rule"], 1);
     assert_eq!(refusal["error"], "rule 1 of the policy denies message from guest-1 to nas: guests ask the front desk");
-    // Another spelling of the name finds the same agent, and the same rule.
+    // Another spelling of the name finds the same agent, so the same rule applies.
     assert_eq!(refused(&mut guest, "send_message", hi("NAS")).await?["code"], "FORBIDDEN_BY_POLICY");
     assert_eq!(refused(&mut guest, "send_message", hi("nas@testhost")).await?["code"], "FORBIDDEN_BY_POLICY");
     assert_eq!(nas.call("get_messages", json!({})).await?["count"], 0);
-    // What the rule is not about goes on: the other direction, another verb, the answer.
+    // Actions that the rule does not match are allowed: the other direction, another verb, the answer.
     let asked = nas.call("send_message", hi("guest-1")).await?;
     guest.call("reply", json!({"message_id": asked["id"], "response": "yes"})).await?;
     assert_eq!(guest.call("broadcast", json!({"message": "all"})).await?["recipients"], json!(["nas"]));
@@ -102,7 +102,7 @@ async fn copies_that_are_denied_stand_in_the_receipts_and_the_others_are_sent() 
     Ok(())
 }
 
-/// Asks until the answer has that effect, and returns it.
+/// Repeats the query until the answer has that effect, and returns it.
 async fn settled(served: &Served, effect: &str) -> Result<Value> {
     let address = served.address.parse()?;
     eventually("the file was read again", RELOADED, async || {
@@ -151,7 +151,7 @@ async fn ask(served: &Served, path: &str) -> Result<Value> {
     Ok(serde_json::from_str(&http::get(served.address.parse()?, path).await?.body)?)
 }
 
-/// Checks that everything that reports the rules also reports why their file is not in force.
+/// Asserts that everything that reports the rules also reports why their file is not in force.
 async fn outdated(served: &Served, why: &str) -> Result<()> {
     assert_eq!(ask(served, "/api/health").await?["policy_outdated"], true);
     let policy = ask(served, "/api/policy").await?;
@@ -196,7 +196,7 @@ async fn replacing_the_policy_with_a_pipe_keeps_the_old_rules() -> Result<()> {
     Ok(())
 }
 
-/// What the audit says of the policy, once it has that many lines about it.
+/// Returns the audit entries about the policy, when there are at least `count`.
 async fn changes(served: &Served, count: usize) -> Option<Vec<String>> {
     let page = http::get(served.address.parse().ok()?, "/api/audit?limit=1000").await.ok()?;
     let page: Value = serde_json::from_str(&page.body).ok()?;

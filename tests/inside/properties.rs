@@ -1,4 +1,4 @@
-//! Whatever comes in is taken or refused, and panics nothing: generated texts, and good ones that were damaged.
+//! Every input is accepted or refused without a panic: generated texts, and damaged valid ones.
 
 use std::fs::DirEntry;
 
@@ -11,10 +11,10 @@ use proptest::prelude::{Strategy, any, prop};
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, TestRunner};
 
-/// How many texts each entry is given: some seconds for all of them.
+/// The number of texts for each entry point: a few seconds for all of them.
 const CASES: u32 = 4_000;
 
-/// A text of any characters, or one of these with some places changed.
+/// Generates texts of any characters, or one of these with a few changes.
 fn texts(good: Vec<String>) -> impl Strategy<Value = String> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<Option<char>>(), any::<bool>()), 0..4);
     let damaged = (prop::sample::select(good), changes).prop_map(|(text, changes)| {
@@ -36,12 +36,12 @@ fn texts(good: Vec<String>) -> impl Strategy<Value = String> {
     proptest::prop_oneof![1 => any::<String>(), 3 => damaged]
 }
 
-/// Gives the entry the usual number of texts.
+/// Runs the entry point with the usual number of texts.
 fn check<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>, entry: impl Fn(&T)) {
     check_cases(CASES, strategy, entry);
 }
 
-/// Gives the entry that many texts. A failure is shrunk to a short one.
+/// Runs the entry point with that many texts. A failing text is shrunk to a short one.
 fn check_cases<T: std::fmt::Debug>(cases: u32, strategy: &impl Strategy<Value = T>, entry: impl Fn(&T)) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(strategy, |text| {
@@ -53,7 +53,7 @@ fn check_cases<T: std::fmt::Debug>(cases: u32, strategy: &impl Strategy<Value = 
     }
 }
 
-/// Returns the texts that a fuzz target begins with: what is good, and what once was an entry's mistake.
+/// Returns the seeds of a fuzz target: valid texts, and texts that once broke an entry point.
 fn seeds(target: &str) -> Vec<String> {
     let folder = root().join("fuzz/seeds").join(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -63,14 +63,14 @@ fn seeds(target: &str) -> Vec<String> {
     seeds
 }
 
-/// Gives an entry every seed of its fuzz target, as it is and damaged.
+/// Runs an entry point with every seed of its fuzz target, unchanged and damaged.
 fn check_target(target: &str, entry: impl Fn(&str)) {
     let seeds = seeds(target);
     seeds.iter().for_each(|seed| entry(seed));
     check(&texts(seeds), |text| entry(text));
 }
 
-/// Gives an entry the same, where the first line of a text is a word that stands apart: any word with any of the rests.
+/// Does the same for texts whose first line is a separate word: combines any word with any rest.
 fn check_target_of_words(target: &str, entry: impl Fn(&str, &str)) {
     let seeds = seeds(target);
     let parts: Vec<_> = seeds.iter().filter_map(|seed| seed.split_once('\n')).collect();
@@ -130,7 +130,7 @@ fn any_address_of_a_store_is_one_or_refused() {
     check_target("store_address", entries::store_address);
 }
 
-/// Fewer: each of them is a connection.
+/// Fewer, because each one is a connection.
 const REQUESTS: u32 = 500;
 
 #[test]
@@ -142,7 +142,7 @@ fn any_request_is_answered_and_panics_nothing() -> Result<()> {
     rest.stop()
 }
 
-/// What can stand in a line of a request: anything but its end.
+/// Removes line ends, so that a text fits into one line of a request.
 fn line(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect()
 }
@@ -157,7 +157,7 @@ async fn any_query_and_any_header_is_answered_and_the_coordinator_goes_on() -> R
         let mut draw = || texts.new_tree(&mut runner).map(|tree| line(&tree.current())).unwrap_or_default();
         let (query, agent, session) = (draw(), draw(), draw());
         let path = ["/api/audit", "/api/policy/check", "/api/pending", "/api/agents"][number % 4];
-        // In a path spaces end it, and in neither place is every character allowed: that is the point.
+        // A space would end the path. Other characters are invalid in a path or a header, which is the purpose of the test.
         let request = format!(
             "GET {path}?{} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nX-Agent-ID: {agent}\r\nX-Session-ID: {session}\r\n\r\n",
             query.replace(' ', "+")

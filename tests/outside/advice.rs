@@ -1,5 +1,5 @@
-//! What people and models are told when something is in the way: each cause as it really is, with its own sentence, its
-//! advice and its exit code.
+//! The advice to people and models when something is wrong: each cause is real, and has its own sentence, advice and exit
+//! code.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ use tokio::process::Command;
 
 use crate::pasted::Terminals;
 
-/// A host that nobody was let in from, and what it is told.
+/// A host without a key, and the texts that its user sees.
 struct Host {
     home: TempDir,
     variables: Vec<(&'static str, String)>,
@@ -33,7 +33,7 @@ impl Host {
         Ok(Self { home: TempDir::new()?, variables, told: String::new() })
     }
 
-    /// One that has this in its file, and nothing in its environment.
+    /// Creates a host with this configuration file, and without environment variables.
     fn configured(text: &str) -> Result<Self> {
         let host = Self { home: TempDir::new()?, variables: Vec::new(), told: String::new() };
         let file = host.home.path().join(".config/c3po/config.toml");
@@ -48,20 +48,20 @@ impl Host {
         self.variables.iter().fold(terminals, |terminals, (variable, value)| terminals.with(variable, value.as_str()))
     }
 
-    /// A person pastes every command of what this host was told. Each is valid.
+    /// Pastes every command from the texts that this host printed. Each must be valid.
     async fn pastes(&self, terminals: Terminals) -> Result<()> {
         ensure!(terminals.paste_all(&self.told).await? > 0, "nothing to paste: {}", self.told);
         Ok(())
     }
 
-    /// What was pasted mended it.
+    /// Asserts that the pasted commands solved the problem.
     async fn is_well(&mut self) -> Result<()> {
         self.types(&["status"]).await?;
         ensure!(self.told.ends_with("[exit 0]\n\n"), "{}", self.told);
         Ok(())
     }
 
-    /// A person asks the doctor, who reports this of the coordinator and of the ways through it.
+    /// Runs the doctor, and adds its failures to the texts, without that of the session.
     async fn asks_the_doctor(&mut self) -> Result<()> {
         let mut doctor = command(program("c3po")?, self.home.path());
         doctor.args(["doctor", "--json"]);
@@ -87,7 +87,7 @@ impl Host {
         command.env("XDG_RUNTIME_DIR", self.home.path()).envs(self.variables.iter().cloned());
     }
 
-    /// A person types these commands.
+    /// Runs these commands as a person would.
     async fn types(&mut self, lines: &[&str]) -> Result<()> {
         for line in lines {
             let mut c3po = command(program("c3po")?, self.home.path());
@@ -98,7 +98,7 @@ impl Host {
         Ok(())
     }
 
-    /// The same in a network namespace of its own, which `setup` prepares. Returns false if that is not allowed.
+    /// Does the same in a separate network namespace, which `setup` prepares. Returns false if that is not permitted.
     async fn types_apart(&mut self, setup: &str, line: &str) -> Result<bool> {
         let mut unshare = command("unshare", self.home.path());
         let script = format!("{{ {setup}; }} || exit 99; exec \"$@\"");
@@ -119,7 +119,7 @@ impl Host {
         self.told += &format!("$ c3po {line}\n{printed}[exit {code}]\n\n");
     }
 
-    /// A model calls a tool in a session of this host.
+    /// Calls a tool in a session of this host, as a model would.
     async fn calls(&mut self, project: &str, tool: &str) -> Result<()> {
         let mut proxy = proxy_command(self.home.path(), project, "")?;
         self.prepare(&mut proxy);
@@ -134,7 +134,7 @@ impl Host {
         Ok(())
     }
 
-    /// Returns everything that it was told, without what differs each time.
+    /// Returns all texts so far, without the parts that vary.
     fn told(&self, hidden: &[(&str, &str)]) -> String {
         let home = self.home.path().display().to_string();
         let told = hidden.iter().fold(self.told.replace(&home, "HOME"), |told, (from, to)| told.replace(from, to));
@@ -168,7 +168,7 @@ async fn nothing_listens() -> Result<()> {
 async fn the_network_is_in_the_way() -> Result<()> {
     const NAME: &str = "advice::the_network_is_in_the_way";
     let mut host = Host::knowing("https://10.77.0.9:8420")?.with("C3PO_TOKEN", "c3po_0a1b2c3d_secret");
-    // What is sent to that address arrives, and nobody takes it: as with a firewall that drops.
+    // Packets to that address are delivered but not answered, as with a firewall that drops them.
     let dropped = "ip link add dev near type veth peer name far && ip addr add 10.77.0.2/24 dev near && \
                    ip link set near up && ip link set far up && \
                    ip neigh add 10.77.0.9 lladdr 02:00:00:00:00:09 dev near";
@@ -188,14 +188,14 @@ async fn the_network_is_in_the_way() -> Result<()> {
     named.pastes(named.terminals().apart()).await
 }
 
-/// Answers every connection with a text, as another program on the port does.
+/// Answers every connection with a text, like another program on the port.
 fn answering(text: &'static str) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            // Whoever asked may be gone.
+            // The client may have disconnected.
             let _ = stream.write_all(text.as_bytes());
             let _ = std::io::Read::read(&mut stream, &mut [0; 1_024]);
         }
@@ -266,7 +266,7 @@ async fn certificates_that_this_host_does_not_trust() -> Result<()> {
     unknown.is_well().await
 }
 
-/// Asks a coordinator on its own machine, and returns the first line that it prints.
+/// Runs an admin command on the coordinator's machine, and returns the first line of its output.
 async fn admin(work: &Path, coordinator: &Coordinator, words: &[&str]) -> Result<String> {
     let mut admin = command(program("c3po-coordinator")?, work);
     let said = admin.args(words).args(["--listen", &coordinator.address().to_string()]).output().await?;
@@ -419,7 +419,7 @@ async fn too_many_sends_and_a_taken_port() -> Result<()> {
     Ok(())
 }
 
-/// Returns a text without the seconds to wait, which depend on the moment.
+/// Returns a text without the number of seconds to wait, which varies.
 fn without_seconds(text: &str) -> Result<String> {
     let seconds = text.split("Wait ").nth(1).and_then(|rest| rest.split(' ').next()).context("seconds")?;
     Ok(text.replace(&format!("Wait {seconds} s"), "Wait N s"))

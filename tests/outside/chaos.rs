@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use harness::storm::{Store, Storm, run};
 
-/// What chance follows from where nothing else is said.
+/// The default seed.
 const SEED: u64 = 1_977;
 
-/// Nothing is lost, shown twice or out of order, and no receipt is without evidence.
+/// Asserts that no message is lost, shown twice or out of order, and that no receipt is without evidence.
 async fn nothing_is_lost(store: Store) -> Result<()> {
     let seed = match std::env::var("C3PO_CHAOS_SEED") {
         Ok(seed) => seed.parse().context("C3PO_CHAOS_SEED")?,

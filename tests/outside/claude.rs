@@ -1,4 +1,4 @@
-//! The real Claude Code with the proxy as its server: two one-shot sessions at the same time talk to each other.
+//! The real Claude Code with the proxy as its server: two concurrent one-shot sessions talk to each other.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use harness::fake_api::{Block, FakeApi, Script};
 use harness::skip::skipped;
 use serde_json::json;
 
-/// One run takes about 2 s alone; both share two cores with whatever else is tested.
+/// One run takes about 2 s alone; both share two cores with other tests.
 const RUN: Duration = Duration::from_secs(90);
 /// How long a scripted model waits for the other one, in seconds.
 const WAIT: u64 = 60;
 const QUESTION: &str = "What MQTT topics are available?";
 const ANSWER: &str = "zigbee2mqtt/# and frigate/events";
 
-/// Asks meshtastic, waits for the answer to that very message, and repeats it.
+/// Asks meshtastic, waits for the answer to that message, and repeats it.
 fn asker() -> Script {
     Script::new()
         .then([Block::call("send_message", json!({"target": "meshtastic-run", "message": QUESTION}))])
@@ -30,7 +30,7 @@ fn asker() -> Script {
         })
 }
 
-/// Waits for whatever comes, and answers it.
+/// Waits for any message, and answers it.
 fn answerer() -> Script {
     Script::new()
         .then([Block::call("wait_for_message", json!({"timeout": WAIT}))])
@@ -56,7 +56,7 @@ async fn two_real_sessions_send_wait_and_reply_and_see_each_others_folder_names(
     let coordinator = Coordinator::start(work.path()).await?;
     let (asking, answering) = (FakeApi::start(asker()).await?, FakeApi::start(answerer()).await?);
 
-    // The one who is asked starts first: a name that nobody ever had is refused as a target.
+    // The recipient starts first, because a name that was never registered is refused as a target.
     let asked = claude.ask(work.path(), "meshtastic", "Answer who asks.", &answering, &coordinator.url())?;
     known(&coordinator, "meshtastic-run").await?;
     let asker = claude.ask(work.path(), "homeassistant", "Ask for topics.", &asking, &coordinator.url())?;
@@ -74,7 +74,7 @@ async fn two_real_sessions_send_wait_and_reply_and_see_each_others_folder_names(
     Ok(())
 }
 
-/// Waits until the coordinator knows an agent.
+/// Waits until the coordinator lists an agent.
 async fn known(coordinator: &Coordinator, agent: &str) -> Result<()> {
     let address = coordinator.address();
     let name = format!("\"{agent}\"");

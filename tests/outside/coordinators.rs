@@ -1,4 +1,4 @@
-//! Several coordinators on one Redis: one may go at any time, and nobody who calls notices.
+//! Several coordinators on one Redis: each may stop at any time without an effect on callers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,20 +16,20 @@ use harness::redis::Redis;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What anything may take, on a machine that builds at the same time.
+/// The time limit of any operation, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The limit of messages between two agents at each coordinator.
 const LIMIT: (&str, &str) = ("C3PO_LOOP_MESSAGES", "60");
-/// What lets everybody in, where that is demanded.
+/// The token that gives full access, in tests that require one.
 const TOKEN: &str = "a-token-of-a-test";
 
-/// Two coordinators on one Redis, each with a folder of its own.
+/// Starts two coordinators on one Redis, each with its own folder.
 async fn two(work: &TempDir, redis: &Redis) -> Result<[Coordinator; 2]> {
     two_with(work, redis, &[]).await
 }
 
-/// The same, with these variables.
+/// Does the same, with these environment variables.
 async fn two_with(work: &TempDir, redis: &Redis, variables: &[(&'static str, &str)]) -> Result<[Coordinator; 2]> {
     let mut both = Vec::new();
     for name in ["one", "other"] {
@@ -45,17 +45,17 @@ async fn two_with(work: &TempDir, redis: &Redis, variables: &[(&'static str, &st
     both.try_into().ok().context("two coordinators")
 }
 
-/// How far the load is.
+/// The progress of the load.
 #[derive(Default)]
 struct Load {
     sent: AtomicUsize,
-    /// No more is to be sent.
+    /// No more messages are to be sent.
     done: AtomicBool,
-    /// No more is being sent.
+    /// No more messages are being sent.
     ended: AtomicBool,
 }
 
-/// Sends one message after another until it is told to stop. Returns how long the slowest took.
+/// Sends messages one after another until the load is done. Returns the duration of the slowest send.
 async fn send_until_done(load: &Load, sender: &McpClient) -> Result<Duration> {
     let mut slowest = Duration::ZERO;
     while !load.done.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ async fn send_until_done(load: &Load, sender: &McpClient) -> Result<Duration> {
     Ok(slowest)
 }
 
-/// Takes one message after another, each by a wait that goes on through everything, until there are no more.
+/// Receives messages one after another until there are no more, with waits that survive the restarts.
 async fn receive_all(load: &Load, receiver: &McpClient) -> Result<usize> {
     let mut received = 0;
     while !load.ended.load(Ordering::Relaxed) || received < load.sent.load(Ordering::Relaxed) {
@@ -110,7 +110,7 @@ async fn a_rolling_restart_under_load_is_not_noticed() -> Result<()> {
     let sending = send_until_done(&load, &sender);
     let (slowest, received, ()) = tokio::try_join!(sending, receive_all(&load, &receiver), rolling)?;
     assert_eq!(received, sent());
-    // 3 s is how long a coordinator gives to what is under way.
+    // A coordinator gives calls in flight 3 s to finish.
     assert!(slowest < Duration::from_secs(5), "a send took {slowest:?}");
     assert!(!bystander.has_answered(waiting), "a wait goes on elsewhere");
     sender.reply("send_message", json!({"target": "bystander", "message": "at last"})).await?;
@@ -127,7 +127,7 @@ async fn a_session_of_a_killed_coordinator_is_at_the_other_one_within_a_second()
     here.reply("ping", json!({})).await?;
     there.reply("ping", json!({})).await?;
     let waiting = here.begin_call("wait_for_message", json!({"timeout": 120})).await?;
-    // A link counts as stable after 10 s; until then one that breaks may break again.
+    // A link counts as stable after 10 s, which resets the back-off. An earlier break could delay the reconnect.
     let began = Instant::now();
     eventually("a stable link", SOON, async || (began.elapsed() > Duration::from_secs(11)).then_some(())).await?;
     one.kill().await?;
@@ -169,8 +169,8 @@ async fn a_coordinator_that_hangs_holds_up_a_call_for_seconds_where_there_is_ano
     hanging.signal("CONT").await
 }
 
-/// Has the two agents answer each other until one of them is refused, or there were so many messages. Returns how many
-/// there were.
+/// Makes the two agents answer each other until an answer is refused or `most` messages are sent. Returns the number of
+/// messages.
 async fn talk(one: &mut Link, other: &mut Link, most: usize) -> Result<usize> {
     let mut last = Value::Null;
     for sent in 0..most {
@@ -200,7 +200,7 @@ async fn two_agents_at_two_coordinators_are_stopped_after_twice_as_many_messages
     assert_eq!(talk(&mut a, &mut b, 200).await?, 120, "each coordinator counts what its own agents send");
     assert_eq!(talk(&mut a, &mut b, 1).await?, 0);
 
-    // A prompt that was reported to one coordinator counts at the other one as well.
+    // A prompt that was reported to one coordinator counts at the other one too.
     b.notify("session", json!({"prompted": true})).await?;
     b.call("ping", json!({})).await?;
     assert_eq!(talk(&mut a, &mut b, 100).await?, 100);
@@ -242,14 +242,14 @@ async fn three_agents_at_two_coordinators_do_not_wait_for_each_other_in_a_cycle(
     let refusal = refused.err().context("it was not refused")?;
     assert_eq!(refusal["code"], "WOULD_DEADLOCK");
     assert_eq!(refusal["details"], json!({"cycle": ["a", "b", "c", "a"], "message_id": asked[1]}));
-    // It answers with its question, and everybody goes on.
+    // It answers with its question, and all agents can continue.
     c.call("reply", json!({"message_id": asked[1], "response": "when a is"})).await?;
     let waited = c.call("wait_for_message", json!({"message_id": last["id"], "timeout": 1})).await?;
     assert_eq!(waited["timeout"], true);
     Ok(())
 }
 
-/// Sends `target` a message, to which no reply comes. Returns whether it was accepted.
+/// Sends a message to `target` that gets no reply. Returns whether it was accepted.
 async fn sends(link: &mut Link, target: &str) -> Result<bool> {
     match link.try_call("send_message", json!({"target": target, "message": "and you?"})).await? {
         Ok(_) => Ok(true),
@@ -258,7 +258,8 @@ async fn sends(link: &mut Link, target: &str) -> Result<bool> {
     }
 }
 
-/// Has `a` and `b` send each other messages until both are refused, or there were so many. Returns how many there were.
+/// Makes `a` and `b` send each other messages until both are refused or `most` messages are sent. Returns the number of
+/// messages.
 async fn exchange(a: &mut Link, b: &mut Link, most: usize) -> Result<usize> {
     let mut sent = 0;
     while sent < most {

@@ -1,4 +1,4 @@
-//! `c3po doctor` on hosts that are well and on hosts that are not, and the status line beside a session.
+//! `c3po doctor` on healthy and on broken hosts, and the status line beside a session.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,10 +15,10 @@ use harness::proxy::{proxy_command, session};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-/// From the start of a proxy until hooks reach it.
+/// How long a proxy may take from its start until hooks reach it.
 const LISTENS: Duration = Duration::from_secs(10);
 
-/// What the doctor found: its exit code, and its document.
+/// The result of the doctor: its exit code and its document.
 struct Diagnosis {
     code: Option<i32>,
     document: Value,
@@ -27,7 +27,7 @@ struct Diagnosis {
 impl Diagnosis {
     async fn of(work: &Path, coordinator: &str) -> Result<Self> {
         let mut doctor = command(program("c3po")?, work);
-        // No Claude Code of this machine is asked: what is in the home of the test counts.
+        // This machine's Claude Code must not be found: only the home of the test counts.
         doctor.args(["doctor", "--json"]).env("PATH", "/usr/bin:/bin");
         doctor.env("C3PO_COORDINATOR_URL", coordinator).env("XDG_RUNTIME_DIR", work);
         let output = doctor.output().await?;
@@ -35,7 +35,7 @@ impl Diagnosis {
         Ok(Self { code: output.status.code(), document })
     }
 
-    /// The verdict of a check and what was found.
+    /// Returns the verdict and the text of a check.
     fn finding(&self, check: &str) -> (String, String) {
         let findings = self.document["findings"].as_array().cloned().unwrap_or_default();
         let found = findings.into_iter().find(|finding| finding["check"] == check).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Diagnosis {
         (text("verdict"), text("found"))
     }
 
-    /// Which checks failed. Sessions of this machine that are no business of the test are among what is looked at.
+    /// Returns the failed checks. The doctor also examines sessions of this machine that do not belong to the test.
     fn failed(&self) -> Vec<String> {
         let findings = self.document["findings"].as_array().cloned().unwrap_or_default();
         let failed = findings.iter().filter(|finding| finding["verdict"] == "fail");
@@ -127,7 +127,7 @@ async fn a_clock_that_is_behind_is_named_with_how_far() -> Result<()> {
     let coordinator = Coordinator::start(work).await?;
     let breaker = Breaker::before(coordinator.address()).await?;
     let url = format!("http://{}", breaker.address());
-    // Half a minute in either direction is more than starting everything takes.
+    // The shift is 3 h and 30 s. Starting everything takes less than these 30 s.
     for (ahead_ms, said) in [
         (-10_830_000, "the coordinator's is 3 h 0 min behind this host's"),
         (10_830_000, "this host's is 3 h 0 min behind the coordinator's"),

@@ -1,5 +1,5 @@
-//! Two coordinators of one fleet with certificates of their own, and hosts that joined at both: whichever is killed, and
-//! whatever a session was refused for, it comes back without being touched.
+//! Two coordinators of one fleet with separate certificates, and hosts that joined at both: after any kill or refusal, every
+//! session recovers without intervention.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// By then every session is back: twice that would be noticed by people.
+/// The deadline for the recovery of every session: people would notice twice that.
 const BACK: Duration = Duration::from_secs(10);
 
-/// What the host is called at each join.
+/// The name of the host at each join.
 const HOST: &str = "box";
 
-/// A coordinator on that Redis that demands keys, over TLS with a certificate of its own.
+/// Starts a coordinator on that Redis that requires keys, over TLS with its own certificate.
 async fn coordinator(folder: PathBuf, redis: &Redis) -> Result<Coordinator> {
     std::fs::create_dir(&folder)?;
     let coordinator = Coordinator::absent(&folder, &redis.url())?.over_tls("auto");
@@ -29,7 +29,7 @@ async fn coordinator(folder: PathBuf, redis: &Redis) -> Result<Coordinator> {
     Ok(coordinator)
 }
 
-/// Asks a coordinator on its own machine.
+/// Runs an admin command on the coordinator's machine.
 async fn admin(folder: &Path, coordinator: &Coordinator, words: &[&str]) -> Result<String> {
     let mut admin = command(program("c3po-coordinator")?, folder);
     let said = admin.args(words).args(["--listen", &coordinator.address().to_string()]).output().await?;
@@ -37,12 +37,12 @@ async fn admin(folder: &Path, coordinator: &Coordinator, words: &[&str]) -> Resu
     Ok(String::from_utf8(said.stdout)? + &String::from_utf8_lossy(&said.stderr))
 }
 
-/// Lets a host in, with the line that the coordinator prints. Returns what the host was told.
+/// Joins a host with the line that the coordinator prints. Returns the output for the host.
 async fn join(home: &Path, folder: &Path, coordinator: &Coordinator) -> Result<String> {
     join_with(home, &admin(folder, coordinator, &["invite"]).await?).await
 }
 
-/// The same with an invite that was printed.
+/// Does the same with an invite that was printed earlier.
 async fn join_with(home: &Path, said: &str) -> Result<String> {
     let line = said.lines().find(|line| line.contains("c3po join ")).with_context(|| said.to_owned())?;
     let url = line.split_whitespace().last().context("a URL")?;
@@ -52,7 +52,7 @@ async fn join_with(home: &Path, said: &str) -> Result<String> {
     Ok(String::from_utf8(joined.stdout)?)
 }
 
-/// Types a printed command into a shell of the coordinator's machine. Returns what it prints.
+/// Runs a printed command in a shell on the coordinator's machine. Returns its output.
 async fn pasted(folder: &Path, line: &str) -> Result<String> {
     let path = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
     let mut shell = command("sh", folder);
@@ -75,7 +75,7 @@ fn file(home: &Path) -> PathBuf {
     home.join(".config/c3po/config.toml")
 }
 
-/// A session of a host that knows what stands in its file.
+/// Starts a session on a host that is configured by its file alone.
 async fn session(home: &Path, project: &str) -> Result<McpClient> {
     let folder = home.join(project);
     std::fs::create_dir_all(&folder)?;
@@ -86,7 +86,7 @@ async fn session(home: &Path, project: &str) -> Result<McpClient> {
     Ok(client)
 }
 
-/// Waits until a session has a link, and returns what `ping` says.
+/// Waits until a session has a link, and returns the reply of `ping`.
 async fn back(session: &McpClient) -> Result<Value> {
     eventually("the session is back", BACK, async || {
         let pong = session.call("ping", json!({})).await.ok()?;
@@ -139,7 +139,7 @@ async fn a_wrong_certificate_among_several_is_passed_over_and_doctor_reports_eac
     let mut nas = coordinator(nas_folder.clone(), &redis).await?;
     let laptop = coordinator(laptop_folder, &redis).await?;
     join(home.path(), &nas_folder, &nas).await?;
-    // The laptop stands first, and nobody has its certificate.
+    // The laptop is listed first, but the host does not have its certificate.
     let written = std::fs::read_to_string(file(home.path()))?;
     std::fs::write(file(home.path()), written.replace(&nas.url(), &format!("{},{}", laptop.url(), nas.url())))?;
 
@@ -159,7 +159,7 @@ async fn a_wrong_certificate_among_several_is_passed_over_and_doctor_reports_eac
     let (fine, why) = verdict(&nas.url()).context("the other one is reported")?;
     ensure!(fine == "ok", "{fine} {why}");
 
-    // The only one that it trusts is away for a moment: the other one's certificate is no reason to give up.
+    // The only trusted one is down for a moment. The other one's certificate is no reason to give up.
     nas.kill().await?;
     let told = session.call("ping", json!({})).await?;
     ensure!(told.is_error && told.json()?["code"] == "COORD_DOWN", "{told:?}");
@@ -186,12 +186,12 @@ async fn a_session_whose_key_was_changed_is_back_by_itself_once_its_host_joined_
     })
     .await?;
 
-    // The text of the key proves no more which host this is, so the invite that was printed for this names it.
+    // The old text of the key no longer identifies the host, so the invite that was printed for this case names the host.
     let invite = rotated.lines().find(|line| line.contains(" invite --host ")).context("the way back")?;
     let told = join_with(home.path(), &pasted(&folder, invite).await?).await?;
     let end = told.lines().find(|line| line.contains("older key")).context("the older key is named")?;
     back(&session).await?;
-    // The command that it printed ends the older key, as pasted.
+    // The printed command revokes the older key, pasted unchanged.
     pasted(&folder, end.split('`').nth(1).context("a command")?).await?;
     let keys = admin(&folder, &nas, &["keys", "list"]).await?;
     ensure!(keys.lines().any(|line| line.contains(key) && line.contains("revoked")), "{keys}");

@@ -1,4 +1,5 @@
-//! A disk that is full: what was accepted stays, what is not is refused in a sentence, and all goes on when there is room.
+//! A full disk: accepted messages are kept, others are refused with a clear error, and everything continues when there is
+//! room.
 
 use std::fs;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use harness::small_disk::SmallDisk;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What anything may take, on a machine that builds at the same time.
+/// The time limit of any operation, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
-/// Texts that fill a disk soon.
+/// The length of texts that fill a disk quickly.
 const LONG: usize = 3_000;
 
 /// Sends numbered messages until one is refused. Returns how many were accepted, and the refusal.
@@ -31,7 +32,7 @@ async fn send_until_refused(sender: &McpClient, queue: bool) -> Result<(usize, V
     anyhow::bail!("the disk was never full")
 }
 
-/// Takes messages by waits until there are no more, and returns their numbers.
+/// Receives messages by waits until there are no more, and returns their numbers.
 async fn numbers(receiver: &McpClient, expected: usize) -> Result<Vec<usize>> {
     let mut numbers = Vec::new();
     eventually("everything has arrived", SOON, async || {
@@ -71,7 +72,7 @@ async fn a_host_whose_disk_is_full_keeps_what_it_accepted_and_refuses_the_rest()
     let journal = fs::read_to_string(disk.path().join("c3po/journal/sender.jsonl"))?;
     assert!(journal.ends_with('\n') && journal.lines().count() == accepted, "nothing is half-written");
 
-    // There is still no room, and none is needed to send what waits.
+    // The disk is still full, but sending queued messages needs no room.
     disk.fill(0)?;
     coordinator.restart().await?;
     let received = numbers(&receiver, accepted).await?;
@@ -99,7 +100,7 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
     assert!(accepted > 10, "{accepted}: {refusal}");
     assert_eq!(refusal["code"], "STORE_UNAVAILABLE", "{refusal}");
     assert!(refusal["error"].is_string() && refusal["suggestion"].is_string(), "{refusal}");
-    // Reading takes no room; it is still refused in the same way that a receipt cannot be recorded.
+    // Reading needs no room, although the receipt for it cannot be recorded.
     let page = receiver.reply("get_messages", json!({"limit": 1})).await?;
     assert_eq!(page["count"], accepted, "{}", page["count"]);
     let again = sender.call("send_message", json!({"target": "receiver", "message": "x".repeat(LONG)})).await?;
@@ -112,7 +113,7 @@ async fn a_coordinator_whose_disk_is_full_refuses_sends_reads_on_and_recovers() 
         (!sent.is_error).then_some(())
     })
     .await?;
-    // The first was shown by the page; the rest comes in order, once.
+    // The page showed the first message; the others arrive in order, once each.
     let received = numbers(&receiver, accepted).await?;
     assert_eq!(received, (1..=accepted).collect::<Vec<_>>());
     coordinator.kill().await?;

@@ -1,4 +1,4 @@
-//! Agents belong to their hosts: whoever starts first, and whatever is killed, no mail of one host is shown on another.
+//! Agents belong to their hosts: in any order of starts and kills, no message for one host is shown on another.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ use harness::redis::Redis;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long anything may take on a machine that builds at the same time.
+/// The time limit of any operation, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 /// The hosts of the random test.
 const HOSTS: [&str; 3] = ["laptop", "nas", "box"];
-/// How many times in it something happens.
+/// The number of random events in that test.
 const ROUNDS: usize = 60;
 
-/// Starts a session of a project on a host, which has files of its own.
+/// Starts a session of a project on a host with its own files.
 async fn session_on(work: &Path, host: &str, project: &str, url: &str) -> Result<McpClient> {
     let home = work.join(host);
     let mut command = proxy_command(&home, project, url)?;
@@ -31,7 +31,7 @@ async fn session_on(work: &Path, host: &str, project: &str, url: &str) -> Result
     Ok(client)
 }
 
-/// Returns the name that the session has, once it is connected.
+/// Returns the name of the session when it is connected.
 async fn name(session: &McpClient) -> Result<String> {
     let pong = eventually("the link", SOON, async || {
         let pong = session.call("ping", json!({})).await.ok()?;
@@ -41,7 +41,7 @@ async fn name(session: &McpClient) -> Result<String> {
     Ok(pong["agent_id"].as_str().context("a name")?.to_owned())
 }
 
-/// Sends as a session and returns the message, tried again as long as the coordinator is away.
+/// Sends a message from a session and returns it.
 async fn send(sender: &McpClient, target: &str, text: &str) -> Result<Value> {
     sender.reply("send_message", json!({"target": target, "message": text})).await
 }
@@ -57,7 +57,7 @@ async fn end(mut session: McpClient) -> Result<()> {
     session.process().kill().await
 }
 
-/// What a newcomer with two machines saw: whoever started first after a reboot got the name and the mail of the other.
+/// Each host keeps its name and its messages after a reboot, whichever starts first.
 async fn reboots_in_either_order(mut coordinator: Coordinator, work: &Path) -> Result<()> {
     let url = coordinator.url();
     let desk = session_on(work, "desk", "desk", &url).await?;
@@ -72,7 +72,7 @@ async fn reboots_in_either_order(mut coordinator: Coordinator, work: &Path) -> R
         for host in order {
             send(&desk, &format!("{project}@{host}"), &format!("for {host} only")).await?;
         }
-        // A reboot of everything, so that nobody says goodbye; then the other one starts first.
+        // Everything is rebooted without a goodbye; then the other host starts first.
         coordinator.kill().await?;
         coordinator.restart().await?;
         name(&desk).await?;
@@ -80,7 +80,7 @@ async fn reboots_in_either_order(mut coordinator: Coordinator, work: &Path) -> R
             let session = session_on(work, host, &project, &url).await?;
             assert_eq!(name(&session).await?, names[host], "{host}");
             assert_eq!(inbox(&session).await?, [format!("for {host} only")]);
-            // Killed together with the coordinator: its hold is not over, and its host knows.
+            // Killed together with the coordinator, its lease is still valid, but its host reports that it is dead.
             coordinator.kill().await?;
             end(session).await?;
             coordinator.restart().await?;
@@ -115,7 +115,7 @@ async fn mail_for_one_host_while_the_other_starts(desk: &McpClient, work: &Path,
     let nas = session_on(work, "nas", project, url).await?;
     assert!(inbox(&nas).await?.iter().all(is_of_nas));
     assert_eq!(inbox(&nas).await?.len(), 2);
-    // A second session in the folder is the host's next one, and inherits nothing.
+    // A second session in the folder gets the host's next name, and inherits nothing.
     let second = session_on(work, "nas", project, url).await?;
     assert_eq!((name(&second).await?, inbox(&second).await?), (format!("{project}-3"), Vec::<String>::new()));
     Ok(())
@@ -133,7 +133,7 @@ async fn no_mail_of_one_host_is_shown_on_another_with_redis() -> Result<()> {
     reboots_in_either_order(Coordinator::start_on(work.path(), &redis.url()).await?, work.path()).await
 }
 
-/// Three hosts that come and go in the same folder, beside one that writes to each of them by its host.
+/// Three hosts whose sessions in the same folder come and go, and a sender that addresses each by its host.
 struct Coming<'a> {
     work: &'a Path,
     coordinator: Coordinator,

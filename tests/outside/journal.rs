@@ -1,4 +1,4 @@
-//! What is kept on a host for a coordinator that is away: never lost, never twice, in its order, under its sender's name.
+//! The journal of messages for a coordinator that is away: none is lost or duplicated, and order and sender are kept.
 
 use std::fs;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use harness::proxy::session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// From the return of a coordinator to the arrival of what waited for it, on a machine that builds at the same time.
+/// How long queued messages may take to arrive after the coordinator returns, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Keeps a message on the host of a session.
+/// Queues a message on the host of a session.
 async fn queue(session: &McpClient, target: &str, text: &str) -> Result<()> {
     let arguments = json!({"target": target, "message": text, "queue_if_down": true});
     let queued = session.reply("send_message", arguments).await?;
@@ -23,7 +23,7 @@ async fn queue(session: &McpClient, target: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits for so many messages, and returns who sent them and what they say.
+/// Waits for that many messages, and returns their senders and texts.
 async fn receive(session: &McpClient, count: usize) -> Result<Vec<(String, String)>> {
     let mut received = Vec::new();
     let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
@@ -79,7 +79,7 @@ async fn nothing_overtakes_what_was_kept_before_it() -> Result<()> {
         queue(&homeassistant, "meshtastic", &number.to_string()).await?;
     }
     coordinator.restart().await?;
-    // Without `queue_if_down`, as soon as there is a link at all.
+    // Without `queue_if_down`, as soon as there is a link.
     eventually("a plain send", SOON, async || {
         let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "last"})).await.ok()?;
         (!sent.is_error).then_some(())
@@ -110,7 +110,7 @@ async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result
     killed.process().kill().await?;
     coordinator.restart().await?;
 
-    // Its first call, before it has a link at all.
+    // Its first call, before it has a link.
     let next = session(work.path(), "homeassistant", &url).await?;
     next.reply("send_message", json!({"target": "meshtastic", "message": "four"})).await?;
     let received = receive(&meshtastic, 4).await?;

@@ -1,4 +1,4 @@
-//! Tests of the real programs, which know nothing of how they are made: an edit of those recompiles none of these.
+//! Tests of the built programs without their source code, so that an edit of that does not recompile these tests.
 
 mod advice;
 mod chaos;

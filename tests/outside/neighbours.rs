@@ -1,5 +1,5 @@
-//! Another user of the same machine, who was there first and looks everywhere: he gets no code, key, text, socket or answer,
-//! and silences no hook.
+//! Another user of the same machine, who was there first and looks everywhere. This user gets no code, key, text, socket or
+//! answer, and cannot silence a hook.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// A start, on a machine that builds at the same time.
+/// The time limit of a start, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(60);
-/// What stands in a message and nowhere else.
+/// A text that occurs only in one message.
 const TEXT: &str = "text-for-nobody-else";
 
-/// A user without an entry in any list of users, who has the programs, a home, and no care for a umask.
+/// A user without an account entry, with the programs, a home, and a permissive umask.
 struct User {
     id: u32,
     home: PathBuf,
@@ -39,7 +39,7 @@ impl User {
         Ok(Self { id, home, programs: base.join("bin") })
     }
 
-    /// Returns a command of this user, for whom every file is made open to all.
+    /// Returns a command of this user with umask 0, so that every file is open to all by default.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "umask 000; exec \"$@\"", "sh"]).args(words).uid(self.id).gid(self.id);
@@ -52,35 +52,35 @@ impl User {
         Ok(self.command(words).output().await?)
     }
 
-    /// Runs a command. Returns all that it printed.
+    /// Runs a command. Returns both its outputs.
     async fn says(&self, words: &[&str]) -> Result<String> {
         let output = self.run(words).await?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
     }
 
-    /// Runs the hook of a prompt of the session beside this test. Returns what the client is given.
+    /// Runs the prompt hook of the session beside this test. Returns its output for the client.
     async fn prompts(&self) -> Result<String> {
         let mut hook = self.command(&["c3po", "hook", "user-prompt-submit"]);
         hook.env("CLAUDE_PID", std::process::id().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut hook = hook.spawn()?;
         let event = json!({"session_id": "s1", "prompt_id": "p1", "prompt": "go on"}).to_string();
-        // One that finds no proxy may have ended.
+        // A hook that finds no proxy may have exited.
         let _ = hook.stdin.take().context("its input")?.write_all(event.as_bytes()).await;
         Ok(String::from_utf8(hook.wait_with_output().await?.stdout)?)
     }
 }
 
-/// A folder in `/tmp`, until this is gone.
+/// A folder in `/tmp`, removed when this is dropped.
 struct Planted(PathBuf);
 
 impl Drop for Planted {
     fn drop(&mut self) {
-        // The next test makes another one.
+        // An error does not matter: the next test creates another folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Returns a folder with the programs that every user may run, and two users; `None` where this process may not be them.
+/// Returns a folder with the programs that every user may run, and two users; `None` if this process may not switch users.
 fn users(test: &str) -> Result<Option<(TempDir, User, User)>> {
     if fs::metadata("/proc/self")?.uid() != 0 {
         skipped(test, "only root can be two users")?;
@@ -93,13 +93,13 @@ fn users(test: &str) -> Result<Option<(TempDir, User, User)>> {
     for name in ["c3po", "c3po-coordinator"] {
         fs::copy(program(name)?, programs.join(name))?;
     }
-    // Of each test and run others, for the folder in /tmp bears the number.
+    // Different ids for each test and run, because the folder in `/tmp` contains the id.
     let first = 20_000 + std::process::id() % 20_000 * 2;
     let (victim, other) = (User::new(base.path(), first)?, User::new(base.path(), first + 1)?);
     Ok(Some((base, victim, other)))
 }
 
-/// Starts a coordinator of that user that demands keys, and lets its own host in.
+/// Starts that user's coordinator, which requires keys, and joins its own host.
 async fn joined(user: &User, listen: &str) -> Result<(Process, String)> {
     let mut command = user.command(&["c3po-coordinator", "--listen", listen, "--closed", "--tls", "auto"]);
     command.env("C3PO_LOG", "trace");
@@ -131,7 +131,7 @@ async fn another_user_of_the_machine_gets_nothing_and_silences_no_hook() -> Resu
     let session = McpClient::start(proxy, &victim.home.join("session.log"))?;
     session.initialize().await?;
     session.reply("send_message", json!({"target": "bank", "message": TEXT})).await?;
-    // What this test itself keeps is no file of the victim.
+    // The logs that the test keeps do not belong to the victim.
     for kept in ["coordinator.log", "session.log"] {
         chown(victim.home.join(kept), Some(0), Some(0))?;
         fs::set_permissions(victim.home.join(kept), Permissions::from_mode(0o600))?;

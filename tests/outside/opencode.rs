@@ -1,4 +1,4 @@
-//! A real client without hooks: what reaches it by its own asking, and what the sender may know of that.
+//! A real client without hooks: the messages that it fetches itself, and the receipts for the sender.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use harness::proxy::session;
 use harness::skip::skipped;
 use serde_json::{Value, json};
 
-/// One run takes some seconds alone, and shares two cores with whatever else is tested.
+/// One run takes a few seconds alone, and shares two cores with other tests.
 const RUN: Duration = Duration::from_secs(90);
 /// How long the scripted model waits for a message, in seconds.
 const WAIT: u64 = 60;
 const QUESTION: &str = "What MQTT topics are available?";
 const ANSWER: &str = "zigbee2mqtt/# and frigate/events";
 
-/// Waits for a message, looks at the inbox, answers what it was asked.
+/// Waits for a message, looks at the inbox, and answers the question.
 fn answerer() -> Script {
     Script::new()
         .then([Block::call("wait_for_message", json!({"timeout": WAIT}))])

@@ -1,4 +1,4 @@
-//! What sessions notice of a coordinator or a store that goes away: as little as can be, and nothing untrue.
+//! The effect of a coordinator's or a store's outage on sessions: as small as possible, and never a false report.
 
 use std::fs;
 use std::process::Stdio;
@@ -16,10 +16,10 @@ use harness::redis::Redis;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// From the return of a coordinator to the end of what waited for it, on a machine that builds at the same time.
+/// How long delayed calls may take after the coordinator returns, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Two agents in two real proxies, and a coordinator that is killed under them on whichever store.
+/// Kills a coordinator, on any store, under two agents with real proxies.
 async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) -> Result<()> {
     let url = coordinator.url();
     let homeassistant = session(work.path(), "homeassistant", &url).await?;
@@ -34,7 +34,7 @@ async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) 
     coordinator.kill().await?;
     coordinator.restart().await?;
 
-    // The first call waits for the link as long as it takes to dial again.
+    // The first call waits for the link until it is redialled.
     eventually("the link is back", SOON, async || {
         let pong = meshtastic.call("ping", json!({})).await.ok()?;
         (!pong.is_error).then_some(())
@@ -65,7 +65,7 @@ async fn killed_under_two_proxies(mut coordinator: Coordinator, work: &TempDir) 
 
 #[tokio::test]
 async fn a_call_in_a_long_outage_has_the_link_dialled_again_at_once() -> Result<()> {
-    /// By then a link without calls is dialled every eight seconds at the most.
+    /// After this time, a link without calls may wait eight seconds until the next dial.
     const LONG: Duration = Duration::from_secs(8);
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
@@ -95,13 +95,13 @@ async fn a_session_after_one_that_was_killed_with_its_coordinator_has_its_name()
     let mut killed = session(work.path(), "homeassistant", &coordinator.url()).await?;
     killed.reply("ping", json!({})).await?;
     coordinator.kill().await?;
-    // Nobody is there to notice its end; its hold lasts for most of a minute.
+    // No coordinator notices its end, and its lease would last for most of a minute.
     killed.process().kill().await?;
     coordinator.restart().await?;
 
     let next = session(work.path(), "homeassistant", &coordinator.url()).await?;
     assert_eq!(next.reply("ping", json!({})).await?["agent_id"], "homeassistant");
-    // That one lives, and so does the other that comes beside it.
+    // It is alive, and so is the other session that starts beside it.
     let beside = session(work.path(), "homeassistant", &coordinator.url()).await?;
     assert_eq!(beside.reply("ping", json!({})).await?["agent_id"], "homeassistant-2");
     assert_eq!(next.reply("ping", json!({})).await?["agent_id"], "homeassistant");
@@ -119,7 +119,7 @@ async fn what_a_killed_session_was_shown_is_marked_also_where_it_could_not_say_s
     let meshtastic = session(work.path(), "meshtastic", &coordinator.url()).await?;
     let waiting = killed.begin_call("wait_for_message", json!({"timeout": 60})).await?;
     killed.reply("ping", json!({})).await?;
-    // What it is given arrives, what it says does not.
+    // The message reaches it, but its reports are lost.
     breaker.forget(Way::There);
     let sent = meshtastic.reply("send_message", json!({"target": "homeassistant", "message": "hello"})).await?;
     assert_eq!(killed.call_result(waiting, SOON).await?.json()?["repeated"], Value::Null);
@@ -212,7 +212,7 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     let waiting =
         meshtastic.begin(c3po_shared::ids::CallId::fresh(), "wait_for_message", json!({"timeout": 120})).await?;
 
-    // Behind the first call of a session the store is told that it is ready; the second is answered after that.
+    // The first call of a session makes the coordinator record that it is ready; the second is answered after that.
     homeassistant.call("ping", json!({})).await?;
     homeassistant.call("ping", json!({})).await?;
     redis.pause()?;
@@ -220,7 +220,7 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     let send = json!({"target": "meshtastic", "message": "through the outage"});
     let began = Instant::now();
     let begun = homeassistant.begin(call, "send_message", send.clone()).await?;
-    // While the store hangs the process answers what needs no store.
+    // While the store hangs, the coordinator answers calls that need no store.
     assert_eq!(homeassistant.call("ping", json!({})).await?["pong"], true);
     assert!(began.elapsed() < Duration::from_secs(1), "ping took {:?}", began.elapsed());
     let refused = homeassistant.end(begun).await?.expect_err("the store hangs");
@@ -231,7 +231,7 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     assert_eq!(http::get(address, "/metrics").await?.status, 200);
 
     redis.resume()?;
-    // The same call, sent again until it is answered, is applied once.
+    // The same call, repeated until it is answered, is applied once.
     let sent = eventually("the store is back", SOON, async || {
         let begun = homeassistant.begin(call, "send_message", send.clone()).await.ok()?;
         homeassistant.end(begun).await.ok()?.ok()
@@ -244,7 +244,7 @@ async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> R
     Ok(())
 }
 
-/// Two hosts spoken by hand, their coordinator, and its Redis.
+/// Starts a coordinator on its own Redis, and two hand-written links to it.
 async fn two_links_on_redis(work: &TempDir) -> Result<(Redis, Coordinator, Link, Link)> {
     let redis = Redis::start().await?;
     let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;
@@ -269,7 +269,7 @@ async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_aft
     assert_eq!(meshtastic.refusal("get_messages", json!({})).await?, "STORE_UNAVAILABLE");
     redis.restart().await?;
     eventually("the store is back", SOON, async || meshtastic.call("get_messages", json!({})).await.ok()).await?;
-    // The change is tried again ahead of each call: the one ahead of the first call that works may have come too early.
+    // The change is retried before each call, but the retry before the first successful call may have come too early.
     meshtastic.call("ping", json!({})).await?;
 
     let deliver = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
@@ -280,7 +280,7 @@ async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_aft
     Ok(())
 }
 
-/// Says a receipt under that number, which says it again, and returns what it is answered.
+/// Sends a receipt with that request id, or repeats it, and returns the answer.
 async fn receipt(link: &mut Link, number: i64, id: &str, stage: &str) -> Result<Result<Value, Value>> {
     let params = json!({"message_ids": [id], "stage": stage, "via": "hook"});
     link.send_text(&json!({"jsonrpc": "2.0", "id": number, "method": "receipt", "params": params}).to_string()).await?;
@@ -302,7 +302,7 @@ async fn nothing_is_recorded_ahead_of_a_receipt_that_the_store_could_not_take() 
     assert_eq!(refused(receipt(&mut meshtastic, 1_001, id, "in_session").await?), away);
     redis.restart().await?;
     eventually("the store is back", SOON, async || homeassistant.call("list_agents", json!({})).await.ok()).await?;
-    // It was on its way when the first was refused: what it needs is not recorded.
+    // It was in flight when the first one was refused, so the receipt that it depends on is not recorded.
     assert_eq!(refused(receipt(&mut meshtastic, 1_002, id, "seen").await?), away);
     for (number, stage) in [(1_001, "in_session"), (1_002, "seen")] {
         assert_eq!(receipt(&mut meshtastic, number, id, stage).await?, Ok(json!({})), "{stage}");
@@ -335,7 +335,7 @@ async fn sigterm_drains_within_five_seconds_and_waits_go_on_elsewhere() -> Resul
     Ok(())
 }
 
-/// A start without a Redis is in the log by then.
+/// The time within which a start without Redis must be logged.
 const REPORTED: Duration = Duration::from_secs(1);
 
 #[tokio::test]

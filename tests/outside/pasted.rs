@@ -1,4 +1,4 @@
-//! Commands in printed texts: each is found where it was printed, and typed into a shell as who reads it pastes it.
+//! Commands in printed texts: each is found in the text, and run in a shell as if a reader had pasted it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -15,17 +15,17 @@ use tokio::time::timeout;
 
 use crate::shipping;
 
-/// A command that asks nothing of a person ends by then.
+/// The time limit of a command that asks no question.
 const ENDS: Duration = Duration::from_secs(60);
-/// What a line of its own may begin with.
+/// The programs with which an indented command line may begin.
 const BEGINNINGS: [&str; 5] = ["c3po", "c3po-coordinator", "curl", "claude", "docker"];
-/// What only looks at the system, with the codes by which it ends: 1 and 2 report that nothing was found.
+/// Commands that only inspect the system, with their exit codes: 1 and 2 report that nothing was found.
 const LOOKING: [(&str, &[i32]); 5] =
     [("ss", &[0]), ("df", &[0]), ("openssl", &[0]), ("getent", &[0, 2]), ("ping", &[0, 1, 2])];
-/// How `c3po` ends, as its help documents it; 2 is wrong usage.
+/// The exit codes of `c3po`, as its help documents them; 2 is wrong usage.
 const ENDINGS: [i32; 5] = [0, 1, 3, 4, 5];
 
-/// Where commands are pasted: a terminal of a host, and one on the coordinator's machine.
+/// The terminals for pasting: one on a host, and one on the coordinator's machine.
 pub(super) struct Terminals {
     home: PathBuf,
     variables: Vec<(String, String)>,
@@ -34,33 +34,33 @@ pub(super) struct Terminals {
 }
 
 impl Terminals {
-    /// Those of a host with that home.
+    /// Creates the terminals of a host with that home.
     pub(super) fn of(home: &Path) -> Self {
         let variables = vec![("XDG_RUNTIME_DIR".to_owned(), home.display().to_string())];
         Self { home: home.to_owned(), variables, coordinator: None, apart: false }
     }
 
-    /// With that in the environment of the host.
+    /// Adds an environment variable of the host.
     pub(super) fn with(mut self, variable: &str, value: impl Into<String>) -> Self {
         self.variables.push((variable.to_owned(), value.into()));
         self
     }
 
-    /// With one on the machine of a coordinator whose home is that folder.
+    /// Adds a terminal on the machine of a coordinator whose home is that folder.
     pub(super) fn beside(mut self, folder: &Path, coordinator: &Coordinator) -> Self {
         self.coordinator = Some((folder.to_owned(), coordinator.address().to_string()));
         self
     }
 
-    /// Without any network but that of a new namespace.
+    /// Removes all network access, by a new network namespace.
     pub(super) fn apart(mut self) -> Self {
         self.apart = true;
         self
     }
 
-    /// Pastes every command of a text. Returns how many there were.
+    /// Pastes every command of a text. Returns the number of commands.
     ///
-    /// Errors: one is not valid, or is in the text without marks by which it is found.
+    /// Errors: a command is invalid, or is in the text without a mark.
     pub(super) async fn paste_all(&self, text: &str) -> Result<usize> {
         let found = commands(text)?;
         for line in &found {
@@ -69,9 +69,9 @@ impl Terminals {
         Ok(found.len())
     }
 
-    /// Pastes one, and returns what it printed on both outputs.
+    /// Pastes a command, and returns both its outputs.
     ///
-    /// Errors: it does not end well.
+    /// Errors: it fails.
     pub(super) async fn paste(&self, line: &str) -> Result<String> {
         let output = self.run(line).await?;
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -79,7 +79,7 @@ impl Terminals {
         Ok(said)
     }
 
-    /// Runs a command, or has it parsed if it cannot be run here.
+    /// Runs a command, or only parses it if it cannot be run here.
     async fn check(&self, line: &str) -> Result<()> {
         let (words, first) = (words(line), first(line));
         if line.starts_with("--") {
@@ -92,14 +92,14 @@ impl Terminals {
         }
         let is_ours = first == "c3po" || first == "c3po-coordinator";
         if is_ours && (has_placeholder(&words) || first == "c3po-coordinator" && self.coordinator.is_none()) {
-            // The program's own parser refuses what it does not know before it prints its help.
+            // The program's own parser rejects unknown arguments before it prints its help.
             let filled: Vec<_> = line.split(' ').map(filled).collect();
             return self.paste(&format!("{} --help", filled.join(" "))).await.map(drop);
         }
         let expected: &[i32] = match first {
             "c3po" => &ENDINGS,
             "c3po-coordinator" => &[0],
-            // They need root, a service or Docker, or build for minutes.
+            // These need root, a service or Docker, or build for minutes.
             "make" | "systemctl" | "journalctl" | "docker" | "claude" => return shipping::check(line).await,
             looking => {
                 let known = LOOKING.iter().find(|(program, _)| *program == looking);
@@ -143,7 +143,7 @@ impl Terminals {
         timeout(ENDS, running.wait_with_output()).await.context("it does not end")?.context("running a shell")
     }
 
-    /// Returns a code that lets a host in, which a person types when `c3po join` asks for it.
+    /// Returns a join code, which a person types when `c3po join` asks for it.
     async fn code(&self) -> Result<String> {
         ensure!(self.coordinator.is_some(), "there is no coordinator to join");
         let said = Box::pin(self.paste("c3po-coordinator invite --agents '*,human'")).await?;
@@ -151,7 +151,7 @@ impl Terminals {
     }
 }
 
-/// Has a shell find our programs and those of the system.
+/// Sets a shell's PATH to our programs and those of the system.
 fn in_path(shell: &mut Command) -> Result<()> {
     let programs = program("c3po-coordinator")?.parent().context("a folder")?.display().to_string();
     let path = std::env::var("PATH").unwrap_or_default();
@@ -159,17 +159,17 @@ fn in_path(shell: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Returns the words of a command behind the variables that it sets, as far as they are of interest here.
+/// Returns the relevant words of a command, without the variables in front of it.
 fn words(line: &str) -> Vec<&str> {
     let is_set = |word: &&str| word.starts_with("C3PO_") && word.contains('=');
     let words: Vec<_> = line.split_whitespace().collect();
     if words.len() > 1 { words.into_iter().skip_while(is_set).collect() } else { words }
 }
 
-/// Returns the program of a command, by its name.
+/// Returns the name of a command's program.
 fn first(line: &str) -> &str {
     let word = words(line).first().copied().unwrap_or_default();
-    // A path with a space in it is quoted, and is the only word that is.
+    // A path with a space is quoted, and is the only quoted word.
     let called = line.strip_prefix('\'').and_then(|rest| rest.split('\'').next()).unwrap_or(word);
     called.rsplit('/').next().unwrap_or(called)
 }
@@ -182,7 +182,7 @@ fn is_placeholder(word: &str) -> bool {
     word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase() || c == ',')
 }
 
-/// Returns what a person writes for a word, if that is a placeholder.
+/// Returns a value for a placeholder; other words are returned unchanged.
 fn filled(word: &str) -> String {
     match word {
         "ID" => "a::b::00000001".to_owned(),
@@ -192,9 +192,9 @@ fn filled(word: &str) -> String {
     }
 }
 
-/// Returns the commands of a text: what stands between backquotes, and lines of their own that are indented.
+/// Returns the commands in a text: those in backquotes, and indented lines.
 ///
-/// Errors: a command of ours stands somewhere else, where nobody knows where it ends.
+/// Errors: a command of ours is elsewhere, so that its end is unclear.
 pub(super) fn commands(text: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("$ ")) {
@@ -217,7 +217,7 @@ pub(super) fn commands(text: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns a command of ours in a text without marks.
+/// Returns a command of ours in a text outside of marks.
 fn bare_command(text: &str) -> Option<String> {
     const COMMANDS: [&str; 12] = [
         "invite", "invites", "keys", "guard", "agents", "join", "doctor", "status", "inbox", "install", "restore",

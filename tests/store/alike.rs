@@ -1,4 +1,4 @@
-//! Names that differ in case alone: only one of them is taken, and those of before go on.
+//! Names that differ only in case: the first one taken blocks the others, and existing ones keep working.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Fixture;
 use super::fixture::{claim, id};
 use super::redis::fixture_on;
 
-/// Tries to take a name and to introduce an agent of it. Returns which agent is in the way of both.
+/// Tries to claim a name and to introduce an agent with it. Returns the existing agent that blocks both.
 async fn in_the_way(fixture: &Fixture, name: &str) -> Result<Option<String>> {
     let known = |error: StoreError| match error {
         StoreError::Alike { known, name: new } if new == id(name) => known.to_string(),
@@ -31,13 +31,13 @@ pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(fixture: Fi
     for (name, known) in [("web", "Web"), ("WEB", "Web"), ("CRON.job", "cron.Job")] {
         assert_eq!(in_the_way(&fixture, name).await?.as_deref(), Some(known), "{name}");
     }
-    // Known agents go on, and other names are free.
+    // Known agents keep working, and other names are free.
     fixture.take(&Claim { instance: held.instance, ..claim("Web") }).await?;
     fixture.introduce("Web", None).await?;
     fixture.agent("web-2").await?;
     fixture.agent("We").await?;
 
-    // A forgotten agent is not in the way.
+    // A forgotten agent does not block a name.
     fixture.store.unregister(&id("Web")).await?;
     fixture.agent("web").await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));
@@ -61,7 +61,7 @@ pub(crate) async fn one_of_50_names_that_differ_in_case_is_taken(fixture: Fixtur
     Ok(())
 }
 
-/// Builds before this one had no list of names. SQLite's index has a test of its own.
+/// Earlier builds did not keep the list of folded names. SQLite's index has its own test.
 #[tokio::test]
 async fn in_redis_names_of_before_go_on_and_count_from_their_next_session_on() -> Result<()> {
     let redis = Redis::start().await?;

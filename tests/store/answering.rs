@@ -1,4 +1,4 @@
-//! Answers: the first wins, the question is settled with it, and a reply that cannot be sent settles nothing.
+//! Answers: the first one wins and settles the question in the same step; a reply that cannot be sent settles nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The audit: in order, bounded, and true.
+//! The audit log: in order, bounded and correct.
 
 use anyhow::Result;
 use c3po_shared::audit::{Entry, Event};
@@ -8,15 +8,15 @@ use futures_util::future::try_join_all;
 use super::Fixture;
 use super::fixture::{id, progress};
 
-/// A bound that nothing here reaches.
+/// A limit that these tests do not reach.
 const PLENTY: u64 = 100_000;
 
-/// Entries of that agent, told apart by their verbs.
+/// Returns entries of that agent, distinguished by their verbs.
 fn entries(agent: &str, verbs: impl IntoIterator<Item = u64>) -> Vec<Entry> {
     verbs.into_iter().map(|n| Entry::new(Event::Accepted).by(&id(agent)).verb(n.to_string())).collect()
 }
 
-/// Everything behind that position, page by page.
+/// Reads all entries after that position, page by page.
 async fn read(fixture: &Fixture, mut after: u64, limit: usize) -> Result<Vec<Entry>> {
     let mut all = Vec::new();
     loop {
@@ -62,7 +62,7 @@ pub(crate) async fn the_audit_forgets_the_oldest_beyond_its_bound(fixture: Fixtu
         fixture.store.note(&entries("a", batch * 50..(batch + 1) * 50), BOUND).await?;
     }
     let found = read(&fixture, 0, 1_000).await?;
-    // Redis drops whole nodes of its stream, and each has a batch or two.
+    // Redis trims its stream by whole nodes, and each node holds one or two batches.
     assert!((500..1_000).contains(&found.len()), "{} entries are kept", found.len());
     assert_eq!(found.last().map(|entry| (entry.position, entry.verb.as_deref())), Some((2_000, Some("1999"))));
     assert!(found.windows(2).all(|pair| pair[1].position == pair[0].position + 1));

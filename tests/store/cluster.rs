@@ -1,4 +1,4 @@
-//! The Redis store on a cluster of three masters: where its keys are, and what it does when one of them is lost.
+//! The Redis store on a cluster of three masters: the location of its keys, and its behaviour when a master is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ use super::Fixture;
 use super::fixture::{SOON, claim, everything, id, message, news, progress, send};
 use super::redis::{ANSWERED, address, fixture_of, fixture_on, keep_apart, open, recovered};
 
-/// The key that names the slot of the fleet.
+/// A key in the hash slot of the fleet.
 const FLEET: &str = "{c3po}:-";
-/// A fleet whose slot is another master's.
+/// A fleet whose slot is on another master.
 const OTHER: &str = "other";
 const OTHER_FLEET: &str = "{other}:-";
 
-/// How long the others may take to see that a master is lost and to make its replica the next one.
+/// How long the other masters may take to detect the loss of a master and promote its replica.
 const FAILOVER: Duration = Duration::from_secs(30);
 
-/// A store on a cluster of the test's own, whose servers it may end.
+/// Starts a store on a separate cluster, whose servers the test may kill.
 async fn own() -> Result<(Cluster, Fixture)> {
-    // With everysec a killed server may lose what it had not written yet because its disk was busy.
+    // With everysec, a killed server may lose writes that a busy disk has delayed.
     let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
     let fixture = fixture_on(cluster.url(), ()).await?;
     for name in ["a", "b", "c"] {
@@ -37,7 +37,7 @@ async fn own() -> Result<(Cluster, Fixture)> {
     Ok((cluster, fixture))
 }
 
-/// A store of the other fleet on that cluster.
+/// Opens a store of the other fleet on that cluster.
 async fn other_fleet(cluster: &Cluster) -> Result<Fixture> {
     fixture_of(OTHER.parse()?, address(&cluster.url()), ()).await
 }
@@ -95,7 +95,7 @@ async fn a_lost_master_takes_only_its_own_fleets_with_it_until_it_is_back() -> R
     fixture.store.sweep().await.map_err(Into::into)
 }
 
-/// Waits until the other masters know that this one is lost.
+/// Waits until the other masters have detected the loss of this one.
 async fn noticed(cluster: &Cluster, lost: usize) -> Result<()> {
     eventually("the cluster has noticed the loss", SOON, async || {
         for master in cluster.masters.iter().enumerate().filter(|(number, _)| *number != lost).map(|(_, master)| master)
@@ -132,7 +132,7 @@ async fn a_replica_that_takes_over_is_found() -> Result<()> {
     fixture.acknowledge(&kept).await?;
     fixture.store.check().await?;
 
-    // The old master comes back as a replica of the new one, and nobody is led astray by it.
+    // The old master returns as a replica of the new one, and no client is misled by it.
     cluster.masters[lost].restart().await?;
     eventually("the old master follows the new one", FAILOVER, async || {
         let told = cluster.masters[lost].tell(&["INFO", "replication"]).await.ok()?;
@@ -150,14 +150,14 @@ async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_kill
     let (mut cluster, fixture) = own().await?;
     let (killed, refused) = (AtomicBool::new(false), AtomicUsize::new(0));
     let store = &*fixture.store;
-    // Each sends to the next one, without a pause, until every master has been killed and is back.
+    // Each agent sends to the next without a pause, until every master has been killed and restarted.
     let send_on = async |from: &str, to: &str| -> Result<Vec<String>> {
         let mut sent = Vec::new();
         while !killed.load(Ordering::Relaxed) || sent.len() < 50 {
             let call = send(news(from, to, &sent.len().to_string()));
             match insist(&refused, async || store.send(&call).await).await? {
                 SendOutcome::Stored | SendOutcome::Repeated(_) => sent.push(call.message.text().to_owned()),
-                // Of tens of thousands of numbers of 32 bits two may be the same: then another one is drawn.
+                // Among tens of thousands of 32-bit numbers two may collide; then another one is drawn.
                 SendOutcome::IdTaken => continue,
                 other => anyhow::bail!("{other:?}"),
             }
@@ -200,7 +200,7 @@ async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Re
     let refused = open(&format!("redis+cluster://127.0.0.1:{}", lost.port())).await.expect_err("it has no slots");
     let part = "does not know who has which slots";
     assert!(matches!(&refused, OpenError::Unreachable { reason, .. } if reason.contains(part)), "{refused}");
-    // One of those that are named is enough, whatever the others know.
+    // One good server among the named ones is enough.
     let (good, lost) = (cluster.masters[1].port(), lost.port());
     let store = open(&format!("redis+cluster://127.0.0.1:{lost},127.0.0.1:{good}")).await?;
     for _ in 0..20 {
@@ -209,7 +209,7 @@ async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Re
     Ok(())
 }
 
-/// How a slot is moved: each key by itself, as `redis-cli --cluster reshard` does it.
+/// Moves a slot key by key, like `redis-cli --cluster reshard`.
 async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
     let (from_id, to_id) = (from.tell(&["CLUSTER", "MYID"]).await?, to.tell(&["CLUSTER", "MYID"]).await?);
     let name = |told: &str| told.lines().last().unwrap_or_default().to_owned();
@@ -250,15 +250,15 @@ async fn a_slot_that_moves_is_followed_and_nothing_is_half_done() -> Result<()> 
     };
     let refused = AtomicUsize::new(0);
     let (expected, ()) = try_join(work(&*fixture.store, &tenure, &sent, &refused), moving).await?;
-    // Hardly any: a call waits for as long as its slot is on the way.
+    // Only very few: a call waits while its slot is being moved.
     assert!(refused.load(Ordering::Relaxed) < 10, "{refused:?} calls were refused");
     assert_eq!(fixture.inbox("x").await?, expected);
     assert_eq!(fixture.unshown("x").await?, expected, "a new session is shown everything");
     Ok(())
 }
 
-/// Acknowledges the old messages, sends as many new ones and takes the name again and again, repeating what is refused.
-/// Returns what must be in the inbox then.
+/// Acknowledges the old messages, sends as many new ones, and claims the name repeatedly. Refused calls are repeated. Returns
+/// the expected contents of the inbox.
 async fn work(store: &dyn Store, tenure: &Tenure, old: &[Message], refused: &AtomicUsize) -> Result<Vec<String>> {
     let mut tenure = tenure.clone();
     let mut expected = Vec::new();
@@ -281,7 +281,7 @@ async fn work(store: &dyn Store, tenure: &Tenure, old: &[Message], refused: &Ato
     Ok(expected)
 }
 
-/// Does it until it is not refused for the moment, as a proxy does.
+/// Repeats the attempt while the store is unavailable, as a proxy does.
 async fn insist<T>(refused: &AtomicUsize, mut attempt: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T> {
     let mut last = None;
     let done = eventually("it is not refused any more", SOON, async || match attempt().await {

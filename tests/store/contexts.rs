@@ -1,4 +1,5 @@
-//! Contexts of a session: a new one was shown nothing, whatever arrives late, and is told what an older one had.
+//! Contexts of a session: a new context has been shown nothing, whatever arrives late, and messages that an older one had are
+//! marked as repeated.
 
 use anyhow::Result;
 use c3po_coordinator::store::{Amendment, Claim, StoreError, Tenure};
@@ -14,7 +15,7 @@ async fn enter(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
     Ok(())
 }
 
-/// What is unshown, each with whether it is repeated.
+/// Returns the unshown messages, each with whether it is repeated.
 async fn unshown(fixture: &Fixture, name: &str) -> Result<Vec<(String, bool)>> {
     let placed = fixture.store.unshown(&id(name), everything()).await?;
     Ok(placed.iter().map(|placed| (placed.message.text().to_owned(), placed.message.repeated)).collect())
@@ -28,7 +29,7 @@ fn fresh(text: &str) -> (String, bool) {
     (text.to_owned(), false)
 }
 
-/// The steps of a message with the sessions that they name.
+/// Returns the steps of a message with their sessions.
 async fn steps(fixture: &Fixture, message: &c3po_shared::message::Message) -> Result<Vec<(Stage, String)>> {
     let history = fixture.store.message(&message.id).await?.map(|kept| kept.history).unwrap_or_default();
     Ok(history.into_iter().map(|step| (step.stage, step.session.unwrap_or_default())).collect())
@@ -177,7 +178,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fix
     assert_eq!(unshown(&fixture, "b").await?, both);
     let inbox = fixture.store.inbox(&id("b"), everything()).await?;
     assert_eq!(inbox.iter().map(|placed| placed.message.repeated).collect::<Vec<_>>(), [true, false]);
-    // The message itself is the same for everybody, always.
+    // The stored message is the same for every reader, always.
     assert_eq!(fixture.store.message(&shown.id).await?.map(|kept| kept.message).as_ref(), Some(&shown));
     assert_eq!(fixture.thread(&shown.thread_id, "b").await?, std::slice::from_ref(&shown));
 
@@ -221,7 +222,7 @@ pub(crate) async fn seen_needs_in_session_of_the_same_context(fixture: Fixture) 
     fixture.advance(&sent, &tenure, Stage::Seen, Via::Hook).await?;
     assert_eq!(fixture.stages(&sent.id).await?.last(), Some(&Stage::InSession), "the new context was not shown it");
     assert_eq!(fixture.pending("b").await?, 1);
-    // The model of the older context had gone on after it: that arrives late and is true.
+    // The model of the older context had continued after it: the receipt arrives late and is correct.
     fixture.advance_in(0, &sent, &tenure, Stage::Seen, Via::Hook).await?;
     assert_eq!(steps(&fixture, &sent).await?.last(), Some(&(Stage::Seen, "1".to_owned())));
     assert_eq!(fixture.pending("b").await?, 0);
@@ -240,7 +241,7 @@ pub(crate) async fn what_an_older_context_saw_at_once_shows_nothing_to_the_prese
     for message in [&question, &news] {
         assert_eq!(steps(&fixture, message).await?, named(&expected));
     }
-    // A newer one begins with it.
+    // A receipt from a newer context starts that context.
     let later = fixture.say("a", "b", "later").await?;
     fixture.store.advance(&id("b"), Some(&tenure), &seen_at_once(std::slice::from_ref(&later.id), 2)).await?;
     assert_eq!(unshown(&fixture, "b").await?, [repeated("question")]);

@@ -1,4 +1,4 @@
-//! Waits for answers: the one that would close a cycle is found, and nothing is noted of it.
+//! Waits for answers: a wait that would close a cycle is detected, and is not recorded.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::fixture::{SOON, message};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns the id of a message between these agents: a store looks at the names alone.
+/// Returns the id of a message between these agents: the store uses only the names in it.
 fn asked(from: &str, to: &str) -> MessageId {
     message(from, to, "question").id
 }
@@ -23,7 +23,8 @@ pub(crate) async fn a_wait_that_would_close_a_cycle_is_found(fixture: Fixture) -
         assert!(waits(id).await?.is_empty(), "{id}");
     }
     let path: Vec<_> = ids.iter().flatten().cloned().collect();
-    // The same wait again, and one beside it, close nothing; any that leads back does, also a second time.
+    // The same wait again, and another one from the same agent, close no cycle. A wait that leads back does, even when
+    // repeated.
     assert!(waits(&path[0]).await?.is_empty() && waits(&asked("a", "d")).await?.is_empty());
     for _ in 0..2 {
         assert_eq!(waits(&asked("d", "b")).await?, path[1..]);
@@ -50,7 +51,7 @@ pub(crate) async fn an_answer_or_its_time_ends_a_wait(fixture: Fixture) -> Resul
     Ok(())
 }
 
-/// As many agents as one call looks at, and each waits for the next one.
+/// A chain of as many waiting agents as one call examines.
 pub(crate) async fn a_long_row_of_waits_is_no_cycle(fixture: Fixture) -> Result<()> {
     for number in 0..100 {
         let id = asked(&format!("n{number}"), &format!("n{}", number + 1));

@@ -1,4 +1,4 @@
-//! A store with nothing in it, and short ways to put something in.
+//! An empty store for a test, and short helpers to fill it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// How long something may take that should happen at once, on a machine that builds meanwhile.
+/// How long an immediate operation may take, on a machine that builds at the same time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// A lease that no test outlives.
+/// A lease that outlasts every test.
 pub(crate) const LEASE: Duration = Duration::from_secs(600);
-/// A life or lease that a test waits for.
+/// A lifetime or lease that a test waits for.
 pub(crate) const SHORT: Duration = Duration::from_millis(150);
 
 type Opener = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>>> + std::marker::Send + Sync>;
 
-/// An opened store and the place where it keeps its things.
+/// An open store and the resources that it needs.
 pub(crate) struct Fixture {
     pub(crate) store: Arc<dyn Store>,
     open: Opener,
@@ -37,7 +37,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Opens the store for the first time. `place` lives as long as the fixture: a folder, a server.
+    /// Opens the store for the first time. `place` lives as long as the fixture: a folder or a server.
     pub(crate) async fn new(place: impl Any + std::marker::Send + Sync, open: Opener) -> Result<Self> {
         Ok(Self { store: open().await?, open, _place: Box::new(place) })
     }
@@ -49,48 +49,48 @@ impl Fixture {
         Ok(())
     }
 
-    /// Makes an agent with a session of its own.
+    /// Creates an agent with its own session.
     pub(crate) async fn agent(&self, name: &str) -> Result<Tenure> {
         self.take(&claim(name)).await
     }
 
-    /// Makes an agent without a session.
+    /// Creates an agent without a session.
     pub(crate) async fn introduce(&self, name: &str, host: Option<&str>) -> Result<Agent> {
         Ok(self.store.introduce(&id(name), host, &Quota::default()).await?)
     }
 
-    /// Takes a name that is free.
+    /// Claims a name that must be free.
     pub(crate) async fn take(&self, claim: &Claim) -> Result<Tenure> {
         let tenure = self.store.claim(claim).await?;
         tenure.ok_or_else(|| anyhow::anyhow!("{} is held by another", claim.name))
     }
 
-    /// Makes an asker `a` and an agent `b`, and returns b's hold.
+    /// Creates an asker `a` and an agent `b`, and returns the tenure of `b`.
     pub(crate) async fn pair(&self) -> Result<Tenure> {
         self.agent("a").await?;
         self.agent("b").await
     }
 
-    /// Sends the message by a call of its own.
+    /// Sends the message with a new call.
     pub(crate) async fn post(&self, message: Message) -> Result<Message> {
         let outcome = self.store.send(&send(message.clone())).await?;
         ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
         Ok(message)
     }
 
-    /// Sends the message by a call of its own; it is kept no longer than until it is settled.
+    /// Sends the message with a new call; it is not kept after it is settled.
     pub(crate) async fn post_for_once(&self, message: Message) -> Result<Message> {
         let outcome = self.store.send(&Send { kept: Duration::ZERO, ..send(message.clone()) }).await?;
         ensure!(outcome == SendOutcome::Stored, "{} was not stored: {outcome:?}", message.id);
         Ok(message)
     }
 
-    /// Sends a message that wants an answer.
+    /// Sends a message that needs an answer.
     pub(crate) async fn say(&self, from: &str, to: &str, text: &str) -> Result<Message> {
         self.post(message(from, to, text)).await
     }
 
-    /// Answers the question by a call of its own.
+    /// Answers the question with a new call.
     pub(crate) async fn answer(&self, question: &Message, text: &str) -> Result<AnswerOutcome> {
         Ok(self.store.answer(&send(reply(question, text))).await?)
     }
@@ -101,18 +101,18 @@ impl Fixture {
         Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
     }
 
-    /// Returns the texts not yet in the present session.
+    /// Returns the texts not yet shown to the current session.
     pub(crate) async fn unshown(&self, name: &str) -> Result<Vec<String>> {
         let placed = self.store.unshown(&id(name), everything()).await?;
         Ok(placed.iter().map(|placed| placed.message.text().to_owned()).collect())
     }
 
-    /// Returns how much is in the inbox.
+    /// Returns the number of messages in the inbox.
     pub(crate) async fn pending(&self, name: &str) -> Result<usize> {
         Ok(self.store.pending(&id(name)).await?.count)
     }
 
-    /// Returns what the reader sees of a thread.
+    /// Returns the messages of a thread that the reader may see.
     pub(crate) async fn thread(&self, thread: &MessageId, reader: &str) -> Result<Vec<Message>> {
         let reader = id(reader);
         let (mut messages, mut after) = (Vec::new(), None);
@@ -133,13 +133,13 @@ impl Fixture {
         Ok(())
     }
 
-    /// Records that the message got that far in that session's present context.
+    /// Records that the message reached that stage in the session's current context.
     pub(crate) async fn advance(&self, message: &Message, tenure: &Tenure, stage: Stage, via: Via) -> Result<()> {
         let agent = self.store.agent(&message.to_agent).await?;
         self.advance_in(agent.map_or(0, |agent| agent.context), message, tenure, stage, via).await
     }
 
-    /// Records that the message got that far in that context of the session.
+    /// Records that the message reached that stage in that context of the session.
     pub(crate) async fn advance_in(
         &self,
         context: u64,
@@ -160,37 +160,37 @@ impl Fixture {
     }
 }
 
-/// Returns that messages reached one stage in the first context of a session.
+/// Creates a report that messages reached one stage in the first context of a session.
 pub(crate) fn progress(messages: &[MessageId], stage: Stage, via: Via) -> Progress {
     Progress { message_ids: messages.to_vec(), stage, via, seen_via: None, context: 0 }
 }
 
-/// Returns that messages are in a session and were seen, in that context of it.
+/// Creates a report that messages are in a session and were seen, in that context.
 pub(crate) fn seen_at_once(messages: &[MessageId], context: u64) -> Progress {
     Progress { seen_via: Some(Via::Hook), context, ..progress(messages, Stage::InSession, Via::InboxSocket) }
 }
 
-/// Returns what a host says when its session is in that context.
+/// Creates the change that a host reports when its session is in that context.
 pub(crate) fn context(context: u64) -> SessionChange {
     SessionChange { context: Some(context), ..SessionChange::default() }
 }
 
-/// Returns the change by which a session does that.
+/// Creates the change that a host reports when its session is in that state.
 pub(crate) fn does(state: State) -> SessionChange {
     SessionChange { state: Some(state), ..SessionChange::default() }
 }
 
-/// Returns that agent id.
+/// Returns the agent id with that name.
 pub(crate) fn id(name: &str) -> AgentId {
     name.parse().expect("the tests name agents properly")
 }
 
-/// Returns that slot of a host for that base name.
+/// Returns the owner: a base name, a host and its slot.
 pub(crate) fn owner(base: &str, host: &str, slot: u32) -> Owner {
     Owner { base: id(base), host: host.into(), slot }
 }
 
-/// Returns the wish of a new process for that name.
+/// Creates the claim of a new process for that name.
 pub(crate) fn claim(name: &str) -> Claim {
     Claim {
         name: id(name),
@@ -208,18 +208,18 @@ pub(crate) fn claim(name: &str) -> Claim {
     }
 }
 
-/// Returns a new message that wants no answer.
+/// Creates a message that needs no answer.
 pub(crate) fn news(from: &str, to: &str, text: &str) -> Message {
     Message { requires_response: false, ..message(from, to, text) }
 }
 
-/// Returns a new message that is soon past its time.
+/// Creates a message that expires soon.
 pub(crate) fn brief(from: &str, to: &str, text: &str) -> Message {
     let message = message(from, to, text);
     Message { expires_at: message.timestamp + SHORT, ..message }
 }
 
-/// Returns the reply of the question's recipient.
+/// Creates the reply of the question's recipient.
 pub(crate) fn reply(question: &Message, text: &str) -> Message {
     let plain = message(question.to_agent.as_str(), question.from_agent.as_str(), "");
     Message {
@@ -235,7 +235,7 @@ pub(crate) fn reply(question: &Message, text: &str) -> Message {
     }
 }
 
-/// Returns the send of a new call.
+/// Creates the send of a new call.
 pub(crate) fn send(message: Message) -> Send {
     Send {
         message,
@@ -248,7 +248,7 @@ pub(crate) fn send(message: Message) -> Send {
     }
 }
 
-/// Returns the send of a call that was sent before, with what may be another message by now.
+/// Creates a repetition of an earlier call, possibly with a different message.
 pub(crate) fn again(before: &Send, message: Message) -> Send {
     let number = before.message.id.as_str().rsplit("::").next().and_then(|digits| u32::from_str_radix(digits, 16).ok());
     let id = MessageId::new(&message.from_agent, &message.to_agent, number.expect("an id ends with its number"));
@@ -260,7 +260,7 @@ pub(crate) fn everything() -> Selection<'static> {
     Selection { limit: PAGE_MAX, ..Selection::default() }
 }
 
-/// Waits until the agent itself is woken: a wake of everyone proves no publication.
+/// Waits for a wake of that agent. A wake for everyone does not prove a publication.
 pub(crate) async fn woken(wakes: &mut broadcast::Receiver<Wake>, agent: &str) -> Result<()> {
     let agent = id(agent);
     let wait = async {

@@ -1,4 +1,4 @@
-//! A Redis without room: what cannot be kept is refused as a whole, and everything else goes on.
+//! A Redis without free memory: writes that need memory are refused completely, and everything else keeps working.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
@@ -19,7 +19,7 @@ async fn start() -> Result<(Redis, Fixture)> {
     Ok((redis, fixture))
 }
 
-/// Allows the server that much memory: `1` for no more than it has, `0` for as much as there is.
+/// Sets the server's memory limit: `1` for no more than it uses now, `0` for no limit.
 async fn allow(redis: &Redis, bytes: usize) -> Result<()> {
     redis.tell(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await.map(drop)
 }
@@ -30,7 +30,7 @@ async fn used(redis: &Redis) -> Result<usize> {
     Ok(line.trim().parse()?)
 }
 
-/// Returns the ids of what b was not shown yet, sorted.
+/// Returns the ids of the messages that b has not been shown, sorted.
 async fn unshown(redis: &Redis) -> Result<Vec<String>> {
     let told = redis.tell(&["ZRANGE", "{c3po}:unshown:b", "0", "-1"]).await?;
     let members: Vec<_> = told.lines().filter(|line| line.starts_with("a::b::")).collect();

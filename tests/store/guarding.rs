@@ -1,4 +1,4 @@
-//! The guard against loops: what a person ruled about pairs of agents.
+//! The guard against loops: a person's rulings about pairs of agents.
 
 use anyhow::Result;
 use c3po_coordinator::store::{Pair, Ruling};
@@ -6,7 +6,7 @@ use c3po_coordinator::store::{Pair, Ruling};
 use super::Fixture;
 use super::fixture::id;
 
-/// Returns the rulings, by pair.
+/// Returns the rulings, sorted by pair.
 async fn rulings(fixture: &Fixture) -> Result<Vec<Ruling>> {
     let mut rulings = fixture.store.rulings().await?;
     rulings.sort_by(|a, b| a.pair.cmp(&b.pair));

@@ -1,4 +1,4 @@
-//! Keys and invites: what is kept is read back, nobody's change is lost, and no invite is good for more than it says.
+//! Keys and invites: they are read back as stored, no change is lost, and no invite can be used more often than it allows.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What lasts: everything, through closing and opening; what is live, through sweeps.
+//! Durability: everything survives closing and reopening; live data survives sweeps.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::Fixture;
 use super::fixture::{LEASE, SOON, brief, everything, id, message, news, reply, send};
 use super::redis::fixture_on;
 
-/// A message that is older than settled ones are kept; its life may still go on.
+/// Returns a message older than the archive period; it may not have expired yet.
 fn ancient(message: Message) -> Message {
     let past = Timestamp::now().millis() - u64::try_from(ARCHIVE_LIFE.as_millis()).expect("a week fits") - 60_000;
     Message { timestamp: Timestamp::from_millis(past), ..message }
@@ -41,7 +41,7 @@ pub(crate) async fn everything_survives_closing_and_opening(mut fixture: Fixture
     assert_eq!(fixture.inbox("a").await?, ["reply"]);
     assert!(fixture.store.renew(&tenure, LEASE).await?);
 
-    // Calls are known too, and positions go on where they were.
+    // Calls are still known too, and positions continue.
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message)));
     let repeated = SendOutcome::Repeated(Box::new(answer.message.clone()));
     assert_eq!(fixture.store.answer(&answer).await?, AnswerOutcome::Sent(repeated));
@@ -143,7 +143,7 @@ async fn redis_keeps_a_message_for_its_own_time_after_it_was_settled() -> Result
         let number = told.trim().trim_start_matches(':');
         Ok(number.parse::<u64>().map_err(|error| anyhow::anyhow!("'{told}': {error}"))?.div_ceil(86_400_000))
     };
-    // The second is as an earlier build stored it: a day of life, and kept until a week after it was accepted.
+    // The second is stored as by an earlier build: a lifetime of one day, and kept until a week after it was accepted.
     let (plain, earlier) = (message("a", "b", "plain"), message("a", "b", "earlier"));
     let earlier = Message { expires_at: earlier.timestamp + DAY, ..earlier };
     for (message, kept, open, settled) in [(&plain, 7 * DAY, 14, 7), (&earlier, 6 * DAY, 7, 6)] {
@@ -156,7 +156,7 @@ async fn redis_keeps_a_message_for_its_own_time_after_it_was_settled() -> Result
         }
     }
 
-    // What is kept less long does not take its thread along.
+    // A message with a shorter retention does not shorten that of its thread.
     let thread = format!("{{c3po}}:t:{}", plain.id);
     for (number, (kept, expected)) in [(7 * DAY, 14), (DAY, 14), (20 * DAY, 27)].into_iter().enumerate() {
         let further = Message { thread_id: plain.id.clone(), ..message("a", "b", &number.to_string()) };

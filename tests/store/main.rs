@@ -1,8 +1,8 @@
-//! The conformance suite: what every store promises, shown of each.
+//! The conformance suite: the promises of every store, tested on each.
 //!
 //! A promise is a function that takes a [`Fixture`]; [`every_promise`] makes a test of each for the store of its file.
 
-/// Makes a test of every promise; `$start` returns a fixture with an empty store.
+/// Creates a test for every promise; `$start` returns a fixture with an empty store.
 macro_rules! every_promise {
     ($start:path) => {
         test_each! { $start;

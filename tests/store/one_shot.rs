@@ -9,12 +9,12 @@ use harness::eventually::eventually;
 use super::Fixture;
 use super::fixture::{SHORT, SOON, claim, id, message, news, send, woken};
 
-/// The wish of a one-shot session for a made name.
+/// Creates the claim of a one-shot session for a generated name.
 fn run() -> Claim {
     Claim { fleeting: true, one_shot: true, ..claim("a-run") }
 }
 
-/// Has the one-shot session ask, or tell, another agent.
+/// Sends a message from the one-shot session to another agent.
 async fn sends(fixture: &Fixture, run: &Tenure, message: Message) -> Result<Message> {
     let outcome = fixture.store.send(&Send { one_shot: run.one_shot, ..send(message.clone()) }).await?;
     anyhow::ensure!(outcome == SendOutcome::Stored, "{outcome:?}");
@@ -62,7 +62,7 @@ pub(crate) async fn a_one_shot_session_leaves_nothing_however_much_it_has(fixtur
     Ok(())
 }
 
-/// Ends a one-shot session that asked `b` much and has much in its inbox.
+/// Ends a one-shot session with many open questions to `b` and many messages in its inbox.
 pub(crate) async fn one_with_much_ends(fixture: &Fixture) -> Result<()> {
     let made = fixture.take(&run()).await?;
     for number in 0..120 {

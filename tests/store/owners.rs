@@ -1,4 +1,4 @@
-//! Whose an agent is: a host keeps the name that it has for a wished one, and nobody else gets its mail.
+//! Owners of agents: a host keeps the name that it was given for a desired one, and no other host gets its messages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::Fixture;
 use super::fixture::{claim, id, owner};
 
-/// The wish of a new process of a host.
+/// Creates the claim of a new process with that owner.
 fn wish(name: &str, owner: Owner) -> Claim {
     Claim { owner, ..claim(name) }
 }
@@ -153,7 +153,7 @@ pub(crate) async fn what_a_host_has_moves_to_another_name_of_it(fixture: Fixture
     Ok(())
 }
 
-/// Moves as many agents of one base name as one call moves, and more, to a host that has as many.
+/// Moves more agents of one base name than one call moves, to a host that has as many.
 pub(crate) async fn many_move(fixture: &Fixture) -> Result<()> {
     const EACH: u32 = 120;
     for slot in 1..=EACH {

@@ -1,4 +1,4 @@
-//! Quotas: so many bytes of messages with one key within a day, however many send at once, and others go on.
+//! Quotas: a limit of message bytes per key and day that holds under concurrent sends and does not affect other keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use super::Fixture;
 use super::fixture::{claim, id, message, reply, send};
 use super::redis::fixture_on;
 
-/// The quota of the tests: some messages of [`TEXT`] characters.
+/// The quota in these tests: a few messages of [`TEXT`] characters.
 const LIMIT: u64 = 20_000;
 const TEXT: usize = 1_000;
 const HOUR: u64 = 60 * 60 * 1_000;
 
-/// Returns the quota of a key that may have three agents.
+/// Returns the quota of a key with a limit of three agents.
 fn of(key: &str) -> Quota {
     Quota { key: key.into(), bytes: None, agents: Some(3) }
 }
 
-/// Returns the wish of a new process with that key.
+/// Creates the claim of a new process with that key.
 fn wish(key: &str, name: &str) -> Claim {
     Claim { quota: of(key), ..claim(name) }
 }
 
-/// Returns the send of a new call with that key.
+/// Creates the send of a new call with that key.
 fn with(key: &str, message: Message) -> Send {
     Send { quota: Quota { bytes: Some(LIMIT), ..of(key) }, ..send(message) }
 }
@@ -39,7 +39,7 @@ fn long() -> Message {
     message("a", "b", &"x".repeat(TEXT))
 }
 
-/// Sends with that key until it is refused. Returns what was stored, the call that was refused, and why.
+/// Sends with that key until a send is refused. Returns the stored sends, the refused one, and the reason.
 async fn fill(fixture: &Fixture, key: &str) -> Result<(Vec<Send>, Send, Exceeded)> {
     let mut stored = Vec::new();
     for _ in 0..100 {
@@ -116,7 +116,7 @@ pub(crate) async fn a_reply_beyond_the_quota_leaves_the_question_open(fixture: F
     assert!(matches!(fixture.store.answer(&answer).await, Err(StoreError::OverQuota(_))));
     assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored]);
     assert_eq!(fixture.store.message(&answer.message.id).await?, None);
-    // Where its sender has more, it counts.
+    // With a larger quota for its sender it is stored, and counted.
     let more = Quota { bytes: Some(2 * LIMIT), ..answer.quota.clone() };
     let outcome = fixture.store.answer(&Send { quota: more, ..answer }).await?;
     assert_eq!(outcome, AnswerOutcome::Sent(SendOutcome::Stored));
@@ -149,7 +149,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     assert_eq!(fixture.store.introduce(&id("d"), None, &of("k1")).await.map(drop).map_err(full), Err(expected()));
     assert_eq!(fixture.store.agent(&id("d")).await?, None, "nothing is left of what was refused");
 
-    // Known agents go on, also in a new session; another key has its own.
+    // Known agents keep working, also in a new session; another key has its own limit.
     let held = fixture.take(&Claim { instance: held.instance, ..wish("k1", "a") }).await?;
     fixture.store.release(&held, true).await?;
     let held = fixture.take(&wish("k1", "a")).await?;
@@ -157,7 +157,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     fixture.take(&wish("k2", "d")).await?;
     fixture.agent("e").await?;
 
-    // Any way of forgetting an agent makes room.
+    // Every way of forgetting an agent frees a place.
     fixture.store.unregister(&held.agent).await?;
     let brief = fixture.take(&Claim { fleeting: true, ..wish("k1", "f") }).await?;
     assert!(fixture.store.claim(&wish("k1", "g")).await.is_err());
@@ -193,7 +193,7 @@ pub(crate) async fn no_more_agents_are_made_with_a_key_when_50_race(fixture: Fix
     Ok(())
 }
 
-/// Messages of a day ago count no more, those of 23 hours ago do. SQLite's hours have a test of their own.
+/// Messages older than a day no longer count, but those of 23 hours ago do. SQLite's hours have their own test.
 #[tokio::test]
 async fn in_redis_a_day_goes_by_hour_by_hour() -> Result<()> {
     let redis = Redis::start().await?;
@@ -203,7 +203,7 @@ async fn in_redis_a_day_goes_by_hour_by_hour() -> Result<()> {
     let hour = Timestamp::now().millis() / HOUR;
     let key = "{c3po}:quota:k1";
     let each = exceeded.count / stored.len() as u64;
-    // Two messages were stored 23 hours ago, the others a day ago or before.
+    // Two messages were stored 23 hours ago, the others a day ago or earlier.
     let (old, older) = (2 * each, exceeded.count - 2 * each);
     let kept = format!("{} {old} {older} {}:{older}", hour - 23, hour - 24);
     redis.tell(&["SET", key, &kept]).await?;

@@ -1,4 +1,4 @@
-//! Reading: whole, in order, selected, and without changing anything.
+//! Reads: complete, in order, filtered, and without side effects.
 
 use anyhow::Result;
 use c3po_coordinator::store::{Pending, Selection};
@@ -94,7 +94,7 @@ pub(crate) async fn kind_and_thread_select(fixture: Fixture) -> Result<()> {
     check(KindFilter::Any, Some(&question.id), &["reply", "further"]).await?;
     check(KindFilter::Message, Some(&question.id), &["further"]).await?;
 
-    // The limit counts what is selected, not what is passed over.
+    // The limit counts the selected messages, not the skipped ones.
     let first = Selection { thread: Some(&question.id), limit: 1, ..Selection::default() };
     assert_eq!(fixture.store.inbox(&id("b"), first).await?[0].message.text(), "reply");
     Ok(())
@@ -135,7 +135,7 @@ pub(crate) async fn what_ends_soon_ends_also_behind_what_has_ended(fixture: Fixt
     fixture.pair().await?;
     let first = fixture.post(brief("a", "b", "first")).await?;
     fixture.say("a", "b", "lasts").await?;
-    // Nobody looks into the inbox until the next message comes.
+    // The inbox is not read until the next message arrives.
     eventually("its time is over", SOON, async || (Timestamp::now() > first.expires_at).then_some(())).await?;
     let second = fixture.post(brief("a", "b", "second")).await?;
     eventually("its time is over", SOON, async || (Timestamp::now() > second.expires_at).then_some(())).await?;

@@ -1,4 +1,4 @@
-//! Agents' records: listed, changed, introduced, forgotten.
+//! Records of agents: listed, changed, introduced and forgotten.
 
 use anyhow::Result;
 use c3po_coordinator::store::Amendment;
@@ -31,7 +31,7 @@ pub(crate) async fn agents_are_paged_by_id(fixture: Fixture) -> Result<()> {
         names.extend(page.into_iter().map(|agent| agent.id.to_string()));
     }
     assert_eq!(names, ["10", "B", "a", "a-2", "a.b", "c"]);
-    // A page may begin behind a name that does not exist.
+    // A page may begin after a name that does not exist.
     let page = fixture.store.agents(Some(&id("b")), 4).await?;
     assert_eq!(page.len(), 1);
     Ok(())
@@ -97,7 +97,7 @@ pub(crate) async fn a_person_is_introduced_without_a_session(fixture: Fixture) -
     fixture.say("a", "human", "hello").await?;
     assert_eq!(fixture.inbox("human").await?, ["hello"]);
 
-    // To introduce one who has a session takes nothing from it.
+    // Introducing an agent that has a session does not affect the session.
     let tenure = fixture.agent("a").await?;
     let agent = fixture.introduce("a", Some("elsewhere")).await?;
     assert_eq!(agent.host.as_deref(), Some("nas2"));

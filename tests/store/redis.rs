@@ -1,4 +1,4 @@
-//! What the Redis store promises beside what every store does: it outlives its Redis, and shares it with others.
+//! Additional promises of the Redis store: it survives a restart of its Redis, and shares it with other coordinators.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,13 +27,13 @@ use super::fixture::{
     LEASE, SOON, brief, context, everything, id, message, news, progress, reply, seen_at_once, send, woken,
 };
 
-/// After how long an operation must have been answered, whatever Redis does.
+/// The time within which an operation must return, whatever Redis does.
 pub(super) const ANSWERED: Duration = Duration::from_secs(2);
 
-/// How many commands one call of a function may run.
+/// The most commands that one function call may run.
 const COMMANDS_MAX: usize = 500;
 
-/// A store, a second one as another coordinator would have it, and their Redis.
+/// A store, a second one as in another coordinator, and their Redis.
 struct Shared {
     redis: Redis,
     fixture: Fixture,
@@ -41,7 +41,7 @@ struct Shared {
 }
 
 async fn shared() -> Result<Shared> {
-    // With everysec a killed server may lose what it had not written yet because its disk was busy.
+    // With everysec, a killed server may lose writes that a busy disk has delayed.
     let redis = Redis::start_with(&["--appendfsync", "always"]).await?;
     let fixture = fixture_on(redis.url(), ()).await?;
     let other = open(&redis.url()).await?;
@@ -49,27 +49,27 @@ async fn shared() -> Result<Shared> {
     Ok(Shared { redis, fixture, other })
 }
 
-/// Reads an address.
+/// Parses an address.
 pub(super) fn address(url: &str) -> RedisAddress {
     url.parse().expect("the tests write addresses properly")
 }
 
-/// Opens the store that this address names.
+/// Opens the store at that address.
 pub(super) async fn open(url: &str) -> Result<RedisStore, OpenError> {
     RedisStore::open(&address(url), &Fleet::default()).await
 }
 
-/// Makes a fixture on that Redis, which lives as long as `place`.
+/// Creates a fixture on that Redis, which lives as long as `place`.
 pub(super) async fn fixture_on(url: String, place: impl Any + Send + Sync) -> Result<Fixture> {
     fixture_at(address(&url), place).await
 }
 
-/// Makes a fixture at that address, whose servers live as long as `place`.
+/// Creates a fixture at that address, whose servers live as long as `place`.
 pub(super) async fn fixture_at(address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
     fixture_of(Fleet::default(), address, place).await
 }
 
-/// Makes a fixture of that fleet.
+/// Creates a fixture of that fleet.
 pub(super) async fn fixture_of(fleet: Fleet, address: RedisAddress, place: impl Any + Send + Sync) -> Result<Fixture> {
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>>> {
         let (fleet, address) = (fleet.clone(), address.clone());
@@ -78,7 +78,7 @@ pub(super) async fn fixture_of(fleet: Fleet, address: RedisAddress, place: impl 
     Fixture::new(place, Box::new(open)).await
 }
 
-/// Opens a store. A connection that takes more than half a second counts as refused; a busy machine may need longer.
+/// Opens a store. A connection attempt fails after half a second, and is repeated because a busy machine may need longer.
 async fn opened(address: &RedisAddress, fleet: &Fleet) -> Result<RedisStore, OpenError> {
     let begun = Instant::now();
     loop {
@@ -101,7 +101,7 @@ async fn connect(redis: &Redis) -> Result<TcpStream> {
     Ok(TcpStream::connect(url.strip_prefix("redis://").context("a Redis URL")?).await?)
 }
 
-/// Waits until the store answers again.
+/// Waits until the store responds again.
 pub(super) async fn recovered(store: &dyn Store) -> Result<()> {
     eventually("the store answers", SOON, async || store.check().await.ok()).await
 }
@@ -247,7 +247,7 @@ async fn a_password_is_never_shown() -> Result<()> {
     Ok(())
 }
 
-/// What a Redis refuses for good ends the start with a sentence; only one that does not answer is waited for.
+/// A permanent error of Redis ends the start with a clear message; only a Redis that does not respond is waited for.
 #[tokio::test]
 async fn a_coordinator_ends_its_start_where_redis_refuses_it() -> Result<()> {
     let redis = Redis::start().await?;
@@ -301,7 +301,7 @@ async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands
     Ok(())
 }
 
-/// Has every function do as much in one call as it ever may: full inboxes that are read, acknowledged, expire at once.
+/// Makes every function do the maximum work in one call: full inboxes are read, are acknowledged, and expire at once.
 async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
     let question = fixture.say("a", "b", "who?").await?;
     fixture.answer(&question, "me").await?;
@@ -309,11 +309,11 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     for _ in 0..INBOX_MAX {
         sent.push(fixture.post(news("a", "c", "news")).await?.id);
     }
-    // Each is marked for the present context, and settled by an older one.
+    // Each is marked for the current context, and settled by an older one.
     fixture.store.amend(&tenure.agent, Some(tenure), &context(1).into()).await?;
     fixture.store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0)).await?;
     assert_eq!(fixture.pending("c").await?, 0);
-    // As many again, and their receipts, take this machine less.
+    // This machine takes less time for as many again with their receipts.
     let end = Timestamp::now() + began.elapsed() * 2 + Duration::from_secs(4);
     sent.clear();
     for number in 0..INBOX_MAX {
@@ -347,7 +347,7 @@ async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<(
     Ok(())
 }
 
-/// Has functions that expire messages and do something else meet inboxes in which much is past its time.
+/// Calls functions that expire messages among other work, on inboxes with many expired messages.
 async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
     const EACH: usize = 200;
     let reader = fixture.agent("reader").await?;
@@ -368,7 +368,7 @@ async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
         }
     }
     eventually("their time is over", SOON, async || (Timestamp::now() > end).then_some(())).await?;
-    // Each of these finds both inboxes, or its own, full of what is past its time.
+    // Each of these calls finds both inboxes, or its own, full of expired messages.
     assert!(matches!(fixture.answer(&question, "me").await?, AnswerOutcome::Sent(SendOutcome::Stored)));
     fixture.say("a", "both-2", "room again").await?;
     fixture.store.advance(&both.agent, Some(&both), &seen_at_once(std::slice::from_ref(&question.id), 1)).await?;
@@ -415,7 +415,7 @@ async fn two_fleets_on_one_redis_see_nothing_of_each_other() -> Result<()> {
     keep_apart(&first, &second).await
 }
 
-/// Has both do the same and checks that neither has what is the other's.
+/// Fills both stores in the same way and checks that neither sees the other's data.
 pub(super) async fn keep_apart(first: &Fixture, second: &Fixture) -> Result<()> {
     let mut wakes = second.store.wakes();
     for fixture in [first, second] {

@@ -1,4 +1,4 @@
-//! Sends: all or nothing, once, within bounds, in order.
+//! Sends: atomic, applied once, within limits, in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::Fixture;
 use super::fixture::{SOON, again, brief, does, everything, id, message, send};
 
-/// Runs the sends at the same time and returns what became of each.
+/// Runs the sends concurrently and returns their outcomes.
 async fn send_all(fixture: &Fixture, sends: impl IntoIterator<Item = Send>) -> Result<Vec<SendOutcome>> {
     let mut tasks = JoinSet::new();
     for send in sends {
@@ -66,7 +66,7 @@ pub(crate) async fn the_same_call_sends_once(fixture: Fixture) -> Result<()> {
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Stored);
     assert_eq!(fixture.store.send(&once_more).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
     assert_eq!(fixture.store.send(&first).await?, SendOutcome::Repeated(Box::new(first.message.clone())));
-    // The session may have taken another name before it sends its call again.
+    // The session may have been renamed before it repeats its call.
     let renamed = again(&first, message("c", "b", "as another"));
     assert_eq!(fixture.store.send(&renamed).await?, SendOutcome::Repeated(Box::new(first.message)));
     assert_eq!(fixture.inbox("b").await?, ["once"]);

@@ -1,4 +1,4 @@
-//! The Redis store on a master that sentinels watch: what it does when the master changes.
+//! The Redis store on a master with sentinels: its behaviour when the master changes.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::fixture::{SOON, id, message, send};
 use super::redis::{ANSWERED, fixture_on, open, recovered};
 
-/// How long a failover may take until the store has found the new master: a second of silence, the vote, the change.
+/// How long it may take until the store has found the new master: a second of silence, the vote, the promotion.
 const FAILOVER: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +43,7 @@ async fn after_a_failover_the_store_finds_the_new_master() -> Result<()> {
     fixture.answer(&question, "yes").await?;
     assert_eq!(fixture.stages(&question.id).await?, [Stage::Stored, Stage::Answered]);
 
-    // Who listened heard that hints may have been lost, and hears the next one from the new master.
+    // Listeners were woken because hints may have been lost, and they receive the next one from the new master.
     eventually("the wakes are heard again", SOON, async || {
         let other = open(&watched.url()).await.ok()?;
         other.send(&send(message("b", "a", "hello"))).await.ok()?;
@@ -61,7 +61,7 @@ async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() ->
     for round in 0..2 {
         let old = watched.master_port().await?;
         eventually("the sentinel changes the master", FAILOVER, async || {
-            // It refuses while it is not sure of the replica, or is not through with the last one.
+            // The sentinel refuses while it is unsure about the replica, or has not finished the last failover.
             watched.sentinels[0].tell(&["SENTINEL", "FAILOVER", MASTER]).await.ok()
         })
         .await?;
@@ -78,7 +78,7 @@ async fn a_master_that_is_made_a_replica_on_purpose_is_left_for_the_new_one() ->
             (watched.master_port().await.ok()? != old).then_some(())
         })
         .await?;
-        // What the old one took in its last moments may be lost with it, but not what the new one took.
+        // The last writes to the old master may be lost with it, but not those to the new one.
         let last = sent.last().context("something was sent")?;
         assert!(fixture.inbox("b").await?.iter().any(|text| text == last.text()), "{}", last.text());
     }
@@ -99,7 +99,7 @@ async fn a_silent_sentinel_is_not_waited_for() -> Result<()> {
     watched.sentinels[0].resume()
 }
 
-/// Waits until a replica has the message, for what it does not have is lost with its master.
+/// Waits until a replica has the message, because otherwise it is lost with its master.
 async fn replicated(watched: &Watched, message: &Message) -> Result<()> {
     let number = message.id.as_str().rsplit("::").next().context("a number")?;
     let key = format!("{{c3po}}:m:{}:{number}", message.to_agent);

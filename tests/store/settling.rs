@@ -1,4 +1,4 @@
-//! Acknowledgements: out once, out for good, and only one's own.
+//! Acknowledgements: they remove a message once and for good, and only the agent's own.
 
 use anyhow::Result;
 use c3po_coordinator::store::{Settled, StoreError};

@@ -1,4 +1,4 @@
-//! Every promise, kept by SQLite, and what only a file can go wrong with.
+//! Every promise, kept by SQLite, and the failures that only a file can have.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ async fn start() -> Result<Fixture> {
     Fixture::new(folder, Box::new(open)).await
 }
 
-/// Opens what must be refused, and returns why. The file stays as it was, byte for byte.
+/// Opens a file that must be refused, and returns the error. The file must not change by a single byte.
 async fn refused(path: &Path) -> OpenError {
     let before = fs::read(path).ok();
     let error = SqliteStore::open(path, &Fleet::default()).await.expect_err("it must be refused");
@@ -36,7 +36,7 @@ async fn refused(path: &Path) -> OpenError {
     error
 }
 
-/// Makes a database with an agent in it.
+/// Creates a database with an agent and a message.
 async fn make(path: &Path) -> Result<()> {
     let store = SqliteStore::open(path, &Fleet::default()).await?;
     store.introduce(&id("b"), None, &Quota::default()).await?;
@@ -138,7 +138,7 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
     make(&path).await?;
     let whole = fs::read(&path)?;
 
-    // Where SQLite's header has the version of the user's format, and the number of the application.
+    // The offsets in SQLite's header: the user version at 60, the application id at 68.
     let mut newer = whole.clone();
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     fs::write(&path, newer)?;

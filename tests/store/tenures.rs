@@ -1,4 +1,4 @@
-//! Holds on names: one process at a time, by generation, for as long as it says that it lives.
+//! Tenures: one process holds a name at a time, with a generation, as long as it renews its lease.
 
 use std::sync::Arc;
 
@@ -164,12 +164,12 @@ pub(crate) async fn a_fleeting_agent_with_mail_is_kept(fixture: Fixture) -> Resu
 pub(crate) async fn a_fleeting_agent_stays_one_when_its_process_comes_back(fixture: Fixture) -> Result<()> {
     let made = Claim { fleeting: true, ..claim("a-2") };
     fixture.take(&made).await?;
-    // A proxy that reconnects wishes the name that it was given.
+    // A proxy that reconnects asks for the name that it was assigned.
     let tenure = fixture.take(&Claim { fleeting: false, ..made }).await?;
     fixture.store.release(&tenure, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None);
 
-    // A name that another process chose is not forgotten, whoever made it.
+    // A name that another process chose is not forgotten, although it was once generated.
     let made = fixture.take(&Claim { fleeting: true, ..claim("a-3") }).await?;
     let sent = fixture.say("b", "a-3", "hello").await?;
     fixture.store.release(&made, true).await?;
@@ -218,7 +218,7 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(fixtu
     fixture.store.release(&before, false).await?;
     fixture.store.sweep().await?;
     assert!(fixture.store.agent(&id("a-2")).await?.is_some_and(|agent| !agent.is_online(Timestamp::now())));
-    // Its proxy wishes the name that it was given.
+    // Its proxy asks for the name that it was assigned.
     let after = fixture.take(&Claim { fleeting: false, ..made }).await?;
     let agent = fixture.store.agent(&id("a-2")).await?.expect("it came back");
     assert_eq!((after.uid, agent.role.as_deref()), (before.uid, Some("radio")));

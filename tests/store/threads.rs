@@ -1,4 +1,4 @@
-//! Threads: in order, in stretches, whatever comes and goes meanwhile, and only what concerns the reader.
+//! Threads: in order, in stretches, whatever changes meanwhile, and only the messages that concern the reader.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use harness::eventually::eventually;
 use super::Fixture;
 use super::fixture::{SOON, id, message, reply, send};
 
-/// A message of the thread that the first one begins, so many milliseconds after it.
+/// Creates a message in the thread of `first`, that many milliseconds after it.
 fn further(first: &Message, from: &str, to: &str, text: &str, millis: u64) -> Message {
     let timestamp = first.timestamp + Duration::from_millis(millis);
     Message { thread_id: first.thread_id.clone(), timestamp, ..message(from, to, text) }
@@ -43,7 +43,8 @@ pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result
 
 pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
-    // The first one has not the earliest time: another coordinator's clock may be behind. Most share a millisecond.
+    // The first message does not have the earliest time, because another coordinator's clock may be behind. Most share a
+    // millisecond.
     let first = fixture.say("a", "b", "first").await?;
     let mut all = vec![first.clone()];
     for number in 0..24_u64 {
@@ -92,7 +93,7 @@ pub(crate) async fn a_thread_goes_on_where_reading_ended_whatever_comes_and_goes
     assert_eq!(before.messages, old[..3]);
     let after = before.next;
 
-    // All but one of those that were read, and one that was not.
+    // All but one of the messages that were read, and one that was not.
     for one in [&old[0], &old[2], &old[3]] {
         fixture.acknowledge(one).await?;
     }

@@ -1,4 +1,4 @@
-//! The Redis store over TLS: which certificates it trusts.
+//! The Redis store over TLS: the certificates that it trusts.
 
 use anyhow::Result;
 use c3po_coordinator::config::{Fleet, Identity, RedisAddress};
@@ -10,7 +10,7 @@ use harness::watched::Watched;
 
 use super::redis::{address, fixture_at};
 
-/// Returns the address with the authority that is to be trusted.
+/// Returns the address with the certificate authority to trust.
 pub(super) fn trusting(certificates: &Certificates, url: &str) -> RedisAddress {
     RedisAddress { authority: Some(certificates.authority()), ..address(url) }
 }
@@ -101,7 +101,7 @@ async fn an_authority_that_cannot_be_read_is_named() -> Result<()> {
         assert!(matches!(refused, OpenError::Certificates { .. }), "{refused}");
         assert!(refused.to_string().contains(&file.display().to_string()), "{refused}");
     }
-    // Who speaks plainly to a port with TLS, or TLS to one without, is told that nothing answers.
+    // A plain connection to a TLS port, or a TLS connection to a plain port, is reported as unreachable.
     for wrong in
         [address(&url.replace("rediss", "redis")), trusting(&certificates, &redis.url().replace("redis", "rediss"))]
     {

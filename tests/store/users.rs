@@ -28,12 +28,12 @@ async fn introduce(redis: &Redis, without: &[&str]) -> Result<()> {
     redis.tell(&words).await.map(drop)
 }
 
-/// Returns the address with the login of that user.
+/// Returns the address with the credentials of that user.
 fn as_user(url: &str) -> String {
     url.replacen("://", "://c3po:open-sesame@", 1)
 }
 
-/// Each of these changes the way to the store and not what it does there, so one run covers them together.
+/// Each of these affects the connection to the store, not its operations, so one run covers them together.
 async fn start() -> Result<Fixture> {
     let certificates = Certificates::make()?;
     let (watched, url) = Watched::start_with_tls(&certificates).await?;
@@ -43,7 +43,7 @@ async fn start() -> Result<Fixture> {
 
 every_promise!(start);
 
-/// Walks a message and its answer through two coordinators.
+/// Sends a message and its answer through two coordinators.
 async fn converse(url: &str) -> Result<()> {
     let fixture = fixture_on(url.to_owned(), ()).await?;
     let other = open(url).await?;

@@ -1,4 +1,4 @@
-//! Wakes: hints that come after what they hint at, and that no listener misses.
+//! Wakes: hints that follow the change that they announce, and that no listener misses.
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub(crate) async fn no_wake_is_lost_to_one_who_listened_before_the_send(fixture:
     let mut senders = JoinSet::new();
     let mut position = 0;
     for n in 0..TIMES {
-        // The order of every waiter: listen, read, wait.
+        // The order that every waiter must use: listen, read, wait.
         let mut wakes = fixture.store.wakes();
         let store = Arc::clone(&fixture.store);
         senders.spawn(async move { store.send(&send(message("a", "b", &n.to_string()))).await });
-        // As many messages wake in vain at the most as there are, and whoever is not woken fails.
+        // At most as many wakes are spurious as there are messages. A missing wake fails the test.
         for _ in 0..TIMES {
             let selection = c3po_coordinator::store::Selection { after: position, ..everything() };
             let found = fixture.store.inbox(&id("b"), selection).await?;

@@ -1,4 +1,4 @@
-//! docs/API.md says what the code says: tools with their arguments, older names, error codes, limits, receipt stages.
+//! docs/API.md matches the code: tools with their arguments, older names, error codes, limits, receipt stages.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use c3po_shared::refusal::ErrorCode;
 use harness::project::root;
 use serde_json::{Map, Value};
 
-/// A row of a table: its cells, without the spaces around them.
+/// A row of a table: its cells, without surrounding spaces.
 type Row = Vec<String>;
 
 fn file(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
-/// The part of a text below a heading, up to the next heading of the same rank or a higher one.
+/// Returns the text below a heading, up to the next heading of the same or a higher level.
 fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     let rank = heading.chars().take_while(|c| *c == '#').count();
     let start = text.find(&format!("\n{heading}\n"))? + heading.len() + 2;
@@ -35,13 +35,13 @@ fn section<'a>(text: &'a str, heading: &str) -> Option<&'a str> {
     Some(&text[start..end])
 }
 
-/// The rows of the first table of a section, without its head.
+/// Returns the rows of the first table in a section, without the header.
 fn table(section: &str) -> Vec<Row> {
     let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     rows.skip(2).map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// Returns what has to change in a table, so that the first cells of its rows are the expected ones.
+/// Returns the changes that would make the first cells of a table's rows match the expected ones.
 fn changes(place: &str, found: &[Row], expected: &[Row]) -> Vec<String> {
     let width = expected.first().map_or(0, Vec::len);
     let found: Vec<Row> = found.iter().map(|row| row.iter().take(width).cloned().collect()).collect();
@@ -57,7 +57,7 @@ fn changes(place: &str, found: &[Row], expected: &[Row]) -> Vec<String> {
     changes
 }
 
-/// Compares tables with the code, and shows every difference at once with what to write instead.
+/// Compares tables with the code, and reports all differences together with the correct text.
 fn check(tables: impl IntoIterator<Item = (String, Vec<Row>)>) -> Result<()> {
     let text = file("docs/API.md")?;
     let mut wrong = Vec::new();
@@ -79,7 +79,7 @@ fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// Returns the type of an argument as the reference writes it.
+/// Returns the type of an argument in the notation of the reference.
 fn type_of(schema: &Value) -> String {
     match (schema["type"].as_str(), schema["enum"].as_array()) {
         (_, Some(words)) => words.iter().filter_map(Value::as_str).map(code).collect::<Vec<_>>().join(" "),

@@ -1,22 +1,22 @@
-//! Circles of files: follows every `use` and every path from file to file, and finds those that lead back.
+//! Import cycles between files: follows every `use` and every path from file to file, and finds the cycles.
 //!
-//! A name that a module passes on (`pub use`) leads to the file that defines it. An arrow to the `mod.rs` above does not
-//! count: a folder's files may use the item that the folder is named after.
+//! A re-exported name (`pub use`) leads to the file that defines it. An arrow to the `mod.rs` above is ignored, because a
+//! folder's files may use the item that the folder is named after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::File;
 
-/// The packages, by the folder of their files.
+/// The packages, by their source folders.
 const PACKAGES: [&str; 5] = ["shared/src/", "proxy/src/", "coordinator/src/", "tests/harness/", "tests/inside/src/"];
 
-/// The files of a package by the path of their module, such as `link::run`, and what their modules pass on.
+/// The files of a package by module path, such as `link::run`, and the re-exports of each module.
 struct Package<'a> {
     files: BTreeMap<String, &'a File>,
     exports: BTreeMap<(String, String), String>,
 }
 
-/// A path in the code, and the name by which it is used from there on.
+/// A path in a `use`, and the name that it introduces.
 struct Named {
     path: String,
     name: String,
@@ -32,7 +32,7 @@ impl Named {
     }
 }
 
-/// Returns the circles of each package, as the paths of their files.
+/// Returns the import cycles of each package, as file paths.
 pub(super) fn circles(files: &[File]) -> Vec<Vec<&str>> {
     PACKAGES.iter().flat_map(|source| Package::new(source, files).circles()).collect()
 }
@@ -61,7 +61,7 @@ impl<'a> Package<'a> {
         circles.into_iter().collect()
     }
 
-    /// Returns the modules that a file leads to, but for those that it is in.
+    /// Returns the modules that a file refers to, without the modules that contain it.
     fn arrows(&self, module: &str, file: &File) -> BTreeSet<String> {
         let (used, between) = uses(production(file));
         let used = used.into_iter().filter(|named| !named.passed_on).map(|named| named.path);
@@ -69,7 +69,7 @@ impl<'a> Package<'a> {
         ends.filter(|end| end != module && !end.is_empty() && !module.starts_with(&format!("{end}::"))).collect()
     }
 
-    /// Returns the module whose file defines what a path in `module` names; none for a path out of the package.
+    /// Returns the module whose file defines the target of a path in `module`; `None` if the path leaves the package.
     fn end(&self, module: &str, path: &str) -> Option<String> {
         let (mut at, mut rest) = (module.to_owned(), path);
         if let Some(inside) = path.strip_prefix("crate::") {
@@ -99,7 +99,7 @@ impl<'a> Package<'a> {
     }
 }
 
-/// Returns the path of the module that a file is, by its path without the ending.
+/// Returns the module path of a file, from its path without the extension.
 fn module(inside: &str) -> String {
     match inside {
         "lib" => String::new(),
@@ -115,12 +115,12 @@ fn parent(module: &str) -> String {
     module.rsplit_once("::").map_or(String::new(), |(parent, _)| parent.to_owned())
 }
 
-/// Returns the code of a file without the tests inside of it.
+/// Returns the code of a file without its test module.
 fn production(file: &File) -> &str {
     file.code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default()
 }
 
-/// Returns every path of every `use`, and the code between those.
+/// Returns the paths of all `use` items, and the code between them.
 fn uses(code: &str) -> (Vec<Named>, String) {
     let (mut named, mut between, mut rest) = (Vec::new(), String::new(), code);
     while let Some((before, after)) = rest.split_once("use ") {
@@ -137,7 +137,7 @@ fn uses(code: &str) -> (Vec<Named>, String) {
     (named, between + rest)
 }
 
-/// Returns the paths of a tree: those of `a::{b, c::d}` are `a::b` and `a::c::d`.
+/// Returns the paths in a `use` tree: `a::{b, c::d}` contains `a::b` and `a::c::d`.
 fn leaves(tree: &str) -> Vec<String> {
     let Some((prefix, list)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
     let list = list.trim_end().strip_suffix('}').unwrap_or(list);
@@ -157,7 +157,7 @@ fn leaves(tree: &str) -> Vec<String> {
     found.into_iter().map(|leaf| format!("{}{leaf}", prefix.trim())).collect()
 }
 
-/// Returns every path of more than one name in the code.
+/// Returns every path of at least two names in the code.
 fn paths(code: &str) -> impl Iterator<Item = String> {
     let words = code.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
     words.map(|word| word.trim_matches(':')).filter(|word| word.contains("::")).map(str::to_owned)

@@ -1,6 +1,6 @@
-//! Rust without its comments and strings, so that a rule about code is not broken by a sentence about it.
+//! Rust code without comments and strings, so that a comment about a rule cannot break it.
 
-/// Returns `source` with comments gone and strings empty. Lines stay where they are.
+/// Returns `source` without comments and with empty strings. Line numbers do not change.
 pub(super) fn without_comments_and_strings(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -27,7 +27,7 @@ fn ends_a_word(code: &str) -> bool {
     code.ends_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Returns how long the string at the beginning is.
+/// Returns the length of the string at the start.
 fn string_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -41,7 +41,7 @@ fn string_end(text: &str) -> usize {
     text.len()
 }
 
-/// Returns how long the raw string at the beginning is, or 0 if there is none.
+/// Returns the length of the raw string at the start, or 0 if there is none.
 fn raw_string_end(text: &str) -> usize {
     let marks: String = text[1..].chars().take_while(|c| *c == '#').collect();
     let open = format!("r{marks}\"");
@@ -52,7 +52,7 @@ fn raw_string_end(text: &str) -> usize {
     text[open.len()..].find(&close).map_or(text.len(), |at| open.len() + at + close.len())
 }
 
-/// Returns how long the character literal at the beginning is, or 0 for a lifetime.
+/// Returns the length of the character literal at the start, or 0 for a lifetime.
 fn character_end(text: &str) -> usize {
     let mut characters = text.char_indices().skip(1);
     match (characters.next(), characters.next()) {

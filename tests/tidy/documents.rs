@@ -10,7 +10,7 @@ fn file(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())
 }
 
-/// Returns the texts in quotation marks that name a variable of c3po.
+/// Returns the string literals that are names of c3po's variables.
 fn variables(source: &str) -> Vec<&str> {
     let code = source.split("#[cfg(test)]").next().unwrap_or_default();
     let quoted = code.split('"').skip(1).step_by(2);
@@ -52,7 +52,7 @@ fn every_dependency_has_its_sentence() -> Result<()> {
     Ok(())
 }
 
-/// Adds the text of every Rust file below a folder.
+/// Adds the text of all Rust files below a folder.
 fn add_sources(folder: &Path, sources: &mut String) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
@@ -65,7 +65,7 @@ fn add_sources(folder: &Path, sources: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Returns what stands in backticks in a text.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,8 +1,8 @@
-//! Mechanisms that were removed, and stay removed.
+//! Mechanisms that were removed and must not return.
 
 use super::tree::File;
 
-/// What must not come back: a text, the beginning of the paths where it must not stand, and why it went.
+/// Each entry is a removed text, the prefix of the paths where it is forbidden, and the reason for its removal.
 const GONE: &[(&str, &str, &str)] = &[
     ("Cargo.lock", "tests/tidy/packages.rs", "`cargo deny` compares the lock file with deny.toml"),
     ("static IDLE", "tests/harness/", "each test is a process, so a pool in a static is always empty"),
@@ -18,7 +18,7 @@ const GONE: &[(&str, &str, &str)] = &[
     ("schemathesis", "tests/setup/run-tests", "it takes minutes and a Python of its own, so `make nightly` runs it"),
 ];
 
-/// Returns a complaint for each line of a file that holds what was removed.
+/// Returns a complaint for each line of a file that contains a removed text.
 pub(super) fn came_back(file: &File) -> Vec<String> {
     let text = if file.is_rust() { &file.code } else { &file.text };
     let here = GONE.iter().filter(|(_, place, _)| file.path.starts_with(place));

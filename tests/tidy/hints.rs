@@ -1,4 +1,4 @@
-//! The lines that `make` prints before it builds and before it serves.
+//! The lines that `make` prints before a build and before it starts a coordinator.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use harness::project::root;
 
-/// Returns what is printed for a coordinator that is about to listen there.
+/// Returns the hint for a coordinator that will listen at this address.
 fn hint(listen: &str) -> Result<String> {
     let script = root().join("tests/setup/how-to-connect");
     let output = Command::new(script).args(["/bin/c3po", listen]).output().context("running how-to-connect")?;
@@ -41,7 +41,7 @@ fn after_an_installation_no_line_has_a_code_among_its_arguments() -> Result<()> 
     Ok(())
 }
 
-/// Returns what is printed where these programs are installed besides those of the system, each of which prints a line.
+/// Returns the hint of `tests/setup/rust` if only these programs are installed besides the system's. Each prints a line.
 fn without_rust(programs: &[(&str, &str)]) -> Result<String> {
     let path = tempfile::tempdir()?;
     for system in ["dirname", "sed", "cut"] {

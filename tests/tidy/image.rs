@@ -1,4 +1,4 @@
-//! The image is built from a part of the tree: every file that the build reads has to be in it.
+//! The image is built from a part of the tree, which must contain every file that the build reads.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 
 use super::tree::File;
 
-/// The folders and files at the root that `.dockerignore` lets into the build context.
+/// Returns the top-level folders and files that `.dockerignore` includes in the build context.
 pub(super) fn context(root: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(root.join(".dockerignore")).context("reading .dockerignore")?;
     Ok(text.lines().filter_map(|line| line.strip_prefix('!')).map(str::to_owned).collect())
 }
 
-/// Returns the files that a source file of the image includes and that are not in its build context.
+/// Returns the files that a source file of the image includes although they are not in its build context.
 pub(super) fn outside_context(file: &File, context: &[String]) -> Vec<String> {
     if !file.is_rust() || file.is_test() || file.path.starts_with("fuzz/") {
         return Vec::new();
@@ -24,8 +24,8 @@ pub(super) fn outside_context(file: &File, context: &[String]) -> Vec<String> {
     missing.map(|path| format!("{}: .dockerignore leaves out {}", file.path, path.display())).collect()
 }
 
-/// Returns why cargo cannot read the workspace by the files of the build context alone: it reads the manifest of every
-/// member, and each names its targets or has them there.
+/// Returns the reason why cargo cannot read the workspace from the build context alone. Cargo reads the manifest of every
+/// member, and needs the targets that it names.
 pub(super) fn unreadable_workspace(files: &[File], context: &[String]) -> Result<Option<String>> {
     let copy = tempfile::tempdir()?;
     for file in files.iter().filter(|file| is_in(Path::new(&file.path), context)) {
@@ -44,7 +44,7 @@ fn included(text: &str) -> impl Iterator<Item = &str> {
     starts.filter_map(|rest| rest.split_once('"').map(|(path, _)| path))
 }
 
-/// Resolves `..` without asking the file system.
+/// Resolves `..` without accessing the file system.
 fn flat(path: &Path) -> PathBuf {
     let mut flat = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! The map is held: what may know what, what may be said where, how long a file may be. The rules of ARCHITECTURE.md.
+//! The rules of ARCHITECTURE.md: dependencies between modules and packages, restricted APIs, the length of files.
 
 mod api_reference;
 mod circles;
@@ -18,7 +18,7 @@ use harness::project::root;
 
 use tree::{File, files};
 
-/// Applies a rule for single files to each of them, and shows every breach at once.
+/// Applies a rule for single files to every file, and reports all violations together.
 fn check(rule: impl Fn(&File) -> Vec<String>) -> Result<()> {
     let breaches: Vec<_> = files(root())?.iter().flat_map(rule).collect();
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));

@@ -1,10 +1,10 @@
-//! Rules about the modules inside a package: arrows go down, and none comes back.
+//! Rules about the modules of a package: dependencies go from upper to lower layers only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::tree::File;
 
-/// The top-level modules of a package from the top down. Those of one line may know each other, without circles.
+/// The top-level modules of a package, from the top layer down. Modules of one layer may use each other, without cycles.
 struct Map {
     source: &'static str,
     layers: &'static [&'static [&'static str]],
@@ -51,13 +51,13 @@ impl Map {
         self.layers.iter().position(|layer| layer.contains(&module))
     }
 
-    /// Returns the top-level module that a file belongs to.
+    /// Returns the top-level module of a file.
     fn module<'a>(&self, file: &'a File) -> &'a str {
         let inside = &file.path[self.source.len()..];
         inside.split_once('/').map_or(inside.trim_end_matches(".rs"), |(folder, _)| folder)
     }
 
-    /// Returns the other top-level modules that a file names, each with its line.
+    /// Returns the other top-level modules that a file refers to, each with its line.
     fn named<'a>(&self, file: &'a File) -> Vec<(usize, &'a str)> {
         let own = self.module(file);
         let depth = file.path[self.source.len()..].trim_end_matches("/mod.rs").matches('/').count() + 1;
@@ -73,7 +73,7 @@ impl Map {
     }
 }
 
-/// Returns the names that a path goes on with: one, or those at the beginnings of a `{…}` list.
+/// Returns the next name of a path, or the first names of the items in a `{…}` list.
 fn first_names(path: &str) -> Vec<&str> {
     let word = |text: &'_ str| text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len());
     let Some(list) = path.strip_prefix('{') else { return vec![&path[..word(path)]] };
@@ -94,7 +94,7 @@ fn first_names(path: &str) -> Vec<&str> {
     names
 }
 
-/// Modules that name one above them, and modules that the map does not have.
+/// Returns the modules that refer to an upper layer, and those missing in the map.
 pub(super) fn upward_arrows(file: &File) -> Vec<String> {
     let Some(map) = Map::of(file) else { return Vec::new() };
     let own = map.module(file);
@@ -105,7 +105,7 @@ pub(super) fn upward_arrows(file: &File) -> Vec<String> {
     upward.map(|(line, name)| format!("{}:{line}: {own} is below {name} and must not know it", file.path)).collect()
 }
 
-/// Circles of top-level modules.
+/// Returns the cycles between top-level modules.
 pub(super) fn circles(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for map in MAPS {

@@ -1,10 +1,10 @@
-//! Rules about packages: which of ours may know which, and where versions stand.
+//! Rules about packages: the allowed dependencies between ours, and the place of versions.
 
 use toml::{Table, Value};
 
 use super::tree::File;
 
-/// The packages of ours that each may depend on. What is not listed may depend on all of them.
+/// The packages of ours that each may depend on. A package that is not listed may depend on all.
 const ARROWS: &[(&str, &[&str])] = &[
     ("shared/Cargo.toml", &[]),
     ("proxy/Cargo.toml", &["c3po-shared"]),
@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tests/tidy/Cargo.toml", &["c3po-harness", "c3po-shared"]),
 ];
 
-/// Returns the dependencies of a manifest, of every kind, by name.
+/// Returns all kinds of dependencies in a manifest, by name.
 fn dependencies(file: &File) -> Table {
     let Ok(manifest) = file.text.parse::<Table>() else { return Table::new() };
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
@@ -40,7 +40,7 @@ pub(super) fn runtime_in_shared(file: &File) -> Vec<String> {
 }
 
 pub(super) fn version_outside_root(file: &File) -> Vec<String> {
-    // The fuzz targets are a workspace of their own.
+    // The fuzz targets are a separate workspace.
     if !file.path.ends_with("/Cargo.toml") || file.path.starts_with("fuzz/") {
         return Vec::new();
     }

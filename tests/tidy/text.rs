@@ -1,9 +1,9 @@
-//! Rules that one file keeps or breaks by itself.
+//! Rules that concern each file separately.
 
 use super::tree::File;
 
 const LINES_MAX: usize = 500;
-/// Where the environment is read.
+/// The files that may read the environment.
 const CONFIGS: &[&str] = &["proxy/src/config/mod.rs", "coordinator/src/config.rs"];
 const STORE: &str = "coordinator/src/store/";
 
@@ -38,7 +38,7 @@ pub(super) fn database_outside_store(file: &File) -> Vec<String> {
     knowing.map(|(number, _)| format!("{}:{}: only {STORE} knows a database", file.path, number + 1)).collect()
 }
 
-/// Returns whether a line names a crate, and not a module of ours with the same name.
+/// Returns whether a line refers to a crate, not to a module of ours with the same name.
 fn names_crate(line: &str, name: &str) -> bool {
     let path = format!("{name}::");
     line.match_indices(&path)
@@ -55,7 +55,7 @@ pub(super) fn ignored_test(file: &File) -> Vec<String> {
 }
 
 pub(super) fn foreign_path(file: &File) -> Vec<String> {
-    // In parts, for this file is one of those that are searched.
+    // Split, because this file is among the searched ones.
     let paths = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("../sha", "red")];
     let complaint = "a path that only one machine has";
     paths.iter().flat_map(|path| file.lines_with(&file.text, path, complaint)).collect()

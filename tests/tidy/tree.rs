@@ -1,4 +1,4 @@
-//! The project's own files, as text.
+//! The project's files as text.
 
 use std::fs;
 use std::path::Path;
@@ -7,16 +7,16 @@ use anyhow::{Context, Result};
 
 use super::code::without_comments_and_strings;
 
-/// What is built or belongs to git.
+/// Folders of build results and of git.
 const NOT_OURS: &[&str] = &["target", ".git", "node_modules"];
 
 /// A file of the project.
 pub(super) struct File {
-    /// Its path below the project's folder, with `/` between the parts.
+    /// Its path relative to the project's folder, with `/` as the separator.
     pub(super) path: String,
     /// The whole text.
     pub(super) text: String,
-    /// The same without what comments and strings say, line for line. Only for `.rs`, else empty.
+    /// The same without comments and strings, with the same line numbers. Empty unless it is a `.rs` file.
     pub(super) code: String,
 }
 
@@ -30,19 +30,19 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Returns whether it belongs to tests: a package of them, the `tests` folder of another, or the lab.
+    /// Returns whether it is part of tests: a test package, the `tests` folder of another package, or the lab.
     pub(super) fn is_test(&self) -> bool {
         self.path.starts_with("lab/") || self.path.split('/').any(|part| part == "tests")
     }
 
-    /// Returns `path:line: complaint` for every line of `text` that holds `part`.
+    /// Returns `path:line: complaint` for every line of `text` that contains `part`.
     pub(super) fn lines_with(&self, text: &str, part: &str, complaint: &str) -> Vec<String> {
         let lines = text.lines().enumerate().filter(|(_, line)| line.contains(part));
         lines.map(|(number, _)| format!("{}:{}: {complaint}", self.path, number + 1)).collect()
     }
 }
 
-/// Returns every file below `root` that is ours and is text.
+/// Returns every text file of ours below `root`.
 pub(super) fn files(root: &Path) -> Result<Vec<File>> {
     let mut found = Vec::new();
     collect(root, "", &mut found)?;

@@ -1,4 +1,4 @@
-//! What each tool takes. Field docs are what models read, so they are short; older argument names are aliases.
+//! The arguments of each tool. Models read the field docs, so they are short; older argument names are aliases.
 
 #![expect(missing_docs, reason = "a field whose name says it all has no doc: every word is paid for in each session")]
 
@@ -10,7 +10,7 @@ use crate::receipt::Stage;
 use crate::refusal::Refusal;
 use crate::vocabulary::{KindFilter, Priority, ReplyStatus, State, Status};
 
-/// A tool that takes nothing.
+/// A tool without arguments.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
@@ -197,7 +197,7 @@ pub struct RegisterAgent {
     pub role: Option<String>,
 }
 
-/// `wait_for_response` waits for the answer to one message, `wait_for_request` for messages that are no replies.
+/// `wait_for_response` waits for the answer to one message, `wait_for_request` for messages other than replies.
 pub(super) fn apply_older_name(name: &str, wait: &mut WaitForMessage) -> Result<(), Refusal> {
     match name {
         "wait_for_response" if wait.message_id.is_none() => {

@@ -1,4 +1,4 @@
-//! Which arguments are refused: every bound of the catalogue, before anything is done.
+//! The bounds of all tool arguments, checked before a call is executed.
 
 use super::Call;
 use crate::ids::AgentId;
@@ -70,7 +70,7 @@ fn filled(field: &str, text: &str) -> Result<(), Refusal> {
 }
 
 fn optional(field: &str, text: Option<&str>, limit: usize) -> Result<(), Refusal> {
-    // A text of at most `limit` bytes has at most that many characters: nothing to count.
+    // A text of at most `limit` bytes has at most `limit` characters, so it needs no counting.
     let Some(text) = text.filter(|text| text.len() > limit) else { return Ok(()) };
     let count = text.chars().count();
     if count > limit { Err(Refusal::too_large(field, count, limit)) } else { Ok(()) }

@@ -1,4 +1,5 @@
-//! Every tool, once. The proxy lists it, the link carries it, `/mcp` serves it, the coordinator dispatches on it.
+//! The single definition of every tool. The proxy lists it, the link carries it, `/mcp` serves it, the coordinator dispatches
+//! on it.
 
 mod arguments;
 mod checks;
@@ -26,21 +27,21 @@ use crate::agent::AgentRecord;
 use crate::message::Message;
 use crate::refusal::Refusal;
 
-/// Defines the enum of calls from one table: variant, name on the wire, arguments, whether clients may
-/// load it lazily, whether it only reads, and the description that models read.
+/// Defines the enum of calls from one table. Its columns: variant, name on the wire, arguments, whether clients may load the
+/// tool lazily, whether it only reads, and its description for models.
 macro_rules! tools {
     ($($variant:ident($arguments:ty) = $name:literal, $load:ident, $effect:ident, $description:literal;)+) => {
         /// A tool, without its arguments.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Tool { $(#[doc = $description] $variant),+ }
 
-        /// A call of a tool with its checked arguments. Serialised, it is the object of its arguments.
+        /// A tool call with checked arguments. It serialises to the object of its arguments.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(untagged)]
         pub enum Call { $(#[doc = $description] $variant($arguments)),+ }
 
         impl Tool {
-            /// Every listed tool, in the order in which it is listed.
+            /// Every listed tool, in listing order.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Returns the tool's name.
@@ -48,17 +49,17 @@ macro_rules! tools {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// Returns what models read about the tool.
+            /// Returns the tool's description for models.
             pub fn description(self) -> &'static str {
                 match self { $(Self::$variant => $description),+ }
             }
 
-            /// Returns whether clients are asked to load the tool's schema at the start.
+            /// Returns whether clients should load the tool's schema at startup.
             pub fn always_loaded(self) -> bool {
                 match self { $(Self::$variant => tools!(@$load)),+ }
             }
 
-            /// Returns whether the tool leaves everything as it is.
+            /// Returns whether the tool changes nothing.
             pub fn only_reads(self) -> bool {
                 match self { $(Self::$variant => tools!(@$effect)),+ }
             }
@@ -78,7 +79,7 @@ macro_rules! tools {
         }
 
         impl Call {
-            /// Returns which tool is called.
+            /// Returns the tool that is called.
             pub fn tool(&self) -> Tool {
                 match self { $(Self::$variant(_) => Tool::$variant),+ }
             }
@@ -120,7 +121,7 @@ tools! {
 }
 
 impl Tool {
-    /// Returns the tool of that name, listed or one of the older names that are only understood.
+    /// Returns the tool with that name, listed or one of the older names that are still accepted.
     pub fn named(name: &str) -> Option<Self> {
         Self::listed(name).or(match name {
             "send_request" => Some(Self::SendMessage),
@@ -131,7 +132,7 @@ impl Tool {
         })
     }
 
-    /// Returns whether the tool returns what others wrote, as much of it as one result can hold.
+    /// Returns whether the tool returns text from other agents, up to the maximum size of a result.
     pub fn has_long_results(self) -> bool {
         matches!(
             self,
@@ -141,20 +142,20 @@ impl Tool {
 }
 
 impl Call {
-    /// Reads a call off its name and the JSON of its arguments, and checks every value.
+    /// Parses a call from its name and the JSON of its arguments, and checks every value.
     ///
-    /// Errors: `NOT_SUPPORTED` for a name that is no tool, `INVALID_REQUEST` and `PAYLOAD_TOO_LARGE` for arguments.
+    /// Errors: `NOT_SUPPORTED` for an unknown tool name, `INVALID_REQUEST` and `PAYLOAD_TOO_LARGE` for arguments.
     pub fn parse(name: &str, arguments: &RawValue) -> Result<Self, Refusal> {
-        // A list would be read by the order in which the arguments happen to stand in our types.
+        // serde would accept an array too, in the order of our struct fields.
         if Tool::named(name).is_some() && !arguments.get().starts_with('{') {
             return Err(Refusal::invalid(format!("{name}: the arguments have to be an object")));
         }
         Self::read(name, &mut serde_json::Deserializer::from_str(arguments.get()))
     }
 
-    /// Reads a call off its name and the object of its arguments, and checks every value.
+    /// Parses a call from its name and the object of its arguments, and checks every value.
     ///
-    /// Errors: as of [`Self::parse`].
+    /// Errors: as for [`Self::parse`].
     pub fn of_object(name: &str, arguments: Map<String, Value>) -> Result<Self, Refusal> {
         Self::read(name, arguments)
     }
@@ -173,7 +174,7 @@ impl Call {
     }
 }
 
-/// What a tool answers: one JSON object.
+/// The reply of a tool: one JSON object.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Reply {
@@ -187,17 +188,17 @@ pub enum Reply {
     AgentDetails(AgentDetails),
     /// `set_status`
     StatusSet(StatusSet),
-    /// `send_message` to one agent, `reply`
+    /// `send_message` to one agent, or `reply`
     Sent(Sent),
-    /// `send_message` to a role, `broadcast`
+    /// `send_message` to a role, or `broadcast`
     Copies(Copies),
     /// `get_messages`
     Inbox(Inbox),
     /// `ack_messages`
     Acked(Acked),
-    /// `wait_for_message` that got one
+    /// `wait_for_message` that received a message
     Message(Message),
-    /// `wait_for_message` that did not
+    /// `wait_for_message` that timed out
     TimedOut(TimedOut),
     /// `get_thread`
     Thread(Thread),

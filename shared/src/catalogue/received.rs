@@ -1,4 +1,4 @@
-//! A reply on its way to a reader: its text and the same as a JSON value, read once.
+//! A reply on its way to the client: its text and its parsed JSON value.
 
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
@@ -9,46 +9,45 @@ use super::Tool;
 use crate::ids::MessageId;
 use crate::refusal::{ErrorCode, Refusal};
 
-/// A reply as a reader gets it.
+/// A reply as the client receives it.
 ///
-/// It is a value and not a [`super::Reply`]: a coordinator of a newer build may add members and words that the types here
-/// do not know, and they reach the reader all the same.
+/// It holds a JSON value, not a [`super::Reply`]: a newer coordinator may add members and words that these types do not know,
+/// and the client must still receive them.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// `None` once the value was changed.
+    /// `None` once the value has been changed.
     text: Option<String>,
     value: Value,
 }
 
 impl Received {
-    /// Reads a reply.
+    /// Parses a reply.
     ///
-    /// Errors: `INTERNAL` for text that no JSON value can hold.
+    /// Errors: `INTERNAL` for text that cannot be parsed as JSON.
     pub fn parse(reply: &RawValue) -> Result<Self, Refusal> {
         let value = serde_json::from_str(reply.get()).map_err(|error| unreadable(&error))?;
         Ok(Self { text: Some(reply.get().to_owned()), value })
     }
 
-    /// Returns a reply that is made here.
+    /// Returns a reply that is made in this process.
     pub fn of(reply: &impl Serialize) -> Self {
         let value = serde_json::to_value(reply).expect("replies have text keys and no failing serialisers");
         Self { text: None, value }
     }
 
-    /// Reads the reply as what that tool returns.
+    /// Deserialises the reply as the result of that tool.
     ///
-    /// Errors: `INTERNAL` for a reply that is something else.
+    /// Errors: `INTERNAL` for a reply of another shape.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
         T::deserialize(&self.value).map_err(|error| unreadable(&error))
     }
 
-    /// Returns the messages that the reply to that tool puts before the model to the end of their text: once it is
-    /// written they are `in_session`.
+    /// Returns the messages that the reply shows to the model in full. Once the reply is written they are `in_session`.
     pub fn presented(&self, tool: Tool) -> Vec<MessageId> {
         self.messages(tool).filter(|message| message.get("rest").is_none()).filter_map(id).collect()
     }
 
-    /// Returns the messages of which the reply to that tool has anything.
+    /// Returns the messages of which the reply contains any part.
     pub fn shown(&self, tool: Tool) -> Vec<MessageId> {
         self.messages(tool).filter_map(id).collect()
     }
@@ -65,7 +64,7 @@ impl Received {
         page.iter()
     }
 
-    /// Marks those of the messages in it as repeated.
+    /// Marks the given messages in the reply as repeated.
     pub fn mark_repeated(&mut self, ids: &[MessageId]) {
         let is_repeated =
             |message: &Value| message.get("id").is_some_and(|id| ids.iter().any(|one| *id == one.as_str()));

@@ -1,4 +1,4 @@
-//! What each tool answers.
+//! The reply of each tool.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,12 +19,12 @@ pub struct Pong {
     pub timestamp: Timestamp,
     /// The coordinator's name and version.
     pub coordinator: String,
-    /// Who the caller is.
+    /// The caller's agent id.
     pub agent_id: AgentId,
     /// The state of the link, filled in by the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<String>,
-    /// From the proxy to the coordinator and back, filled in by the proxy.
+    /// The time from the proxy to the coordinator and back, filled in by the proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<f64>,
 }
@@ -32,12 +32,12 @@ pub struct Pong {
 /// `list_agents`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agents {
-    /// The agents of this page, by id.
+    /// The agents of this page, sorted by id.
     pub agents: Vec<AgentRecord>,
-    /// Where the next page begins; absent on the last.
+    /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// Who the caller is.
+    /// The caller's agent id.
     pub you: AgentId,
 }
 
@@ -47,12 +47,12 @@ pub struct AgentDetails {
     /// The record.
     #[serde(flatten)]
     pub agent: AgentRecord,
-    /// What it works on, in its own words.
+    /// Its current task, in its own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_task: Option<String>,
-    /// How many messages it has not dealt with.
+    /// The number of messages that it has not dealt with.
     pub pending: usize,
-    /// How long the oldest of them has waited.
+    /// The age of the oldest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_pending_seconds: Option<u64>,
 }
@@ -62,7 +62,7 @@ pub struct AgentDetails {
 pub struct StatusSet {
     /// Always true.
     pub success: bool,
-    /// The record as it is now.
+    /// The updated record.
     pub agent: AgentRecord,
 }
 
@@ -72,18 +72,18 @@ pub struct Sent {
     /// The message as it was accepted.
     #[serde(flatten)]
     pub message: Message,
-    /// How far it got by now.
+    /// The stage that it has reached so far.
     pub receipt: Receipt,
 }
 
-/// `broadcast`, and `send_message` to a role: a copy for each recipient.
+/// `broadcast`, and `send_message` to a role: one copy for each recipient.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Copies {
     /// The thread that all copies belong to.
     pub id: MessageId,
-    /// Who got one.
+    /// The agents that were sent a copy.
     pub recipients: Vec<AgentId>,
-    /// What became of each copy.
+    /// The outcome of each copy.
     pub receipts: Vec<Copy>,
 }
 
@@ -92,12 +92,12 @@ pub struct Copies {
 pub struct Copy {
     /// The recipient.
     pub agent_id: AgentId,
-    /// The copy's own id; absent where it was refused.
+    /// The copy's own id; absent if it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
-    /// How far it got.
+    /// The stage that it has reached.
     pub stage: Stage,
-    /// Why it was refused.
+    /// The reason if it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
 }
@@ -107,9 +107,9 @@ pub struct Copy {
 pub struct Inbox {
     /// The page, oldest first.
     pub messages: Vec<Message>,
-    /// How many are in the inbox.
+    /// The number of messages in the inbox.
     pub count: usize,
-    /// Where the next page begins; absent on the last.
+    /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -117,18 +117,18 @@ pub struct Inbox {
 /// `ack_messages`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acked {
-    /// What is out of the inbox now, or was before.
+    /// The messages that are no longer in the inbox, including any that had left it before.
     pub acked: Vec<MessageId>,
-    /// What was never in it.
+    /// The messages that were never in it.
     pub unknown: Vec<MessageId>,
 }
 
 /// `get_thread`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// The caller's part of the thread, oldest first.
+    /// The messages of the thread that the caller sent or received, oldest first.
     pub messages: Vec<Message>,
-    /// Where the next page begins; absent on the last.
+    /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -140,11 +140,11 @@ pub struct Tracked {
     pub message_id: MessageId,
     /// The furthest stage.
     pub stage: Stage,
-    /// Every stage, in the order in which it was reached.
+    /// Every stage, in the order in which they were reached.
     pub history: Vec<Step>,
 }
 
-/// A wait that ended without what it waited for. Not an error.
+/// A wait that timed out. It is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedOut {
     /// Always `timeout`.
@@ -153,19 +153,19 @@ pub struct TimedOut {
     pub code: ErrorCode,
     /// Always true.
     pub timeout: bool,
-    /// How long it waited.
+    /// The length of the wait.
     pub waited_seconds: u64,
-    /// What it waited for.
+    /// The message that it waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<MessageId>,
-    /// What happened, in a sentence.
+    /// A sentence that describes the outcome.
     pub message: String,
-    /// What to do next.
+    /// The recommended next step.
     pub suggestion: String,
 }
 
 impl TimedOut {
-    /// A wait for any message that got none, beside so many in the inbox that the session was shown before.
+    /// Creates the result of a wait for any message. `pending` counts the inbox messages that the session was already shown.
     pub fn any(waited_seconds: u64, pending: usize) -> Self {
         let suggestion = match pending {
             0 => "No messages are pending. You can continue with other work.".to_owned(),
@@ -183,7 +183,7 @@ impl TimedOut {
         }
     }
 
-    /// A wait for the answer to one message, or for a stage of it, that got none.
+    /// Creates the result of a wait for the answer to one message, or for a stage of it.
     pub fn of(message_id: MessageId, waited_seconds: u64) -> Self {
         Self {
             message_id: Some(message_id),
@@ -194,7 +194,7 @@ impl TimedOut {
     }
 }
 
-/// Returns the way by which a tool's result puts messages before the model, if it does.
+/// Returns the way by which a tool's result puts messages before the model, or `None` if it has no messages.
 pub fn presented_via(tool: Tool) -> Option<Via> {
     match tool {
         Tool::WaitForMessage => Some(Via::WaitForMessage),

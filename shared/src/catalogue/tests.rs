@@ -1,4 +1,4 @@
-//! What the catalogue promises to clients.
+//! Tests of the guarantees that the catalogue gives to clients.
 
 use serde_json::{Value, json, value::to_raw_value};
 

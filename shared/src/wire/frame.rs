@@ -1,11 +1,11 @@
-//! One JSON-RPC 2.0 object: reading what arrived without copying its body, and writing what leaves.
+//! One JSON-RPC 2.0 object: parses incoming frames without copying their bodies, and writes outgoing ones.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::refusal::{ErrorCode, Refusal};
 
-/// The name of a request, chosen by whoever sends it.
+/// The id of a request, chosen by its sender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RequestId {
@@ -15,35 +15,35 @@ pub enum RequestId {
     Text(String),
 }
 
-/// A frame as it arrived. Bodies stay unread until the method says what they are.
+/// An incoming frame. Its body is parsed only when the method is known.
 #[derive(Debug)]
 pub enum Frame<'a> {
-    /// Wants a response with the same id.
+    /// Expects a response with the same id.
     Request {
-        /// To be repeated in the response.
+        /// The id, to be repeated in the response.
         id: RequestId,
-        /// What is asked.
+        /// The method.
         method: String,
-        /// With what.
+        /// Its parameters.
         params: Option<&'a RawValue>,
     },
-    /// Wants nothing.
+    /// Expects no response.
     Notification {
-        /// What is said.
+        /// The method.
         method: String,
-        /// With what.
+        /// Its parameters.
         params: Option<&'a RawValue>,
     },
-    /// Answers a request of ours.
+    /// The response to one of our requests.
     Response {
-        /// Which.
+        /// The id of that request.
         id: RequestId,
-        /// The result, or why there is none.
+        /// The result, or the error.
         outcome: Result<&'a RawValue, RpcError>,
     },
 }
 
-/// Why a text is no frame. The connection goes on: the sender gets the error.
+/// The reason why a text is not a frame. The connection stays open, and the sender receives the error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FrameError {
     /// Not JSON.
@@ -55,7 +55,7 @@ pub enum FrameError {
 }
 
 impl FrameError {
-    /// Returns the error to answer with, under id `null`.
+    /// Returns the error response, to be sent with the id `null`.
     pub fn rpc_error(&self) -> RpcError {
         let code = match self {
             Self::Parse(_) => -32700,
@@ -68,11 +68,11 @@ impl FrameError {
 /// The error member of a response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RpcError {
-    /// JSON-RPC's number.
+    /// The JSON-RPC error number.
     pub code: i32,
-    /// A sentence.
+    /// A sentence that describes the error.
     pub message: String,
-    /// The whole refusal; `data.code` is what programs decide by.
+    /// The whole refusal. Programs decide by `data.code`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Refusal>,
 }
@@ -106,7 +106,7 @@ struct Raw<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads one frame. `params` and `result` are borrowed from the text.
+    /// Parses one frame. `params` and `result` are borrowed from the text.
     pub fn parse(text: &'a str) -> Result<Self, FrameError> {
         let raw: Raw<'a> = serde_json::from_str(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => FrameError::Shape(error.to_string()),
@@ -128,7 +128,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A frame that leaves.
+/// An outgoing frame.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Outgoing<'a, P: Serialize> {
@@ -139,43 +139,43 @@ pub enum Outgoing<'a, P: Serialize> {
         /// Absent in notifications.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<&'a RequestId>,
-        /// What is asked or said.
+        /// The method.
         method: &'static str,
-        /// With what.
+        /// Its parameters.
         params: &'a P,
     },
     /// The answer to a request.
     Result {
         /// Always `2.0`.
         jsonrpc: &'static str,
-        /// The request's.
+        /// The id of the request.
         id: &'a RequestId,
-        /// What was asked for.
+        /// The result.
         result: &'a P,
     },
-    /// Why there is no answer. The id is `null` where the frame could not be read.
+    /// An error response. The id is `null` if the frame could not be parsed.
     Error {
         /// Always `2.0`.
         jsonrpc: &'static str,
-        /// The request's.
+        /// The id of the request.
         id: Option<&'a RequestId>,
-        /// Why.
+        /// The error.
         error: &'a P,
     },
 }
 
 impl<'a, P: Serialize> Outgoing<'a, P> {
-    /// A request.
+    /// Creates a request.
     pub fn request(id: &'a RequestId, method: &'static str, params: &'a P) -> Self {
         Self::Request { jsonrpc: "2.0", id: Some(id), method, params }
     }
 
-    /// A notification.
+    /// Creates a notification.
     pub fn notification(method: &'static str, params: &'a P) -> Self {
         Self::Request { jsonrpc: "2.0", id: None, method, params }
     }
 
-    /// A result.
+    /// Creates a result.
     pub fn result(id: &'a RequestId, result: &'a P) -> Self {
         Self::Result { jsonrpc: "2.0", id, result }
     }
@@ -187,7 +187,7 @@ impl<'a, P: Serialize> Outgoing<'a, P> {
 }
 
 impl<'a> Outgoing<'a, RpcError> {
-    /// An error.
+    /// Creates an error response.
     pub fn error(id: Option<&'a RequestId>, error: &'a RpcError) -> Self {
         Self::Error { jsonrpc: "2.0", id, error }
     }

@@ -1,4 +1,4 @@
-//! What the two sides say to each other: every method with its parameters and its result.
+//! The methods of both sides of the link, with their parameters and results.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::vocabulary::State;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Empty {}
 
-/// Which program is on the other end of stdio.
+/// The program at the other end of stdio.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// Its name, such as `claude-code`.
@@ -27,45 +27,45 @@ pub struct Client {
     pub version: String,
 }
 
-/// `hello`: a session, or a person's command, takes its name.
+/// `hello`: a session or a person's command claims its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Of the link, such as `1.0`.
+    /// The version of the link protocol, such as `1.0`.
     pub protocol_version: String,
-    /// The wished name, in every `hello` of the same proxy; the canonical one where it is not known as which that was wished.
+    /// The desired name, the same in every `hello` of a proxy; the canonical name if the desired one is unknown.
     pub name: AgentId,
-    /// The machine. Of no account with a host's key.
+    /// The host. Ignored if the link uses a host's key.
     pub host: String,
-    /// The proxy process: the same in every `hello` of it, and in no other's.
+    /// The proxy process: the same in each of its `hello` frames, and different for every other process.
     pub instance: Uuid,
-    /// The client's session, where known.
+    /// The client's session id, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The client.
     pub client: Client,
-    /// Of a person's command: how far `deliver` has come, as the last frame's `position`.
+    /// From a person's command: the `position` of the last `deliver` frame that it received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_delivered: Option<u64>,
-    /// A person's command: speaks as the agent for a moment, beside no session, and takes nothing over.
+    /// A person's command: acts as the agent briefly, without a session, and takes nothing over.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub person: bool,
-    /// A session that answers one prompt and ends. It gets a made name, nothing is pushed to it, and it leaves nothing behind.
+    /// A session that answers one prompt and ends. It gets a generated name, receives no pushes, and leaves nothing behind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_shot: bool,
-    /// Sends what a dead session of that name left on its host. Like a person's command, but that the name may be
-    /// forgotten by now.
+    /// Sends the queued messages that a dead session of that name left on its host. Treated like a person's command, except
+    /// that the name may already be forgotten.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leftover: bool,
-    /// The ways by which this host can get a message into its session.
+    /// The ways by which this host can deliver a message into its session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reach: Vec<Via>,
-    /// Which context of the session it is: 0, and one more with each `/clear` and compaction.
+    /// The number of the session's context: 0 at first, and one higher after each `/clear` or compaction.
     #[serde(default, skip_serializing_if = "is_first")]
     pub context: u64,
-    /// What the session does, where the host knows.
+    /// The session's activity, if the host knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// Processes that had the wished name on this host and are dead: their holds need not run out.
+    /// Dead processes on this host that had the desired name: their leases are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub succeeds: Vec<Uuid>,
 }
@@ -77,28 +77,28 @@ pub struct Welcome {
     pub agent_id: AgentId,
     /// The agent's lasting identity.
     pub uid: Uuid,
-    /// Which session of the agent this is.
+    /// The number of this session among all sessions of the agent.
     pub generation: u64,
-    /// How often the proxy has to send a `heartbeat`.
+    /// The interval at which the proxy must send `heartbeat`.
     pub heartbeat_seconds: u64,
     /// The coordinator's version.
     pub coordinator_version: String,
-    /// How many messages are in the inbox.
+    /// The number of messages in the inbox.
     pub pending: usize,
-    /// Which host it is: that of the key that the link was opened with, else the one that it said.
+    /// The host: that of the key with which the link was opened, else the one that `hello` named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The name that a session of this agent wishes, where the agent's own has a number.
+    /// The desired name of this agent's sessions, if the agent's own name has a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wished: Option<AgentId>,
 }
 
-/// `call`: a tool, by name, applied once for each `call_id`. The result is the tool's reply.
+/// `call`: a tool call, applied once for each `call_id`. The result is the tool's reply.
 ///
-/// The arguments are read once the tool is known, and written as the typed call.
+/// The arguments are parsed when the tool is known, and serialised from the typed call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CallParams<'a, A = &'a RawValue> {
-    /// The same however often the call is sent.
+    /// The id of the call, the same each time it is sent.
     pub call_id: CallId,
     /// The tool's name, or an older one.
     #[serde(borrow)]
@@ -107,26 +107,27 @@ pub struct CallParams<'a, A = &'a RawValue> {
     pub arguments: A,
 }
 
-/// `cancel`: nobody waits for that call any more.
+/// `cancel`: the caller no longer waits for that call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
-    /// Which.
+    /// The call.
     pub call_id: CallId,
 }
 
-/// `session`: something about the session changed.
+/// `session`: the session changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionChange {
-    /// What it does now.
+    /// Its current activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
     /// The client's new session id, after `/clear` or a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The ways by which this host can get a message into its session now.
+    /// The ways by which this host can now deliver a message into its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Vec<Via>>,
-    /// Which context of the session it is now: a larger one than before has been shown nothing of the inbox.
+    /// The number of the session's current context. A number higher than before means that the session was shown nothing of
+    /// the inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<u64>,
     /// Whether a person has just typed a prompt in it.
@@ -134,7 +135,7 @@ pub struct SessionChange {
     pub prompted: bool,
 }
 
-/// `heartbeat`: the proxy lives.
+/// `heartbeat`: the proxy is alive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat {
     /// The proxy's clock.
@@ -144,21 +145,21 @@ pub struct Heartbeat {
 /// The result of `heartbeat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// The proxy's clock, as it was sent.
+    /// The proxy's clock, copied from the request.
     pub timestamp: Timestamp,
     /// The coordinator's clock.
     pub server_time: Timestamp,
-    /// How many agents of the fleet are online, counted every few seconds; absent until that was counted.
+    /// The number of agents of the fleet that are online, counted every few seconds; absent before the first count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_online: Option<usize>,
 }
 
-/// `deliver`: messages for this host. An empty result means that it has them.
+/// `deliver`: messages for this host. The empty result confirms that it has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deliver {
     /// In the order in which they were accepted.
     pub messages: Vec<Arriving>,
-    /// The position of the last one in the inbox's order; goes back in `hello` as `last_delivered`.
+    /// The inbox position of the last one; returned in `hello` as `last_delivered`.
     pub position: u64,
 }
 
@@ -168,19 +169,20 @@ pub struct Arriving {
     /// The message.
     #[serde(flatten)]
     pub message: Message,
-    /// For how long it may still be shown, in milliseconds: a host's clock need not be the coordinator's.
+    /// How long it may still be shown, in milliseconds. A duration, because the clocks of the host and the coordinator may
+    /// differ.
     pub expires_in_ms: u64,
 }
 
 impl Arriving {
-    /// Returns the message with the rest of its life at that moment, by the clock that set its end.
+    /// Returns the message with its remaining lifetime at `now`, by the clock that set its expiry.
     pub fn at(message: Message, now: Timestamp) -> Self {
         let expires_in_ms = message.expires_at.millis().saturating_sub(now.millis());
         Self { message, expires_in_ms }
     }
 }
 
-/// What a proxy says.
+/// A frame from a proxy.
 #[derive(Debug, Clone)]
 pub enum ToCoordinator<'a> {
     /// `hello` -> [`Welcome`]
@@ -199,7 +201,7 @@ pub enum ToCoordinator<'a> {
     Heartbeat(Heartbeat),
 }
 
-/// What a coordinator says.
+/// A frame from a coordinator.
 #[derive(Debug, Clone)]
 pub enum ToProxy {
     /// `deliver` -> [`Empty`]
@@ -219,7 +221,7 @@ fn unknown(method: &str) -> Refusal {
 }
 
 impl<'a> ToCoordinator<'a> {
-    /// Reads what a proxy says.
+    /// Parses a frame from a proxy.
     ///
     /// Errors: `NOT_SUPPORTED` for an unknown method, `INVALID_REQUEST` for wrong parameters.
     pub fn parse(method: &str, params: Option<&'a RawValue>) -> Result<Self, Refusal> {
@@ -237,7 +239,7 @@ impl<'a> ToCoordinator<'a> {
 }
 
 impl ToProxy {
-    /// Reads what a coordinator says.
+    /// Parses a frame from a coordinator.
     ///
     /// Errors: `NOT_SUPPORTED` for an unknown method, `INVALID_REQUEST` for wrong parameters.
     pub fn parse(method: &str, params: Option<&RawValue>) -> Result<Self, Refusal> {

@@ -1,8 +1,9 @@
-//! What must hold of messages, whatever was killed meanwhile: events in, findings out. Pure: knows no process.
+//! The delivery guarantees that hold whatever was killed meanwhile: takes events, returns findings. Pure code, without access
+//! to processes.
 //!
-//! An accepted message is shown, and never twice without saying so; what was refused is never shown; an unknown
-//! outcome may be either, once. Between one sender and one recipient the order stays. Every stage of a receipt has
-//! its evidence, and what was evident has its stage.
+//! An accepted message is shown, and is shown again only if it is marked as repeated. A refused message is never shown. A
+//! send with unknown outcome may have been applied, but only once. Messages between one sender and one recipient stay in
+//! order. Every stage of a receipt has its evidence, and all evidence leads to its stage.
 
 mod receipts;
 mod rules;
@@ -14,20 +15,20 @@ use std::fmt;
 
 use c3po_shared::time::Timestamp;
 
-/// Numbers the sessions of a run, in the order in which they began.
+/// The number of a session in a run, in order of start.
 pub type Session = usize;
 
-/// What a message is known by before it has an id: it stands in its text.
+/// The identifier in a message's text, by which it is recognised before it has an id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Messages of one lane are sent one after another: who sends, to whom, and by which tool.
+    /// The lane: sender, recipient and tool. Messages of one lane are sent one after another.
     pub lane: String,
-    /// Which of the lane, from 1.
+    /// Its number in the lane, from 1.
     pub number: u64,
 }
 
 impl Key {
-    /// Returns the key that a text begins with.
+    /// Parses the key at the start of a text.
     pub fn read(text: &str) -> Option<Self> {
         let (lane, rest) = text.split_once('#')?;
         let number = rest.split_whitespace().next()?.parse().ok()?;
@@ -41,12 +42,12 @@ impl fmt::Display for Key {
     }
 }
 
-/// What its sender knows of a send.
+/// The outcome of a send, from its sender's view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered with a stage: the message of that id exists.
+    /// The reply had a stage: the message with that id exists.
     Accepted(String),
-    /// It is on the host's disk and will be sent.
+    /// It is on the host's disk, to be sent later.
     Queued,
     /// It was certainly not applied.
     Refused,
@@ -54,52 +55,53 @@ pub enum Outcome {
     Unknown,
 }
 
-/// A message as a session was shown it.
+/// A message as it was shown to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// Its id.
     pub id: String,
-    /// What its text begins with.
+    /// The key at the start of its text.
     pub key: Key,
-    /// Whether it says that it was shown before.
+    /// Whether it was marked as repeated.
     pub repeated: bool,
 }
 
-/// A line of a history.
+/// An entry of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// How far.
+    /// The stage.
     pub stage: String,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Which session of the recipient, as the coordinator counts.
+    /// The recipient's session, as the coordinator numbers it.
     pub session: Option<String>,
     /// For `answered`: the reply.
     pub reply: Option<String>,
 }
 
-/// What happened, in this order.
+/// An event of the run, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A session was started.
     Began { session: Session, at: Timestamp },
-    /// A session was killed, and with it whatever it had not said yet.
+    /// A session was killed before it could report the rest.
     Killed { session: Session },
-    /// A session called a tool: what it was shown before, its model has seen. One wait at a time is what shows.
+    /// A session called a tool, so its model has seen everything shown to it before. Messages are shown by waits, one at a
+    /// time.
     Called { session: Session, waits: bool },
-    /// A send ended. `answers` is the message that it replies to.
+    /// A send ended. `answers` is the message to which it replies.
     Sent { key: Key, outcome: Outcome, answers: Option<String> },
-    /// A wait of a session was given a message.
+    /// A session's wait returned a message.
     Shown { session: Session, shown: Shown },
-    /// A call was not answered at all.
+    /// A call received no answer at all.
     Hung { session: Session, what: String },
-    /// At the end: how far a message got.
+    /// At the end: the history of a message.
     History { id: String, steps: Vec<Step> },
-    /// At the end: what lies in an inbox.
+    /// At the end: a message that is still in an inbox.
     Left { id: String, key: Key },
 }
 
-/// Something that must not be.
+/// A violated guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// An accepted message was never shown.
@@ -108,11 +110,11 @@ pub enum Finding {
     Undead { key: Key, id: String },
     /// One send became several messages.
     SentTwice { key: Key, ids: Vec<String> },
-    /// One session was shown a message twice, or a later one without being told that an earlier one had it.
+    /// A message was shown twice to one session, or to a later one without the mark that an earlier session had it.
     ShownTwice { id: String, why: String },
-    /// A message says that it was shown before, and it was not.
+    /// A message was marked as repeated, but had not been shown before.
     FalselyRepeated { id: String },
-    /// A message came after a later one of the same sender.
+    /// A message arrived after a later one from the same sender.
     Reordered { key: Key, after: Key, session: Session },
     /// A stage without evidence, or evidence without its stage.
     Receipt { id: String, why: String },
@@ -137,24 +139,24 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a run amounts to.
+/// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many sends were made.
+    /// The number of sends.
     pub sends: usize,
-    /// How many of them were accepted by the coordinator.
+    /// The sends that the coordinator accepted.
     pub accepted: usize,
-    /// How many were kept on a host first.
+    /// The sends that were first queued on a host.
     pub queued: usize,
-    /// How many were certainly not applied.
+    /// The sends that were certainly not applied.
     pub refused: usize,
-    /// How many had no known outcome.
+    /// The sends with unknown outcome.
     pub unknown: usize,
-    /// How often a message was put before a session.
+    /// How often a message was shown to a session.
     pub shown: usize,
-    /// How many of these were marked as repeated.
+    /// How often it was marked as repeated.
     pub repeated: usize,
-    /// What must not be.
+    /// The violated guarantees.
     pub findings: Vec<Finding>,
 }
 
@@ -171,7 +173,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Looks through everything that happened.
+/// Checks all events of a run.
 pub fn check(events: &[Event]) -> Report {
     let story = Story::read(events);
     let mut report = story.counted();
@@ -185,7 +187,7 @@ pub fn check(events: &[Event]) -> Report {
     report
 }
 
-/// Where something stands among the events.
+/// A position in the sequence of events.
 type Place = usize;
 
 /// A send and its outcome.
@@ -194,16 +196,17 @@ struct Sent<'a> {
     answers: Option<&'a str>,
 }
 
-/// A message put before a session.
+/// A message that was shown to a session.
 struct Showing<'a> {
-    /// When the session was known to have it, and when the wait began that got it: it was given to it in between.
+    /// `place` is where the session is known to have the message, `asked` where the wait began that returned it. It was
+    /// delivered in between.
     place: Place,
     asked: Place,
     session: Session,
     shown: &'a Shown,
 }
 
-/// The events by what they are about.
+/// The events, grouped by subject.
 #[derive(Default)]
 struct Story<'a> {
     sends: BTreeMap<&'a Key, Sent<'a>>,

@@ -1,10 +1,10 @@
-//! Receipts against what really happened: no stage without evidence, and no evidence without its stage.
+//! Compares receipts with the events: no stage without evidence, and no evidence without its stage.
 
 use std::collections::BTreeSet;
 
 use super::{Finding, Outcome, Showing, Step, Story};
 
-/// Stages that nothing in the run proves, or that stand in an impossible order.
+/// Finds stages without proof in the run, and histories in an impossible order.
 pub(super) fn unproven(story: &Story<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, steps) in &story.histories {
@@ -18,7 +18,7 @@ pub(super) fn unproven(story: &Story<'_>) -> Vec<Finding> {
         let showings = story.showings.get(id).map(Vec::as_slice).unwrap_or_default();
         let sessions: BTreeSet<_> = showings.iter().map(|showing| showing.session).collect();
         let in_session: Vec<_> = steps.iter().filter(|step| step.stage == "in_session").collect();
-        // What still lay in an inbox in the end was read there, by a page and not by a wait.
+        // A message that is still in an inbox at the end was read by a page, not by a wait.
         let is_left = story.left.contains_key(id);
         let given = sessions.len() + usize::from(is_left);
         if in_session.len() > given {
@@ -47,18 +47,18 @@ pub(super) fn unproven(story: &Story<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether a session called a tool after it may have been given the message: while an answer is on its way to
-/// its client, a call may be on its way to the proxy.
+/// Returns whether a session called a tool after it may have received the message. The result may still be on its way to the
+/// client while a call is on its way to the proxy.
 fn may_have_gone_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
     story.last_call.get(&showing.session).is_some_and(|last| *last > showing.asked)
 }
 
-/// Returns whether a session called a tool after it was given the message.
+/// Returns whether a session called a tool after it received the message.
 fn went_on(story: &Story<'_>, showing: &Showing<'_>) -> bool {
     story.last_call.get(&showing.session).is_some_and(|last| *last > showing.place)
 }
 
-/// Returns whether somebody sent that reply, or may have.
+/// Returns whether that reply was sent, or may have been sent.
 fn is_answered_by(story: &Story<'_>, id: &str, step: &Step) -> bool {
     let Some(reply) = &step.reply else { return false };
     story.sends.values().filter(|sent| sent.answers == Some(id)).any(|sent| match sent.outcome {
@@ -68,7 +68,7 @@ fn is_answered_by(story: &Story<'_>, id: &str, step: &Step) -> bool {
     })
 }
 
-/// What a session that lived on was given, and an answer that was accepted, must stand in the history.
+/// Finds histories without the stage for a message that a surviving session received, or for an accepted answer.
 pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let stages = |id: &str| -> BTreeSet<&str> {
@@ -78,7 +78,7 @@ pub(super) fn missing(story: &Story<'_>) -> Vec<Finding> {
     for (id, showings) in story.showings.iter().filter(|(id, _)| story.histories.contains_key(**id)) {
         let Some(survivor) = showings.iter().find(|showing| !story.killed.contains(&showing.session)) else { continue };
         let stages = stages(id);
-        // Nothing is recorded behind an answer, which a store may take that could not take the receipt before it.
+        // Nothing is recorded after an answer, which may be stored even if the store could not record an earlier receipt.
         if stages.contains("answered") {
             continue;
         }

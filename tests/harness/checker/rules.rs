@@ -1,10 +1,10 @@
-//! Losses, repeats, and the order of what one sender sends to one recipient.
+//! Rules about losses, repeats and order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Key, Outcome, Session, Showing, Story};
 
-/// What was accepted and not shown, refused and shown, sent once and there twice.
+/// Finds messages that were accepted but not shown, refused but shown, or sent once but present twice.
 pub(super) fn losses(story: &Story<'_>) -> Vec<Finding> {
     let mut ids: BTreeMap<&Key, BTreeSet<&str>> = BTreeMap::new();
     for (id, showings) in &story.showings {
@@ -36,7 +36,7 @@ pub(super) fn losses(story: &Story<'_>) -> Vec<Finding> {
             findings.push(Finding::SentTwice { key: (*key).clone(), ids });
         }
     }
-    // What nobody sent is nobody's.
+    // Messages without a known send are findings too.
     let nobodys = |(key, ids): (&Key, BTreeSet<&str>)| {
         ids.into_iter().map(|id| Finding::Undead { key: key.clone(), id: id.to_owned() }).collect::<Vec<_>>()
     };
@@ -44,7 +44,7 @@ pub(super) fn losses(story: &Story<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What a session was shown twice, or shown again without a mark, or with a mark that is not true.
+/// Finds messages shown twice to one session, shown to a second session without a mark, or wrongly marked.
 pub(super) fn repeats(story: &Story<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, showings) in &story.showings {
@@ -55,7 +55,8 @@ pub(super) fn repeats(story: &Story<'_>) -> Vec<Finding> {
                 findings.push(twice(format!("was given to session {} again", showing.session)));
             }
             let is_first = sessions.len() == 1;
-            // Who is killed in the middle of showing has noted it before, and may not have come to it.
+            // A session notes a message before it shows it. If it was killed in between, the mark is correct although no
+            // event shows the message.
             let may_be_cut_off = story.killed.iter().any(|session| *session < showing.session);
             if showing.shown.repeated && nth == 0 && !may_be_cut_off {
                 findings.push(Finding::FalselyRepeated { id: (*id).to_owned() });
@@ -68,8 +69,8 @@ pub(super) fn repeats(story: &Story<'_>) -> Vec<Finding> {
     findings
 }
 
-/// What came to a session after something that was sent later. Only of sends whose end their sender knew, for the
-/// others nobody can say when they were made.
+/// Finds messages that were shown to a session after a message that was sent later. Ignores sends with unknown outcome,
+/// because the time at which they took effect is unknown.
 pub(super) fn order(story: &Story<'_>) -> Vec<Finding> {
     let mut last: BTreeMap<(Session, &str, &str), &Key> = BTreeMap::new();
     let mut showings: Vec<_> = story.showings.values().flatten().collect();
@@ -80,7 +81,7 @@ pub(super) fn order(story: &Story<'_>) -> Vec<Finding> {
         if !known {
             continue;
         }
-        // As whom it was sent: a session may have had to take another name.
+        // The sender's name at that time: a session may have had to take another name.
         let sender = shown.id.split("::").next().unwrap_or_default();
         match last.insert((*session, sender, &shown.key.lane), &shown.key) {
             Some(after) if after.number > shown.key.number => {

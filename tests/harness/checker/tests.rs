@@ -1,4 +1,4 @@
-//! That the checker finds each kind of fault, and none where there is none.
+//! The checker finds each kind of violation, and nothing in a correct run.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn seen(number: u64) -> Event {
     history(number, &[("stored", 1, None), ("on_host", 2, one), ("in_session", 3, one), ("seen", 4, one)])
 }
 
-/// What is found, by the first word of each finding.
+/// Returns the first word of each finding.
 fn found(events: &[Event]) -> Vec<String> {
     let report = check(events);
     report.findings.iter().map(|finding| finding.to_string().split(':').next().unwrap_or_default().to_owned()).collect()
@@ -71,7 +71,7 @@ fn where_nothing_is_wrong_nothing_is_found() {
         in_session(3),
         in_session(5),
     ];
-    // The last call of the session was before the third: nothing saw it.
+    // The session's last call was before the third message, so that was not seen.
     let report = check(&events);
     assert_eq!(report.findings, []);
     let Report { sends, accepted, queued, refused, unknown, shown, .. } = report;
@@ -111,7 +111,7 @@ fn a_later_session_is_told_what_an_earlier_one_had() {
     let killed = Event::Killed { session: 1 };
     let check_mark = |repeated: bool, expected: &[&str]| {
         let begin = [began(1, 0), accepted(1), shown(1, 1, false), killed.clone(), began(2, 10)];
-        // Whether or not the first one could say so.
+        // The result is the same whether or not the first session could report it.
         let end = [shown(2, 1, repeated), history(1, &[("stored", 1, None), ("in_session", 20, Some("2"))])];
         assert_eq!(found(&[&begin[..], &end[..]].concat()), expected, "{repeated}");
     };
@@ -154,7 +154,7 @@ fn a_stage_needs_its_evidence() {
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("in_session", 3, Some("2"))], 1);
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 1);
     check_history(&had, &[("stored", 1, None), ("in_session", 2, Some("1")), ("expired", 3, None)], 1);
-    // The other call was on its way while the message was.
+    // The call and the message crossed on their way.
     let crossing = [Event::Called { session: 1, waits: true }, called(1), shown(1, 1, false)];
     check_history(&crossing, &[("stored", 1, None), ("in_session", 2, Some("1")), ("seen", 3, Some("1"))], 0);
     let earlier = [called(1), Event::Called { session: 1, waits: true }, shown(1, 1, false)];
@@ -168,7 +168,7 @@ fn a_stage_needs_its_evidence() {
 fn what_a_sweep_completed_late_lies_in_an_inbox_and_was_read_there() {
     let left = Event::Left { id: id(1), key: key(1) };
     assert_eq!(found(&[began(1, 0), sent(1, Outcome::Unknown), left.clone(), seen(1)]), Vec::<String>::new());
-    // One that was accepted had to be shown before.
+    // An accepted message should have been shown before.
     assert_eq!(found(&[began(1, 0), accepted(1), left, seen(1)]), ["lost"]);
 }
 

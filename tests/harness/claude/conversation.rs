@@ -1,4 +1,4 @@
-//! A session without a terminal, as an SDK keeps one: prompts in and results out as lines of JSON.
+//! A session without a terminal, as used by an SDK: prompts and results as lines of JSON.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::{ClaudeCode, Options};
 use crate::process::{Process, command};
 
-/// How long a turn may take.
+/// The time limit of a turn.
 const TURN: Duration = Duration::from_secs(60);
 
-/// One that is running. It ends with this value.
+/// A running conversation. Dropping it ends the client.
 #[derive(Debug)]
 pub struct Conversation {
     process: Process,
@@ -24,9 +24,9 @@ pub struct Conversation {
 }
 
 impl ClaudeCode {
-    /// Starts `claude -p` that reads prompts as a stream of JSON.
+    /// Starts `claude -p` with a stream of JSON prompts as its input.
     ///
-    /// Errors: the folders cannot be made, or a program is missing.
+    /// Errors: the folders cannot be created, or a program is missing.
     pub fn converse(&self, options: &Options) -> Result<Conversation> {
         options.make_home()?;
         let mut claude = command(&self.program, &options.home());
@@ -40,7 +40,7 @@ impl ClaudeCode {
 }
 
 impl Conversation {
-    /// Keeps the log to itself at the end.
+    /// Prints no log at the end.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.process = self.process.quietly();
@@ -49,7 +49,7 @@ impl Conversation {
 
     /// Writes a prompt and returns the result of its turn.
     ///
-    /// Errors: the client ended, or the turn takes more than a minute.
+    /// Errors: the client ended, or the turn takes longer than a minute.
     pub async fn say(&mut self, prompt: &str) -> Result<Value> {
         let line = json!({"type": "user", "message": {"role": "user", "content": prompt}}).to_string() + "\n";
         self.input.write_all(line.as_bytes()).await.context("writing a prompt")?;

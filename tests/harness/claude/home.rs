@@ -1,4 +1,4 @@
-//! What makes a session start without questions and without the network: its home, its arguments, its environment.
+//! The home, arguments and environment with which a session starts without questions and without the network.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use super::options::{Options, Servers};
 use crate::process::program;
 
-/// The key that it is given. The stand-in for the API reads none.
+/// The API key for the client. The fake API does not check it.
 const KEY: &str = "fake-key";
-/// How the server of c3po is called in its configuration, and so in the names of its tools.
+/// The name of c3po's server in the client's configuration, and so in the names of its tools.
 const SERVER: &str = "c3po";
-/// The beginning of those names where the plugin brings the server.
+/// The prefix of these names if the plugin provides the server.
 const PLUGIN_SERVER: &str = "plugin_c3po_c3po";
 
 impl Options {
-    /// Makes the folders, and answers in advance what it would ask at its first start and about a new folder.
+    /// Creates the folders, and answers in advance the questions of a first start and of a new folder.
     ///
-    /// Errors: something cannot be written.
+    /// Errors: a file cannot be written.
     pub(super) fn make_home(&self) -> Result<()> {
         for made in [self.home(), self.folder(), self.runtime_folder()] {
             fs::create_dir_all(&made).with_context(|| made.display().to_string())?;
@@ -29,7 +29,7 @@ impl Options {
         fs::set_permissions(self.runtime_folder(), Permissions::from_mode(0o700))
             .context("closing the runtime folder")?;
         let answers = self.home().join(".claude.json");
-        // A second session in the same home finds what the first one has left there.
+        // A second session in the same home uses the file that the first one left.
         if !answers.exists() {
             fs::write(&answers, answered_questions(&self.folder()).to_string()).context("writing its home")?;
         }
@@ -45,7 +45,7 @@ impl Options {
         Ok(())
     }
 
-    /// Returns its arguments, but for what it is asked.
+    /// Returns the arguments, without the prompt.
     pub(super) fn all_arguments(&self) -> Vec<OsString> {
         let server = if let Servers::Plugin(_) = self.servers { PLUGIN_SERVER } else { SERVER };
         let allowed = format!("mcp__{server},Bash,Read");
@@ -63,7 +63,7 @@ impl Options {
         arguments
     }
 
-    /// Returns its whole environment, but for PATH, HOME and TMPDIR.
+    /// Returns the environment, without PATH, HOME and TMPDIR.
     pub(super) fn all_environment(&self) -> Vec<(String, OsString)> {
         let fixed = [
             ("LANG", "C.UTF-8"),
@@ -82,7 +82,8 @@ impl Options {
         environment
     }
 
-    /// The proxy as a user would enter it, but loaded before the first request: a script cannot ask again for late tools.
+    /// The proxy as a user would configure it, except that its tools load before the first request: a script cannot search
+    /// for tools later.
     fn entered_servers(&self) -> Result<Value> {
         let proxy = program("c3po")?;
         let environment = json!({"C3PO_COORDINATOR_URL": self.coordinator, "XDG_RUNTIME_DIR": self.runtime_folder()});

@@ -1,4 +1,4 @@
-//! A session in a terminal, as people use it: it is typed to, it rests, it is woken, it is killed.
+//! A session in a terminal, as people use it: tests type into it, let it idle, wake it and kill it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,18 +15,18 @@ use super::{ClaudeCode, Options};
 use crate::eventually::eventually;
 use crate::terminal::Terminal;
 
-/// A start takes half a second, and much longer where everything else is tested at the same time.
+/// A start takes half a second, and much longer while other tests run.
 const READY: Duration = Duration::from_secs(60);
-/// After `/exit` it stops its servers, half a second each at the most, and runs its last hooks.
+/// After `/exit` the client stops its servers, within half a second each, and runs its last hooks.
 const EXIT: Duration = Duration::from_secs(30);
-/// So much of its debug log says what went wrong.
+/// The number of lines of its debug log that are printed on failure.
 const LOG_LINES: usize = 60;
-/// What fills the log and says nothing about a session.
+/// Log lines that are irrelevant for a session.
 const NOISE: &[&str] = &[".claude.json", "emp file", "permissions: 1", "stat directory", "ui.render", "FileIndex"];
-/// What stands before the line that is typed.
+/// The character before the input line.
 const PROMPT: char = '❯';
 
-/// A running session. Dropping it ends it, and shows its screen and its log to whom reads a failed test.
+/// A running session. Dropping it ends it, and prints its screen and log if the test failed.
 #[derive(Debug)]
 pub struct Interactive {
     terminal: Terminal,
@@ -36,7 +36,7 @@ pub struct Interactive {
 }
 
 impl ClaudeCode {
-    /// Starts an interactive session and waits until it can be typed to.
+    /// Starts an interactive session and waits until it accepts input.
     ///
     /// Errors: there is no tmux, or the prompt does not appear; the error shows the screen.
     pub async fn interactive(&self, options: &Options) -> Result<Interactive> {
@@ -47,7 +47,7 @@ impl ClaudeCode {
         arguments.extend([OsString::from("--debug-file"), OsString::from(&log)]);
         let mut environment = options.all_environment();
         environment.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), options.home().into())));
-        // Short: the path of a socket has room for about a hundred bytes.
+        // Short, because the path of a socket is limited to about 100 bytes.
         let socket = options.work.join(format!("tmux-{}", &name[..8]));
         let terminal = Terminal::open(&socket, &options.folder(), &environment, &self.program, &arguments).await?;
         let session = Interactive { terminal, log, home: options.home(), inboxes: options.inbox_folder() };
@@ -57,20 +57,20 @@ impl ClaudeCode {
 }
 
 impl Interactive {
-    /// Keeps its screen to itself at the end, for a program that is no test.
+    /// Prints no screen at the end, for a program that is not a test.
     #[must_use]
     pub fn quietly(mut self) -> Self {
         self.terminal = self.terminal.quietly();
         self
     }
 
-    /// Waits until the prompt is shown.
+    /// Waits until the prompt is visible.
     ///
-    /// Errors: it is not; the error shows the screen.
+    /// Errors: it does not appear; the error shows the screen.
     pub async fn wait_ready(&self) -> Result<()> {
         self.wait_for_screen("the prompt", READY, |screen| {
             let lines = screen.lines().rev().filter(|line| !line.trim().is_empty());
-            // Below it there is a rule, and a line that says what keys do.
+            // Below it there is a rule, and a line with key hints.
             lines.take(5).any(|line| line.starts_with(PROMPT))
         })
         .await
@@ -78,12 +78,12 @@ impl Interactive {
 
     /// Types a line and presses Enter.
     ///
-    /// Errors: it does not appear; the error shows the screen.
+    /// Errors: the line does not appear; the error shows the screen.
     pub async fn type_line(&self, text: &str) -> Result<()> {
         self.terminal.type_line(text).await.with_context(|| self.story())
     }
 
-    /// Types a text and nothing after it.
+    /// Types a text without Enter.
     ///
     /// Errors: the terminal is gone.
     pub async fn write(&self, text: &str) -> Result<()> {
@@ -104,16 +104,16 @@ impl Interactive {
         self.terminal.resize(columns, rows).await
     }
 
-    /// Returns what is on the screen.
+    /// Returns the text on the screen.
     ///
     /// Errors: the terminal is gone.
     pub async fn screen(&self) -> Result<String> {
         self.terminal.screen().await
     }
 
-    /// Waits until the screen is as `look` wants it.
+    /// Waits until the screen satisfies `look`.
     ///
-    /// Errors: it is not `within` the time; the error shows the screen and the debug log.
+    /// Errors: it does not `within` the time; the error shows the screen and the debug log.
     pub async fn wait_for_screen(&self, what: &str, within: Duration, look: impl Fn(&str) -> bool) -> Result<()> {
         self.terminal.wait_for(what, within, look).await.with_context(|| self.story())
     }
@@ -123,9 +123,9 @@ impl Interactive {
         self.terminal.pid()
     }
 
-    /// Returns the id of its conversation.
+    /// Returns the client's session id.
     ///
-    /// Errors: it does not say.
+    /// Errors: the client has not recorded it.
     pub fn session_id(&self) -> Result<String> {
         Ok(said(&self.home, self.claude_pid())?["sessionId"].as_str().context("no session id")?.to_owned())
     }
@@ -157,27 +157,27 @@ impl Interactive {
         Ok(self.terminal.ended().await?.is_some())
     }
 
-    /// Waits for its end, however it came.
+    /// Waits for its end, for any reason.
     ///
-    /// Errors: it runs on; the error shows the screen.
+    /// Errors: it keeps running; the error shows the screen.
     pub async fn end(&self) -> Result<Option<i32>> {
         self.terminal.end(EXIT).await.with_context(|| self.story())
     }
 
     /// Types `/exit` and waits for the end.
     ///
-    /// Errors: it runs on; the error shows the screen.
+    /// Errors: it keeps running; the error shows the screen.
     pub async fn exit(self) -> Result<Option<i32>> {
         self.type_line("/exit").await?;
         self.end().await
     }
 
-    /// Returns the socket where other processes of this machine may put texts into the session. Older versions have none.
+    /// Returns the socket through which other local processes can post texts into the session. Older versions have none.
     pub fn inbox(&self) -> PathBuf {
         self.inboxes.join(format!("{}.sock", self.claude_pid()))
     }
 
-    /// Takes the inbox away, so that nothing can be put into it.
+    /// Removes the inbox socket, so that nothing can be posted to it.
     ///
     /// Errors: there is none.
     pub async fn remove_inbox(&self) -> Result<()> {
@@ -186,7 +186,7 @@ impl Interactive {
         removed.await.with_context(|| inbox.display().to_string())
     }
 
-    /// Puts a text into the session past c3po, as any process of this user may. The socket appears soon after the prompt.
+    /// Posts a text into the session without c3po, as any process of this user can. The socket appears soon after the prompt.
     ///
     /// Errors: there is no such socket.
     pub async fn post(&self, text: &str) -> Result<()> {
@@ -202,7 +202,7 @@ impl Interactive {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Returns the end of its debug log, without what it says about its own files.
+    /// Returns the end of its debug log, without the irrelevant lines.
     pub fn log(&self) -> String {
         let text = self.debug_log();
         let lines: Vec<_> = text.lines().filter(|line| !NOISE.iter().any(|noise| line.contains(noise))).collect();
@@ -214,8 +214,8 @@ impl Interactive {
     }
 }
 
-/// Returns what the client with that process and that HOME says of its session: `sessionId`, and as `status` whether it is
-/// `idle`, `busy` or `waiting` for its person.
+/// Returns the session file of the client with that process id and HOME. It has `sessionId`, and `status`: `idle`, `busy`, or
+/// `waiting` for a person.
 ///
 /// Errors: there is no such client.
 pub fn said(home: &Path, pid: u32) -> Result<Value> {

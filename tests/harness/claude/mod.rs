@@ -1,8 +1,8 @@
-//! The real Claude Code, pinned, in a home made for one run, asking a model of ours and nobody else.
+//! The real Claude Code at a pinned version, in a temporary home, with the fake API as its only model.
 //!
-//! - [`options`]: where it runs and with what; [`home`]: what makes it start without questions
+//! - [`options`]: its folders and settings; [`home`]: files that prevent questions at startup
 //! - [`print`]: `claude -p`; [`conversation`]: the same with prompts as JSON; [`interactive`]: a session in a terminal
-//! - [`plugin`]: ours, with the program as built
+//! - [`plugin`]: c3po's plugin, with the program as built
 
 mod conversation;
 mod home;
@@ -25,24 +25,25 @@ pub use options::Options;
 pub use plugin::plugin_copy;
 pub use print::{Finished, Run};
 
-/// The version that the tests are written against: what it does at the edges differs from one to the next.
+/// The version that the tests are written for: edge cases differ between versions.
 pub const VERSION: &str = "2.1.329";
-/// An older one that users still have: without an inbox socket, and without the question before the handshake.
+/// An older version that users still have: without an inbox socket, and without the query before the handshake.
 pub const OLDER: &str = "2.1.240";
 
-/// It says its version in a tenth of a second.
+/// The time limit of `--version`, which takes a tenth of a second.
 const VERSION_ASKED: Duration = Duration::from_secs(30);
 
-/// An installed Claude Code.
+/// An installation of Claude Code.
 #[derive(Debug, Clone)]
 pub struct ClaudeCode {
     program: PathBuf,
 }
 
 impl ClaudeCode {
-    /// Finds the one that `C3PO_TEST_CLAUDE` names, or the pinned one in the tests' cache folder.
+    /// Finds the installation that `C3PO_TEST_CLAUDE` names, or the pinned version in the tests' cache folder.
     ///
-    /// Errors: there is none. The error is the reason for a skipped test, unless a named one is missing, which panics.
+    /// Errors: there is none. The error is the reason for a skipped test. If `C3PO_TEST_CLAUDE` names a missing file, this
+    /// panics.
     pub fn find() -> Result<Self> {
         if let Some(named) = env::var_os("C3PO_TEST_CLAUDE") {
             let program = PathBuf::from(named);
@@ -52,7 +53,7 @@ impl ClaudeCode {
         Self::find_version(VERSION)
     }
 
-    /// Finds that very version in the tests' cache folder.
+    /// Finds exactly that version in the tests' cache folder.
     ///
     /// Errors: it is not there. The error is the reason for a skipped test.
     pub fn find_version(version: &str) -> Result<Self> {
@@ -64,12 +65,12 @@ impl ClaudeCode {
         Ok(Self { program })
     }
 
-    /// Returns where its program is.
+    /// Returns the path of its program.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// Returns whether its sessions have an inbox socket without asking anybody on the network for it.
+    /// Returns whether its sessions have an inbox socket without a query over the network.
     ///
     /// Errors: it cannot be started.
     pub async fn has_inbox(&self) -> Result<bool> {
@@ -79,7 +80,7 @@ impl ClaudeCode {
     }
 }
 
-/// Returns where the tests keep what they download.
+/// Returns the folder in which the tests cache downloads.
 ///
 /// Errors: there is no home.
 pub(crate) fn cache() -> Result<PathBuf> {

@@ -1,4 +1,4 @@
-//! The project's plugin for one test: a copy whose program is the one that was just built.
+//! A copy of the project's plugin for one test, with the program that was just built.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 
 use crate::process::program;
 
-/// The plugin as users get it, but for the program in it.
+/// The plugin as users install it, except for its program.
 const PLUGIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plugin");
 
-/// Copies the plugin to `work/plugin`, with the program as built in its `bin/c3po`, and returns that folder.
+/// Copies the plugin to `work/plugin`, with the built program as its `bin/c3po`, and returns that folder.
 ///
-/// Errors: something cannot be read or written, or the program is not built.
+/// Errors: a file cannot be read or written, or the program is not built.
 pub fn plugin_copy(work: &Path) -> Result<PathBuf> {
     let folder = work.join("plugin");
     copy(Path::new(PLUGIN), &folder)?;

@@ -1,4 +1,4 @@
-//! One `claude -p`: a question, an answer, the end.
+//! One run of `claude -p`: a prompt, an answer, the end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use super::{ClaudeCode, Options};
 use crate::fake_api::FakeApi;
 use crate::process::{Process, command};
 
-/// One that is running.
+/// A running `claude -p`.
 #[derive(Debug)]
 pub struct Run {
     process: Process,
     output: PathBuf,
 }
 
-/// One that ended.
+/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
-    /// How.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Its standard output.
     pub output: String,
-    /// What it complained about.
+    /// Its standard error.
     pub log: String,
 }
 
@@ -39,7 +39,7 @@ impl ClaudeCode {
 
     /// Starts `claude -p prompt`.
     ///
-    /// Errors: the folders cannot be made, or a program is missing.
+    /// Errors: the folders cannot be created, or a program is missing.
     pub fn print(&self, options: &Options, prompt: &str) -> Result<Run> {
         options.make_home()?;
         let output = options.work.join(format!("{}.out", options.project));
@@ -56,7 +56,7 @@ impl ClaudeCode {
 impl Run {
     /// Waits for its end.
     ///
-    /// Errors: it runs on after `within`; it is killed then.
+    /// Errors: it is still running after `within`; then it is killed.
     pub async fn finish(mut self, within: Duration) -> Result<Finished> {
         let status = self.process.end(within).await;
         let output = fs::read_to_string(&self.output).context("reading what it printed")?;

@@ -1,4 +1,4 @@
-//! One agent of a crowd: what a proxy says on its link, without the proxy.
+//! One agent of a crowd: the proxy's side of a link, without a proxy.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use super::socket::Socket;
 use super::tally::Tally;
 use super::trouble::Trouble;
 
-/// How long an upgrade, a welcome or an answer may take before the agent counts it as missing.
+/// The deadline of an upgrade, a welcome or an answer.
 const ANSWER: Duration = Duration::from_secs(30);
-/// The arguments of a wait as long as one can be.
+/// The arguments of the longest possible wait.
 const WAIT: &str = "{\"timeout\":3600}";
 
-/// Who an agent is, the same through every link of it.
+/// The identity of an agent, the same on each of its links.
 #[derive(Debug, Clone)]
 pub struct Who {
-    /// The name, which nobody else may have.
+    /// The name, which must be unique.
     pub name: String,
     instance: Uuid,
 }
 
 impl Who {
-    /// A process of its own under that name.
+    /// Creates a new process with that name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), instance: Uuid::new_v4() }
     }
@@ -41,14 +41,14 @@ pub struct Agent {
     next_id: u64,
     beat_at: Instant,
     outgoing: String,
-    /// The messages that were pushed to it and that it did not acknowledge yet.
+    /// The messages that were pushed to it and that it has not acknowledged yet.
     mail: Vec<String>,
 }
 
 impl Agent {
-    /// Connects and says hello.
+    /// Connects and sends `hello`.
     ///
-    /// Errors: it was turned down, or there was no answer in time.
+    /// Errors: it was rejected, or there was no answer in time.
     pub async fn join(address: SocketAddr, who: &Who) -> Result<Self, Trouble> {
         let joining = async {
             let mut socket = Socket::open(address).await?;
@@ -60,7 +60,7 @@ impl Agent {
             }
         };
         let socket = timeout(ANSWER, joining).await.map_err(|_| Trouble::TimedOut)??;
-        // Those who came at once do not beat at once for ever.
+        // Spreads the heartbeats of agents that connected at the same time.
         let first = HEARTBEAT.mul_f64(f64::from(who.instance.as_fields().0) / f64::from(u32::MAX));
         let beat_at = Instant::now() + first;
         Ok(Self { who: who.clone(), socket, next_id: 0, beat_at, outgoing: String::new(), mail: Vec::new() })
@@ -71,9 +71,9 @@ impl Agent {
         &self.who.name
     }
 
-    /// Calls a tool; [`reply`](Self::reply) is what it answered. What is pushed meanwhile is taken.
+    /// Calls a tool; [`reply`](Self::reply) returns its answer. Messages pushed meanwhile are accepted.
     ///
-    /// Errors: the call was refused, which leaves the link as it is; or the link is gone.
+    /// Errors: the call was refused, and the link can still be used; or the link is gone.
     pub async fn call(&mut self, tool: &str, arguments: &str) -> Result<(), Trouble> {
         let id = self.begin(tool, arguments).await?;
         let answered = async {
@@ -106,8 +106,8 @@ impl Agent {
         self.socket.text()
     }
 
-    /// Waits for messages one after the other and takes each as a session does: it is in the session, the model goes
-    /// on, and waits again. Cancel it to have it stop.
+    /// Waits for messages one after the other and handles each as a session does: reports it as `in_session` and `seen`, then
+    /// waits again. Cancel the future to stop it.
     ///
     /// Errors: the link is gone, or a wait was refused.
     pub async fn wait_for_mail(&mut self, tally: &Tally) -> Result<Infallible, Trouble> {
@@ -131,7 +131,7 @@ impl Agent {
         }
     }
 
-    /// Does nothing but live until then: beats, and takes what is pushed.
+    /// Stays idle until then: sends heartbeats, and accepts pushed messages.
     ///
     /// Errors: the link is gone.
     pub async fn rest_until(&mut self, until: Instant) -> Result<(), Trouble> {
@@ -143,9 +143,9 @@ impl Agent {
         }
     }
 
-    /// Acknowledges what was pushed to it, once there is so much.
+    /// Acknowledges the pushed messages if there are at least `count`.
     ///
-    /// Errors: the link is gone, or that was refused.
+    /// Errors: the link is gone, or the call was refused.
     pub async fn acknowledge_from(&mut self, count: usize) -> Result<(), Trouble> {
         if self.mail.len() < count.max(1) {
             return Ok(());
@@ -157,7 +157,7 @@ impl Agent {
 
     /// Ends the session.
     pub async fn goodbye(mut self) {
-        // Whoever is gone already needs no farewell.
+        // The link may already be gone.
         let _ = timeout(ANSWER, self.socket.send(frames::GOODBYE)).await;
     }
 
@@ -184,7 +184,7 @@ impl Agent {
         self.socket.send(&self.outgoing).await
     }
 
-    /// Returns what came next. Beats meanwhile, and answers what is pushed.
+    /// Returns the next frame. Meanwhile sends heartbeats, and answers pushes.
     async fn next(&mut self) -> Result<Kind, Trouble> {
         loop {
             match timeout_at(self.beat_at, self.socket.next()).await {

@@ -1,27 +1,27 @@
-//! The texts of frames, written as they stand on the wire and read by looking for what matters: no JSON is built or parsed.
+//! Frames as text: written from templates, and read by searching for the relevant part. No JSON is built or parsed.
 
 use std::fmt::Write;
 
 use c3po_shared::ids::CallId;
 use uuid::Uuid;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The answer to the request under that id: a result.
+    /// A result for the request with that id.
     Result(u64),
-    /// The answer to the request under that id: an error.
+    /// An error for the request with that id.
     Error(u64),
-    /// Messages for this host, to be answered under that id.
+    /// Messages for this host, to be answered with that id.
     Deliver(u64),
-    /// Anything else: notifications, mostly.
+    /// Any other frame, mostly notifications.
     Other,
 }
 
-/// Returns what a frame is.
+/// Returns the kind of a frame.
 pub(super) fn kind(text: &str) -> Kind {
     let number = between(text, "\"id\":", ",").and_then(|id| id.parse().ok());
-    // The members come in one order: an answer has its id before what it says.
+    // The members have a fixed order: the id of a response comes before its result or error.
     let rest = text.get(..80).unwrap_or(text);
     match number {
         Some(_) if rest.starts_with("{\"jsonrpc\":\"2.0\",\"method\":") => Kind::Other,
@@ -32,22 +32,22 @@ pub(super) fn kind(text: &str) -> Kind {
     }
 }
 
-/// Returns the code that a refusal names.
+/// Returns the error code of a refusal.
 pub(super) fn code(text: &str) -> Option<&str> {
     between(text, "\"code\":\"", "\"")
 }
 
-/// Returns the id of the message that a result is.
+/// Returns the id of the message in a result.
 pub(super) fn message_id(text: &str) -> Option<&str> {
     between(text, "\"result\":{\"id\":\"", "\"")
 }
 
-/// Returns the ids of the messages that a `deliver` holds. No body can look like one: its quotes are escaped.
+/// Returns the ids of the messages in a `deliver`. Bodies cannot match, because their quotes are escaped.
 pub(super) fn delivered(text: &str) -> impl Iterator<Item = &str> {
     text.split("{\"id\":\"").skip(1).filter_map(|rest| rest.split('"').next())
 }
 
-/// Returns the stamp in a message: when it was sent, in microseconds of the crowd's clock.
+/// Returns the stamp in a message: the send time, in microseconds of the crowd's clock.
 pub(super) fn stamp(text: &str) -> Option<u64> {
     between(text, "\"message\":\"t=", ";").and_then(|stamp| stamp.parse().ok())
 }
@@ -58,7 +58,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(&rest[..rest.find(after)?])
 }
 
-/// Writes `hello`, which has the id 0.
+/// Writes `hello`, with the id 0.
 pub(super) fn hello(name: &str, instance: Uuid) -> String {
     format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"hello\",\"params\":{{\"protocol_version\":\"1.0\",\
@@ -67,7 +67,7 @@ pub(super) fn hello(name: &str, instance: Uuid) -> String {
     )
 }
 
-/// Writes a call under a call id of its own.
+/// Writes a call with a new call id.
 pub(super) fn call(into: &mut String, id: u64, tool: &str, arguments: &str) {
     let call = CallId::fresh();
     write(
@@ -90,7 +90,7 @@ pub(super) fn receipt(into: &mut String, id: u64, message: &str, stage: &str, vi
     );
 }
 
-/// Writes a heartbeat. The coordinator says its time back and does nothing else with it.
+/// Writes a heartbeat. The coordinator only returns the timestamp, so it can be constant.
 pub(super) fn heartbeat(into: &mut String, id: u64) {
     write(
         into,
@@ -106,7 +106,7 @@ pub(super) fn accepted(into: &mut String, id: u64) {
     write(into, format_args!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}"));
 }
 
-/// What ends a link.
+/// The frame that ends a link.
 pub(super) const GOODBYE: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"goodbye\",\"params\":{}}";
 
 fn write(into: &mut String, text: std::fmt::Arguments<'_>) {

@@ -1,7 +1,7 @@
-//! Thousands of agents in one process, each with a WebSocket of its own: for measuring a coordinator, not for looking at it.
+//! Thousands of agents in one process, each with its own WebSocket: for load measurements, not for detailed checks.
 //!
-//! What they cost themselves must stay far below what the coordinator pays for them, so frames are neither built nor
-//! parsed as JSON. Whoever wants to see what was said takes [`link`](crate::link).
+//! The agents must cost far less than the load that they cause, so frames are neither built nor parsed as JSON. To inspect
+//! frames, use [`link`](crate::link).
 
 mod agent;
 mod frames;
@@ -29,11 +29,11 @@ pub use self::socket::Socket;
 pub use self::tally::{Counted, Tally, Times};
 pub use self::trouble::Trouble;
 
-/// How many agents connect at the same time. The listener's queue holds more.
+/// The number of agents that connect at the same time. The listener's queue holds more.
 const HANDSHAKES: usize = 256;
 /// How long an agent rests before it connects again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How often the number of those who wait is looked at.
+/// The interval at which the number of waiting agents is checked.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Many agents of one coordinator, or of several that share a store.
@@ -49,12 +49,12 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// A crowd of nobody yet.
+    /// Creates an empty crowd.
     pub fn new(address: SocketAddr) -> Self {
         Self::of_several([address])
     }
 
-    /// A crowd that spreads over several coordinators. Who loses a link takes the next one.
+    /// Creates a crowd that spreads over several coordinators. An agent that loses its link connects to the next coordinator.
     pub fn of_several(addresses: impl Into<Arc<[SocketAddr]>>) -> Self {
         Self {
             addresses: addresses.into(),
@@ -67,24 +67,25 @@ impl Crowd {
         }
     }
 
-    /// Has each of those who wait lose its link now and then, about so long after it got it.
+    /// Makes each waiting agent drop its link from time to time, on average after `link_life`.
     #[must_use]
     pub fn with_link_life(mut self, link_life: Duration) -> Self {
         self.link_life = Some(link_life);
         self
     }
 
-    /// Returns what was seen so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Returns how many agents have a link and wait for mail.
+    /// Returns how many agents are connected and wait for messages.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Has that many agents connect, all at once, and wait for mail: `name-0`, `name-1`, … Who loses the link comes back.
+    /// Makes that many agents connect at once and wait for messages: `name-0`, `name-1`, … An agent that loses its link
+    /// reconnects.
     pub fn gather(&self, name: &str, count: usize) {
         for number in 0..count {
             let life = Life {
@@ -103,9 +104,9 @@ impl Crowd {
         }
     }
 
-    /// Waits until so many wait for mail. Returns how long that took.
+    /// Waits until `count` agents wait for messages. Returns how long that took.
     ///
-    /// Errors: it took longer than `within`; the error says how far they got.
+    /// Errors: it took longer than `within`; the error reports how many got there.
     pub async fn gathered(&self, count: usize, within: Duration) -> Result<Duration> {
         let began = Instant::now();
         while self.waiting() < count {
@@ -118,9 +119,9 @@ impl Crowd {
         Ok(began.elapsed())
     }
 
-    /// Connects that many agents, which do nothing by themselves.
+    /// Connects that many agents, which do nothing on their own.
     ///
-    /// Errors: one of them did not get its link.
+    /// Errors: an agent did not get its link.
     pub async fn join(&self, name: &str, count: usize) -> Result<Vec<Agent>> {
         let mut agents = Vec::with_capacity(count);
         for number in 0..count {
@@ -130,7 +131,7 @@ impl Crowd {
         Ok(agents)
     }
 
-    /// Ends all links of those who were gathered, as a host does that loses its power.
+    /// Drops all links of the gathered agents, like a host that loses power.
     pub async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -150,7 +151,7 @@ struct Life {
 }
 
 impl Life {
-    /// Connects, waits for mail, and connects again when the link is gone.
+    /// Connects, waits for messages, and reconnects when the link is gone.
     async fn live(self) {
         let mut attempt = self.number;
         loop {
@@ -170,27 +171,27 @@ impl Life {
         }
     }
 
-    /// Waits for mail until the link is gone. Returns why, or `None` if this end let it go.
+    /// Waits for messages until the link is gone. Returns the reason, or `None` if this end dropped it.
     async fn wait(&self, mut agent: Agent, attempt: usize) -> Option<Trouble> {
         let _present = Present::enter(&self.waiting);
         let waiting =
             async { agent.wait_for_mail(&self.tally).await.map_or_else(|trouble| trouble, |never| match never {}) };
         match self.link_life {
-            // Between half of it and one and a half, so that they do not leave together.
+            // Between 50% and 150% of it, so that the agents do not leave together.
             Some(life) => timeout(life.mul_f64(0.5 + (attempt * 37 % 100) as f64 / 100.0), waiting).await.ok(),
             None => Some(waiting.await),
         }
     }
 }
 
-/// Joins. The answer to a call says that the session is served.
+/// Connects, then makes a call: its answer shows that the session is being served.
 async fn settle(address: SocketAddr, who: &Who) -> Result<Agent, Trouble> {
     let mut agent = Agent::join(address, who).await?;
     agent.call("ping", "{}").await?;
     Ok(agent)
 }
 
-/// Counts one who waits, for as long as it lives.
+/// Counts a waiting agent as long as it lives.
 struct Present<'a>(&'a AtomicUsize);
 
 impl<'a> Present<'a> {

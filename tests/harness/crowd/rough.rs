@@ -1,4 +1,4 @@
-//! Agents that behave badly, each in its own way, so that it can be seen what the others notice of it.
+//! Agents that misbehave in one way each, to measure the effect on the other agents.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,48 +14,48 @@ use super::sending::{Lasts, fill, write_message};
 use super::tally::Tally;
 use super::trouble::Trouble;
 
-/// How many behave badly at once, where it takes more than one.
+/// The number of agents that misbehave at once, if it takes more than one.
 const SEVERAL: usize = 4;
-/// How many there are who keep to the limit.
+/// The number of agents that respect the rate limit.
 const MANY: usize = 60;
-/// Those who take what the others send.
+/// The number of agents that receive the messages.
 const SINKS: usize = 20;
 /// The longest body that is accepted.
 const LONG: usize = 50_000;
-/// Long messages in an inbox that nobody reads.
+/// The number of long messages in an inbox that is not read.
 const UNREAD: usize = 60;
-/// Calls that are made without reading any answer.
+/// The number of calls made without reading any answer.
 const UNREAD_CALLS: usize = 100;
-/// How long such a link is held; the coordinator ends it before that.
+/// How long such a link is kept; the coordinator ends it earlier.
 const HELD: Duration = Duration::from_secs(60);
-/// How many sends of one agent are under way at once.
+/// The number of concurrent sends of one agent.
 const FLOOD: usize = 200;
-/// The bound of an inbox.
+/// The limit of an inbox.
 const INBOX: usize = 1_000;
-/// How long one rests whose link is gone.
+/// The pause before an agent reconnects.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What somebody does to the others.
+/// A kind of misbehaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rough {
-    /// Asks for a large inbox again and again, and reads nothing of what comes.
+    /// Requests a large inbox repeatedly, and does not read the answers.
     StopsReading,
     /// Sends without waiting for the answers.
     Floods,
-    /// Has a full inbox, to which others go on sending.
+    /// Has a full inbox, to which other agents keep sending.
     Hoards,
-    /// Sends the longest bodies there can be, as fast as they are answered.
+    /// Sends bodies of the maximum size, each as soon as the last is answered.
     SendsLongBodies,
-    /// Many agents, each of which sends such bodies as often as the limit of sends allows.
+    /// Many agents that send such bodies, each as often as the rate limit allows.
     SendLongBodiesWithinTheLimit,
 }
 
 impl Rough {
-    /// Every way.
+    /// Every kind.
     pub const ALL: [Self; 5] =
         [Self::StopsReading, Self::Floods, Self::Hoards, Self::SendLongBodiesWithinTheLimit, Self::SendsLongBodies];
 
-    /// Returns what it is called in a report.
+    /// Returns its name in a report.
     pub fn name(self) -> &'static str {
         match self {
             Self::StopsReading => "a reader that stops reading",
@@ -67,7 +67,7 @@ impl Rough {
     }
 }
 
-/// Some who behave badly, until they are stopped.
+/// A group of misbehaving agents, until it is stopped.
 #[derive(Debug)]
 pub struct RoughOnes {
     tally: Arc<Tally>,
@@ -76,16 +76,16 @@ pub struct RoughOnes {
 }
 
 impl RoughOnes {
-    /// Has some behave like that from now on. Returns once they have begun.
+    /// Starts agents that misbehave in that way. Returns when they have begun.
     ///
-    /// Errors: they did not get as far as that.
+    /// Errors: they could not begin.
     pub async fn start(address: SocketAddr, rough: Rough) -> Result<Self, Trouble> {
         let ones = Self { tally: Arc::default(), tasks: TaskTracker::new(), stop: CancellationToken::new() };
         match rough {
             Rough::StopsReading => {
                 leave_full(address, "deaf", UNREAD, LONG).await?;
                 for number in 0..SEVERAL {
-                    // The others are as deaf, beside a smaller inbox.
+                    // The others do the same with a smaller inbox.
                     let name = if number == 0 { "deaf".to_owned() } else { format!("deaf-{number}") };
                     ones.run(move |tally| stop_reading(address, name, tally));
                 }
@@ -123,12 +123,12 @@ impl RoughOnes {
         Ok(ones)
     }
 
-    /// Returns what they did so far.
+    /// Returns the counts of these agents so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Has them stop.
+    /// Stops them.
     pub async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -171,7 +171,7 @@ async fn senders(address: SocketAddr, count: usize) -> Result<Vec<Agent>, Troubl
     Ok(agents)
 }
 
-/// Makes an agent that has so many messages, and leaves.
+/// Creates an agent with `count` messages in its inbox, which then leaves.
 async fn leave_full(address: SocketAddr, name: &str, count: usize, body: usize) -> Result<(), Trouble> {
     Agent::join(address, &Who::new(name)).await?.goodbye().await;
     fill(address, name, count, body).await
@@ -195,7 +195,7 @@ async fn stop_reading(address: SocketAddr, name: String, tally: Arc<Tally>) {
     }
 }
 
-/// Keeps so many sends under way, whatever is answered.
+/// Keeps that many sends in flight, whatever the answers are.
 async fn flood(mut agent: Agent, tally: Arc<Tally>) {
     let (targets, mut message, mut under_way, mut turn) = (sinks(), String::new(), 0, 0);
     loop {
@@ -215,7 +215,7 @@ async fn flood(mut agent: Agent, tally: Arc<Tally>) {
     }
 }
 
-/// Sends when it was answered and that much time has passed.
+/// Sends a message when the last one was answered and that much time has passed.
 async fn send(mut agent: Agent, targets: Vec<String>, body: usize, every: Duration, tally: Arc<Tally>) {
     let (mut message, mut due) = (String::new(), Instant::now());
     for turn in 0_usize.. {

@@ -1,4 +1,4 @@
-//! Agents that send: so many in a second, or one after the other as fast as they are answered.
+//! Agents that send: at a given rate, or each as soon as its last message was answered.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -15,35 +15,35 @@ use super::agent::{Agent, Who};
 use super::tally::Tally;
 use super::trouble::Trouble;
 
-/// So many pushed messages are acknowledged in one call.
+/// The number of pushed messages that one call acknowledges.
 const ACKNOWLEDGED_AT_ONCE: usize = 200;
 
-/// How fast is sent.
+/// The send rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// So many messages a second, by all senders together.
+    /// That many messages per second, from all senders together.
     PerSecond(f64),
-    /// Each sender sends the next message when it has the answer to the last one.
+    /// Each sender sends its next message when the last one was answered.
     AsAnswered,
 }
 
-/// What is sent to whom.
+/// The load that a crowd sends.
 #[derive(Debug, Clone)]
 pub struct Sending {
-    /// The recipients, each as likely as any other.
+    /// The recipients, chosen with equal probability.
     pub targets: Vec<String>,
-    /// How fast.
+    /// The send rate.
     pub pace: Pace,
-    /// For how long.
+    /// The duration.
     pub span: Duration,
-    /// How many characters each message has, at least those of its stamp.
+    /// The length of each message in characters, at least that of its stamp.
     pub body: usize,
 }
 
 impl Crowd {
-    /// Has the agents send. What they did stands in the tally.
+    /// Makes the agents send. The results are in the tally.
     ///
-    /// Errors: one of them lost its link.
+    /// Errors: an agent lost its link.
     pub async fn send(&self, senders: Vec<Agent>, sending: &Sending) -> Result<Vec<Agent>> {
         let count = senders.len();
         let sending = Arc::new(sending.clone());
@@ -63,9 +63,9 @@ impl Crowd {
     }
 }
 
-/// Has somebody send so many messages to an agent, which stay in its inbox until they are answered.
+/// Sends that many messages to an agent. They stay in its inbox until they are answered.
 ///
-/// Errors: they did not all get there.
+/// Errors: not all of them were accepted.
 pub async fn fill(address: SocketAddr, target: &str, count: usize, body: usize) -> Result<(), Trouble> {
     let mut sender = Agent::join(address, &Who::new("filler")).await?;
     let mut message = String::new();
@@ -73,7 +73,7 @@ pub async fn fill(address: SocketAddr, target: &str, count: usize, body: usize) 
         write_message(&mut message, target, 0, body, Lasts::UntilAnswered);
         match sender.call("send_message", &message).await {
             Ok(()) => {}
-            // It was filled before.
+            // The inbox was full already.
             Err(Trouble::Call(code)) if code == "INBOX_FULL" => break,
             Err(trouble) => return Err(trouble),
         }
@@ -82,7 +82,7 @@ pub async fn fill(address: SocketAddr, target: &str, count: usize, body: usize) 
     Ok(())
 }
 
-/// One sender's part.
+/// The share of one sender.
 struct Share {
     number: usize,
     count: usize,
@@ -97,7 +97,7 @@ impl Share {
             Pace::PerSecond(rate) => Some(Duration::from_secs_f64(self.count as f64 / rate)),
             Pace::AsAnswered => None,
         };
-        // The senders of one rate take turns.
+        // The senders of a common rate take turns.
         let mut due = began + every.unwrap_or_default().mul_f64(self.number as f64 / self.count as f64);
         let mut chance = Dice::new(self.number as u64);
         let mut arguments = String::new();
@@ -120,7 +120,7 @@ impl Share {
     }
 }
 
-/// Whether a message stays in the inbox until it is answered, or settles itself once it was seen.
+/// Whether a message stays in the inbox until it is answered, or is settled when it is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lasts {
     UntilSeen,

@@ -1,7 +1,7 @@
-//! The client's end of a WebSocket, as lean as one can be: one buffer each way, nothing copied, nothing allocated for a frame.
+//! A minimal WebSocket client: one buffer in each direction, no copies, no allocation per frame.
 //!
-//! It knows only what a coordinator sends: whole frames, unmasked. Thousands of these fit into one process beside the
-//! coordinator that they measure, which a complete library would disturb.
+//! It supports only the frames of a coordinator: complete and unmasked. Thousands of these sockets fit into one process
+//! beside the coordinator under test; a full library would distort the measurement.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 
 use super::trouble::Trouble;
 
-/// How much room a read finds at least.
+/// The minimum free space of the buffer before a read.
 const ROOM: usize = 1024;
-/// A buffer that grew further than this is given back once it is empty.
+/// A larger buffer is shrunk when it is empty.
 const KEPT: usize = 64 * 1024;
 /// The longest answer to an upgrade.
 const HEAD_MAX: usize = 16 * 1024;
-/// The coordinator checks only that there is a key.
+/// The coordinator checks only that the key is present.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
 const TEXT: u8 = 1;
@@ -31,7 +31,7 @@ const PONG: u8 = 10;
 pub struct Socket {
     stream: TcpStream,
     incoming: Vec<u8>,
-    /// Where what was not looked at yet begins.
+    /// The start of the unprocessed bytes.
     unread: usize,
     /// The payload of the latest frame.
     payload: Range<usize>,
@@ -41,7 +41,7 @@ pub struct Socket {
 impl Socket {
     /// Connects and upgrades.
     ///
-    /// Errors: nobody listens there, or it was turned down.
+    /// Errors: the address is not reachable, or the upgrade was rejected.
     pub async fn open(address: SocketAddr) -> Result<Self, Trouble> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -76,9 +76,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for the next text frame; [`text`](Self::text) is what it says. Cancel-safe.
+    /// Waits for the next text frame; [`text`](Self::text) returns its text. Cancel-safe.
     ///
-    /// Errors: the connection is over.
+    /// Errors: the connection has ended.
     pub async fn next(&mut self) -> Result<(), Trouble> {
         loop {
             while let Some((kind, payload)) = self.take_frame()? {
@@ -86,7 +86,7 @@ impl Socket {
                 match kind {
                     TEXT => return Ok(()),
                     CLOSE => return Err(self.closed()),
-                    // A pong is a few bytes into an empty buffer: it is written at once, or with the next frame.
+                    // A pong is a few bytes into an empty buffer: it is written immediately, or with the next frame.
                     PING => self.answer_ping(),
                     PONG => {}
                     kind => return Err(Trouble::Broken(format!("a frame of kind {kind}"))),
@@ -99,14 +99,14 @@ impl Socket {
         }
     }
 
-    /// Returns the latest frame's text.
+    /// Returns the text of the latest frame.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.incoming[self.payload.clone()]).unwrap_or_default()
     }
 
     /// Writes a text frame.
     ///
-    /// Errors: the connection is over.
+    /// Errors: the connection has ended.
     pub async fn send(&mut self, text: &str) -> Result<(), Trouble> {
         frame(&mut self.outgoing, TEXT, text.as_bytes());
         let written = self.stream.write_all(&self.outgoing).await;
@@ -130,7 +130,7 @@ impl Socket {
         Trouble::Closed(code.unwrap_or(1005))
     }
 
-    /// Returns the kind and the payload of the next frame, if all of it is here.
+    /// Returns the kind and the payload of the next frame, if it is complete.
     fn take_frame(&mut self) -> Result<Option<(u8, Range<usize>)>, Trouble> {
         let here = &self.incoming[self.unread..];
         let Some(&[first, second]) = here.first_chunk() else { return Ok(None) };
@@ -156,7 +156,7 @@ impl Socket {
         Ok(Some((first & 0x0f, begin..self.unread)))
     }
 
-    /// Makes room for what comes: forgets what was looked at.
+    /// Makes room for the next bytes: drops the processed ones.
     fn tidy(&mut self) {
         self.incoming.drain(..self.unread);
         (self.unread, self.payload) = (0, 0..0);
@@ -171,7 +171,7 @@ impl Socket {
     }
 }
 
-/// Appends one frame of a client. The mask is zero, which is a mask as well and costs nothing: nobody is between us.
+/// Appends one client frame. The mask is zero, which is valid and costs nothing; no intermediary needs protection here.
 fn frame(into: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     into.push(0x80 | kind);
     match payload.len() {

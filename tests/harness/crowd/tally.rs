@@ -1,4 +1,4 @@
-//! What a crowd has seen: how many, how fast, and what went wrong.
+//! The measurements of a crowd: counts, times and errors.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use super::trouble::Trouble;
 
-/// The counts and times of a crowd since they were last taken.
+/// The counts and times of a crowd since the last [`take`](Tally::take).
 #[derive(Debug)]
 pub struct Tally {
     began: Instant,
     counted: Mutex<Counted>,
 }
 
-/// What was counted.
+/// Counts and times.
 #[derive(Debug, Default, Clone)]
 pub struct Counted {
-    /// Sends that were accepted, and how long their answers took.
+    /// The accepted sends, with their response times.
     pub sent: Times,
-    /// Messages that ended a wait, and how long after their sending.
+    /// The messages that ended a wait, with their time in transit.
     pub arrived: Times,
-    /// What went wrong, by what it was.
+    /// The number of errors, by kind.
     pub troubles: BTreeMap<String, u64>,
 }
 
@@ -35,36 +35,36 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Returns the time by the crowd's clock, in microseconds: what a message is stamped with.
+    /// Returns the time on the crowd's clock in microseconds, which is the stamp of a message.
     pub fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A send was accepted, which was begun at that time.
+    /// Records an accepted send that began at that time.
     pub fn sent(&self, begun: u64) {
         let took = self.now().saturating_sub(begun);
         self.counted().sent.add(took);
     }
 
-    /// A message arrived. Without a stamp nobody of this crowd sent it.
+    /// Records the arrival of a message. Without a stamp it is not from this crowd, and is ignored.
     pub fn arrived(&self, stamp: Option<u64>) {
         let Some(stamp) = stamp else { return };
         let took = self.now().saturating_sub(stamp);
         self.counted().arrived.add(took);
     }
 
-    /// Something went wrong.
+    /// Records an error.
     pub fn trouble(&self, trouble: &Trouble) {
         *self.counted().troubles.entry(trouble.to_string()).or_default() += 1;
     }
 
-    /// Returns how many messages were sent and how many arrived since the last taking.
+    /// Returns how many messages were sent and how many arrived since the last [`take`](Self::take).
     pub fn progress(&self) -> (usize, usize) {
         let counted = self.counted();
         (counted.sent.count(), counted.arrived.count())
     }
 
-    /// Takes what was counted since the last taking.
+    /// Takes the counts since the last call, and starts again at zero.
     pub fn take(&self) -> Counted {
         std::mem::take(&mut self.counted())
     }
@@ -79,12 +79,12 @@ impl Times {
         self.0.push(u32::try_from(microseconds).unwrap_or(u32::MAX));
     }
 
-    /// Returns how many there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns the time that a share of them stayed below, 0.5 for the median; zero where there are none.
+    /// Returns the duration below which that share of them lies, 0.5 for the median; zero if there are none.
     pub fn percentile(&self, share: f64) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -1,14 +1,14 @@
-//! What can happen to one of many agents, in words that can be counted.
+//! The errors that an agent can meet, as text that can be counted.
 
 use std::fmt;
 use std::io;
 
 use super::frames;
 
-/// Why an agent has no link, or lost it.
+/// The reason why an agent has no link, or lost it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// The coordinator turned the upgrade down: the HTTP status, and the code that its answer named.
+    /// The coordinator rejected the upgrade: the HTTP status, and the error code in its body.
     Refused(u16, String),
     /// The coordinator closed the link with that code.
     Closed(u16),

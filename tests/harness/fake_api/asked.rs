@@ -1,4 +1,4 @@
-//! A request of the client: what it offers, what was said in it and by whom.
+//! A request of the client: its tools and its conversation.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ending::Ending;
 
-/// A request of the client, as it came.
+/// A request of the client, as received.
 #[derive(Debug, Clone)]
 pub struct Asked {
     body: Value,
@@ -15,7 +15,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A request with that body, as it comes now.
+    /// Creates a request with that body, received now.
     pub(crate) fn new(body: Value) -> Self {
         Self { body, at: Instant::now(), ending: Ending::default() }
     }
@@ -25,32 +25,32 @@ impl Asked {
         &self.body
     }
 
-    /// Returns when it came.
+    /// Returns when it arrived.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// Returns what knows how it ended, once it has.
+    /// Returns the handle that records how the request ends.
     pub fn ending(&self) -> &Ending {
         &self.ending
     }
 
-    /// Returns whether tools were offered: side requests such as the one for a title offer none.
+    /// Returns whether it offers tools. Side requests, such as the one for a title, offer none.
     pub fn offers_tools(&self) -> bool {
         self.body["tools"].as_array().is_some_and(|tools| !tools.is_empty())
     }
 
-    /// Returns the last message of the user, texts and tool results as one text.
+    /// Returns the last user message: its texts and tool results as one text.
     pub fn last_user_text(&self) -> String {
         self.last_user().map(flatten).unwrap_or_default()
     }
 
-    /// Returns everything that was said, by anybody, each text on lines of its own.
+    /// Returns the texts of the whole conversation, each on lines of its own.
     pub fn all_text(&self) -> String {
         text_of(self.messages())
     }
 
-    /// Returns everything that was said, by anybody, each text by itself.
+    /// Returns the texts of the whole conversation, separately.
     pub fn texts(&self) -> Vec<String> {
         let contents = self.messages().iter().map(|message| &message["content"]);
         contents
@@ -58,33 +58,33 @@ impl Asked {
             .collect()
     }
 
-    /// Returns what was said since the model's last answer: the user's words, results of tools, texts of the system.
+    /// Returns the texts since the model's last answer: the user's text, tool results, system texts.
     pub fn new_text(&self) -> String {
         let messages = self.messages();
         let answered = messages.iter().rposition(|message| message["role"] == "assistant");
         text_of(&messages[answered.map_or(0, |at| at + 1)..])
     }
 
-    /// Returns whether anybody said that.
+    /// Returns whether the conversation contains that text.
     pub fn holds(&self, text: &str) -> bool {
         self.all_text().contains(text)
     }
 
-    /// Returns how many times that was said.
+    /// Returns how often the conversation contains that text.
     pub fn count_of(&self, text: &str) -> usize {
         self.all_text().matches(text).count()
     }
 
-    /// Returns the object in the last tool result, or null.
+    /// Returns the JSON object in the last tool result, or null.
     pub fn tool_result(&self) -> Value {
         let blocks = self.last_user().and_then(Value::as_array);
         let result = blocks.and_then(|blocks| blocks.iter().rfind(|block| block["type"] == "tool_result"));
         result.and_then(|result| serde_json::from_str(&flatten(&result["content"])).ok()).unwrap_or_default()
     }
 
-    /// Returns the full name of the tool that ends with `name`: one that is offered, or one that is only announced.
+    /// Returns the full name of the tool that ends with `name`, whether it is offered or only announced.
     pub(super) fn tool_named(&self, name: &str) -> Option<String> {
-        // Claude Code writes two underlines behind a server's name, opencode one behind that of its entry.
+        // Claude Code puts two underscores after a server's name, opencode puts one after the name of its entry.
         let fits = |full: &str| full == name || full.ends_with(&format!("__{name}")) || full == format!("c3po_{name}");
         let offered = self.body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str());
         if let Some(full) = offered.into_iter().find(|full| fits(full)) {

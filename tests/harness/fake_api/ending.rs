@@ -1,51 +1,51 @@
-//! How a request ended: with an answer, with an error, or with a client that went away.
+//! The end of a request: an answer, an error, or a client that disconnected.
 
 use std::sync::{Arc, OnceLock};
 
 use c3po_shared::time::Timestamp;
 
-/// What became of a request.
+/// The way in which a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was answered, whole.
+    /// It was answered completely.
     Answered,
     /// It was answered with an error.
     Failed,
-    /// The client went away before the answer.
+    /// The client disconnected before the answer.
     CutOff,
 }
 
-/// Knows how one request ended, once it has. Clones know the same.
+/// Records how one request ended. Clones share the record.
 #[derive(Debug, Clone, Default)]
 pub struct Ending(Arc<OnceLock<(Fate, Timestamp)>>);
 
 impl Ending {
-    /// Returns what became of the request, and when; nothing while it is open.
+    /// Returns how and when the request ended; `None` while it is open.
     pub fn known(&self) -> Option<(Fate, Timestamp)> {
         self.0.get().copied()
     }
 
-    /// Returns what ends the request as cut off when it is dropped, unless it has ended before.
+    /// Returns a guard that records the request as cut off when dropped, unless it has ended before.
     pub(super) fn open(&self) -> Open {
         Open(self.clone())
     }
 }
 
-/// A request without an answer.
+/// A request that has not been answered yet.
 #[derive(Debug)]
 pub(super) struct Open(Ending);
 
 impl Open {
-    /// Ends the request.
+    /// Records the end of the request.
     pub(super) fn ends(self, fate: Fate) {
-        // Only the first end counts, and this is it: whoever has this value ends the request.
+        // Only the first end counts, and this is the first: the owner of this guard ends the request.
         let _ = self.0.0.set((fate, Timestamp::now()));
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // It has ended already where it was answered.
+        // Has no effect if the request was answered.
         let _ = self.0.0.set((Fate::CutOff, Timestamp::now()));
     }
 }

@@ -1,4 +1,4 @@
-//! A scripted stand-in for the Messages API: the model that the real Claude Code asks in tests, on 127.0.0.1 only.
+//! A scripted fake of the Messages API: the model for the real Claude Code in tests, on 127.0.0.1 only.
 
 mod asked;
 mod ending;
@@ -30,7 +30,7 @@ pub use script::{Block, Gate, Script};
 /// A request may carry a whole conversation with long tool results.
 const BODY_MAX: usize = 64 << 20;
 
-/// A running stand-in. It ends with this value.
+/// A running fake API. Dropping it stops it.
 #[derive(Debug)]
 pub struct FakeApi {
     address: SocketAddr,
@@ -56,7 +56,7 @@ impl FakeApi {
         Self::begin(script, true).await
     }
 
-    /// Starts one that plays `script` and keeps no request: hours of whole conversations are more than a machine has room for.
+    /// Starts one that plays `script` and keeps no requests: hours of whole conversations would not fit into memory.
     ///
     /// Errors: there is no free port.
     pub async fn start_forgetful(script: Script) -> Result<Self> {
@@ -80,7 +80,7 @@ impl FakeApi {
         Ok(Self { address, shared, stop, server })
     }
 
-    /// Returns what the client is told as its base URL.
+    /// Returns the base URL for the client.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -90,13 +90,13 @@ impl FakeApi {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for a request that is as `wanted` wants it, or finds one that has come already.
+    /// Waits for a request that satisfies `wanted`, which may already have arrived.
     ///
-    /// Errors: none is there `within` the time; the error shows what the last one said last.
+    /// Errors: there is none `within` the time; the error shows the newest text of the last request.
     pub async fn wait_for(&self, what: &str, within: Duration, wanted: impl Fn(&Asked) -> bool) -> Result<Asked> {
         let mut known = 0;
         let found = eventually(what, within, async || {
-            // Each request is looked at once: they hold whole conversations.
+            // Each request is checked only once, because it contains a whole conversation.
             let asked = self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner)[known..].to_vec();
             known += asked.len();
             asked.into_iter().find(&wanted)
@@ -113,7 +113,7 @@ impl FakeApi {
         self.shared.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends it, open answers first.
+    /// Stops it; open answers end first.
     pub async fn stop(self) {
         self.stop.cancel();
         self.server.close();
@@ -130,7 +130,7 @@ impl Drop for FakeApi {
 async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Response {
     let Ok(body) = serde_json::from_str::<Value>(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let asked = Asked::new(body);
-    // Where the client goes away, all of this is dropped, wherever it waits.
+    // If the client disconnects, this future is dropped wherever it waits, and `open` with it.
     let open = asked.ending().open();
     let blocks = shared.script.answer(&asked);
     let message = stream::Message::new(&asked, &blocks);
@@ -153,7 +153,7 @@ async fn answer_messages(State(shared): State<Arc<Shared>>, body: String) -> Res
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Takes the time that the model takes for an answer.
+/// Waits as long as the scripted pauses and gates require.
 async fn think(blocks: &[Block]) {
     for block in blocks {
         match block {

@@ -1,4 +1,4 @@
-//! What a scripted model says: step by step, or by what the last message holds.
+//! The script of a fake model: answers step by step, or by rules about the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::asked::Asked;
 
-/// One thing a model says.
+/// One part of a model's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// Words.
+    /// Text.
     Text(String),
     /// A call of the tool whose name ends with `tool`.
     Call {
@@ -22,25 +22,25 @@ pub enum Block {
         /// Its arguments.
         arguments: Value,
     },
-    /// Nothing for a while: a model that thinks.
+    /// A pause, as if the model were thinking.
     Pause(Duration),
-    /// Nothing until a test lets it go on.
+    /// A pause that lasts until the gate is opened.
     Hold(Gate),
-    /// No answer: an error of the service with that status.
+    /// No answer, but an API error with that status.
     Fail(u16),
 }
 
-/// What holds a model back until it is opened. Clones are the same gate.
+/// Holds a model's answer back until it is opened. Clones are the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate(Arc<CancellationToken>);
 
 impl Gate {
-    /// A closed one.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens it for good.
+    /// Opens it permanently.
     pub fn open(&self) {
         self.0.cancel();
     }
@@ -58,22 +58,22 @@ impl PartialEq for Gate {
 }
 
 impl Block {
-    /// Words.
+    /// Creates a text.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// A call of the tool with that name, whatever server it comes from.
+    /// Creates a call of the tool with that name, whichever server provides it.
     pub fn call(tool: impl Into<String>, arguments: Value) -> Self {
         Self::Call { tool: tool.into(), arguments }
     }
 
-    /// Nothing until the gate is open.
+    /// Creates a pause until the gate is open.
     pub fn hold(gate: &Gate) -> Self {
         Self::Hold(gate.clone())
     }
 
-    /// Nothing for that many milliseconds. All pauses of an answer come before its first word.
+    /// Creates a pause of that many milliseconds. All pauses of an answer come before its first word.
     pub fn pause(milliseconds: u64) -> Self {
         Self::Pause(Duration::from_millis(milliseconds))
     }
@@ -81,10 +81,10 @@ impl Block {
 
 type Step = Box<dyn Fn(&Asked) -> Vec<Block> + Send + Sync>;
 
-/// Whether a rule holds for a request.
+/// Decides whether a rule applies to a request.
 type Sign = Box<dyn Fn(&Asked) -> bool + Send + Sync>;
 
-/// A model's part: rules first, then its steps one after the other, then always the same.
+/// A model's script: rules first, then the steps in order, then always the same answer.
 pub struct Script {
     rules: Vec<(Sign, Step)>,
     steps: Vec<Step>,
@@ -105,35 +105,35 @@ impl Default for Script {
 }
 
 impl Script {
-    /// A model that only ever says `ok`.
+    /// Creates a model that always answers `ok`.
     pub fn new() -> Self {
         let otherwise = vec![Block::text("ok")];
         Self { rules: Vec::new(), steps: Vec::new(), next: AtomicUsize::new(0), otherwise }
     }
 
-    /// Next it says these.
+    /// Adds a step that answers with these blocks.
     #[must_use]
     pub fn then(self, blocks: impl IntoIterator<Item = Block>) -> Self {
         let blocks: Vec<_> = blocks.into_iter().collect();
         self.then_with(move |_| blocks.clone())
     }
 
-    /// Next it says what follows from what it was asked, such as a call with the id out of the last result.
+    /// Adds a step that computes its answer from the request, for example a call with the id from the last result.
     #[must_use]
     pub fn then_with(mut self, step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> Self {
         self.steps.push(Box::new(step));
         self
     }
 
-    /// Whenever the last message of the user holds `part`, it says what follows from that, and no step is spent.
+    /// Adds a rule: if the last user message contains `part`, `step` computes the answer, and no step is used up.
     #[must_use]
     pub fn when(self, part: impl Into<String>, step: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> Self {
         let part = part.into();
         self.when_it(move |asked| asked.last_user_text().contains(&part), step)
     }
 
-    /// Whenever anything that was said since its last answer holds `part`, whoever said it: a hook's text comes from
-    /// the system.
+    /// Adds a rule for any text since the model's last answer that contains `part`, from any role: the text of a hook has the
+    /// role of the system.
     #[must_use]
     pub fn when_told(
         self,
@@ -144,7 +144,7 @@ impl Script {
         self.when_it(move |asked| asked.new_text().contains(&part), step)
     }
 
-    /// Whenever the request is such a one.
+    /// Adds a rule for requests that satisfy `sign`.
     #[must_use]
     pub fn when_it(
         mut self,
@@ -155,7 +155,7 @@ impl Script {
         self
     }
 
-    /// It says these when its steps are over.
+    /// Sets the answer for after the last step.
     #[must_use]
     pub fn otherwise(mut self, blocks: impl IntoIterator<Item = Block>) -> Self {
         self.otherwise = blocks.into_iter().collect();

@@ -1,4 +1,4 @@
-//! A message of the model in the API's two forms: one object, or a stream of events.
+//! A message from the model in both forms of the API: one object, or a stream of events.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::asked::Asked;
 use super::script::Block;
 
-/// What the model answers.
+/// The model's answer.
 pub(super) struct Message {
     head: Value,
     content: Vec<Value>,
@@ -17,7 +17,7 @@ fn new_id(kind: &str) -> String {
     format!("{kind}_{}", Uuid::new_v4().simple())
 }
 
-/// Returns a block as the API says it; a pause is said by no word.
+/// Returns a block in the form of the API; pauses and errors have none.
 fn content(asked: &Asked, block: &Block) -> Option<Value> {
     let said = match block {
         Block::Pause(_) | Block::Hold(_) | Block::Fail(_) => return None,
@@ -43,14 +43,14 @@ impl Message {
         }
     }
 
-    /// Returns it as one object.
+    /// Returns the message as one object.
     pub(super) fn whole(mut self) -> Value {
         self.head["content"] = Value::Array(self.content);
         self.head["stop_reason"] = self.stop_reason.into();
         self.head
     }
 
-    /// Returns it as server-sent events.
+    /// Returns the message as server-sent events.
     pub(super) fn events(self) -> String {
         let mut text = event("message_start", json!({"message": self.head}));
         for (index, block) in self.content.into_iter().enumerate() {
@@ -65,7 +65,7 @@ impl Message {
     }
 }
 
-/// Returns a block as it opens, empty, and what fills it.
+/// Returns the empty block that starts it, and the delta that fills it.
 fn open(mut block: Value) -> (Value, Value) {
     if block["type"] == "text" {
         let text = std::mem::replace(&mut block["text"], "".into());

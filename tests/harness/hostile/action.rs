@@ -1,22 +1,22 @@
-//! What a person may do next, chosen by chance.
+//! The actions of a person, chosen at random.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::dice::Dice;
 
-/// One thing that a person does with a session.
+/// One action of a person in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Types a prompt.
     Type,
-    /// Types a prompt whose answer takes long, and perhaps another one meanwhile.
+    /// Types a prompt whose answer takes long, and perhaps a second one meanwhile.
     Slow,
     /// Does nothing.
     Rest,
-    /// Leaves a half-typed prompt standing.
+    /// Leaves a half-typed prompt on the input line.
     HalfType,
-    /// Presses Esc, mostly in the middle of a turn.
+    /// Presses Esc, usually in the middle of a turn.
     Escape,
     /// Presses Esc twice.
     DoubleEscape,
@@ -24,27 +24,27 @@ pub enum Action {
     Rewind,
     /// `/clear`.
     Clear,
-    /// `/compact`, and the summary takes its time.
+    /// `/compact`, with a summary that takes a while.
     Compact,
     /// `/mcp`, Reconnect.
     Reconnect,
-    /// The proxy is killed, and connected again.
+    /// Kills the proxy and reconnects it.
     KillProxy,
-    /// The client is killed; another one begins anew, resumes the conversation, or forks it.
+    /// Kills the client, and starts another one with a new, resumed or forked conversation.
     KillClaude,
-    /// `/exit`; another client begins anew or continues.
+    /// `/exit`; another client starts a new conversation or continues the old one.
     Leave,
-    /// Has a subagent do something.
+    /// Delegates a task to a subagent.
     Delegate,
     /// The model's service fails for a few requests.
     Failures,
-    /// The model asks, or needs permission, and waits.
+    /// The model asks a question or needs permission, and waits.
     Dialog,
-    /// A screen such as `/config` is left open.
+    /// Leaves a screen such as `/config` open.
     Screen,
 }
 
-/// Every action, its name, and how often it is chosen.
+/// Every action with its name and its weight.
 const ALL: [(Action, &str, usize); 17] = [
     (Action::Type, "type", 22),
     (Action::Slow, "slow", 6),
@@ -71,7 +71,7 @@ impl Action {
         ALL.iter().map(|(action, ..)| *action).collect()
     }
 
-    /// Returns one of the allowed ones.
+    /// Chooses one of the allowed actions.
     pub(super) fn choose(dice: &mut Dice, allowed: &[Self]) -> Self {
         let allowed = || ALL.iter().filter(|(action, ..)| allowed.contains(action));
         let mut left = dice.below(allowed().map(|(_, _, weight)| weight).sum::<usize>().max(1));

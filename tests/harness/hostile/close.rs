@@ -1,4 +1,5 @@
-//! The end: every session comes to rest, is shown what is left, and what became of every message is asked for.
+//! The end of the day: every session comes to rest and is shown its remaining messages, and every message's history is
+//! fetched.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ use super::sending::{Message, send};
 use super::token::Token;
 use super::world::World;
 
-/// How long a session may take to come to rest, and to be shown what may start a turn.
+/// How long a session may take to come to rest, and to be shown the messages that start a turn.
 const REST: Duration = Duration::from_secs(45);
-/// How long a turn may take now.
+/// The time limit of a turn at the end.
 const TURN: Duration = Duration::from_secs(40);
-/// After a turn: what is read late is read, and what is recorded late is recorded.
+/// The pause after a turn, for reads and receipts that come late.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How often it is looked whether something has come.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Ends the day for everybody. Returns how far each message got, and the last one of each session.
+/// Ends the day for all sessions. Records the history of each message, and the last message to each session.
 ///
-/// Errors: a session cannot be brought to rest, or the coordinator does not answer.
+/// Errors: a session cannot be brought to rest, or the coordinator does not respond.
 pub(super) async fn close(world: &World, persons: &mut [Person]) -> Result<()> {
     let lasts = join_all(persons.iter_mut().map(|person| last_words(world, person))).await;
     for (seat, last) in lasts.into_iter().enumerate() {
@@ -45,7 +46,7 @@ pub(super) async fn close(world: &World, persons: &mut [Person]) -> Result<()> {
     Ok(())
 }
 
-/// Brings a session to rest, by a second client where the first one does not. Returns its last message.
+/// Brings a session to rest, with a new client if necessary. Returns the last message to it.
 async fn last_words(world: &World, person: &mut Person) -> Result<Token> {
     person.seat.model.calms_down();
     match ends_well(world, person).await {
@@ -58,13 +59,13 @@ async fn last_words(world: &World, person: &mut Person) -> Result<Token> {
     }
 }
 
-/// Has everything shown that is left, and then one more message and one more prompt.
+/// Waits until all messages that start a turn are shown, then sends one more message and types more prompts.
 async fn ends_well(world: &World, person: &mut Person) -> Result<Token> {
     let seat = person.seat.number;
     person.recover().await?;
     wait_idle(&person.seat, REST).await?;
     let pressing = world.journal.pressing(seat);
-    // What does not come is found later.
+    // The checker reports the messages that are not shown.
     let _ = until("what may start a turn", REST, || world.journal.are_shown(seat, &pressing)).await;
     prompt(world, person).await?;
     let last = send(world, &world.senders[0], seat, &Message::QUESTION).await?;
@@ -86,7 +87,7 @@ async fn prompt(world: &World, person: &mut Person) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a fact that costs something to look at.
+/// Waits for a condition that is expensive to check.
 async fn until(what: &str, within: Duration, holds: impl Fn() -> bool) -> Result<()> {
     let end = Instant::now() + within;
     while !holds() {

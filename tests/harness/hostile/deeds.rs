@@ -1,4 +1,4 @@
-//! How each action is done. Each returns what it means for what the session was shown before.
+//! The implementation of each action. Each returns its consequence for the messages that the session was shown before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use super::seat::Beginning;
 use crate::eventually::eventually;
 use crate::fake_api::Fate;
 
-/// How long a turn may take to its end.
+/// The time limit of a turn.
 const TURN: Duration = Duration::from_secs(45);
-/// How long a client may take to take a new state over.
+/// How long a client may take to apply a new state.
 const SETTLES: Duration = Duration::from_millis(700);
-/// How often a person looks.
+/// The interval at which a person looks at the screen.
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a dialog may take to open after its prompt.
 const DIALOG: Duration = Duration::from_secs(12);
-/// A proxy may take so long to connect again.
+/// How long a proxy may take to reconnect.
 const RECONNECTS: Duration = Duration::from_secs(40);
 /// The entry of our server in `/mcp`.
 const SERVER: &str = "plugin:c3po:c3po";
 /// Screens that a person leaves open.
 const SCREENS: [&str; 7] = ["/config", "/status", "/help", "/model", "/mcp", "/resume", "/plugin"];
-/// How a service fails: overloaded twice, too many requests, broken, and not with this request.
+/// The failures of the service: overloaded, too many requests, server error, bad request.
 const STATUSES: [u16; 4] = [529, 429, 500, 400];
 
-/// Does one thing.
+/// Performs one action.
 ///
-/// Errors: the client does not do what it should.
+/// Errors: the client does not behave as expected.
 pub(super) async fn act(person: &mut Person, action: Action) -> Result<Effect> {
     match action {
         Action::Type => person.types("").await.map(|_| Effect::None),
@@ -145,7 +145,7 @@ async fn compact(person: &mut Person) -> Result<Effect> {
     command(person.seat.session()?, "/compact").await?;
     let begins = eventually("a summary", APPEARS, async || (journal.compactions(seat).len() > before).then_some(()));
     if begins.await.is_err() {
-        // There is too little to sum up.
+        // There is too little text to summarise.
         return Ok(Effect::Disturbs);
     }
     if person.dice.percent(15) {
@@ -230,7 +230,7 @@ async fn dialog(person: &mut Person) -> Result<Effect> {
         (watch.status().as_deref() == Some("waiting")).then_some(())
     });
     if opens.await.is_err() {
-        // The turn was another one's, or the service failed.
+        // The turn belonged to something else, or the service failed.
         return Ok(Effect::Disturbs);
     }
     watch.occupied(true);

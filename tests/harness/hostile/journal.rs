@@ -1,4 +1,4 @@
-//! What happened so far, written down by everybody who takes part.
+//! The journal of a run, written by all its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use super::reading::{Reading, read};
 use super::token::Token;
 use crate::fake_api::{Asked, Ending, Fate};
 
-/// A request, as it came.
+/// A request, as received.
 #[derive(Debug)]
 struct Came {
     seat: Seat,
@@ -38,7 +38,7 @@ struct Pages {
     numbers: BTreeMap<Seat, usize>,
 }
 
-/// Everything that happened.
+/// All events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Journal(Mutex<Pages>);
 
@@ -55,7 +55,7 @@ impl Journal {
         self.pages().record.sent.push(sent);
     }
 
-    /// Notes a request, and returns what it holds.
+    /// Records a request, and returns its content.
     pub(super) fn asked(&self, seat: Seat, asked: &Asked) -> Reading {
         let reading = read(asked);
         let came = Came { seat, at: Timestamp::now(), ending: asked.ending().clone(), reading: reading.clone() };
@@ -71,7 +71,7 @@ impl Journal {
         self.pages().record.idle.push(idle);
     }
 
-    /// Notes what was on a screen that must never be there, once for each session.
+    /// Records text on a screen that must never be there, once for each session.
     pub(super) fn screen(&self, seat: Seat, text: &str) {
         let (mut pages, screen) = (self.pages(), (seat, text.to_owned()));
         if !pages.record.screens.contains(&screen) {
@@ -83,29 +83,29 @@ impl Journal {
         self.pages().record.histories.insert(token, steps);
     }
 
-    /// Notes what is in an inbox in the end.
+    /// Records the messages that are still in an inbox at the end.
     pub(super) fn left(&self, tokens: impl IntoIterator<Item = Token>) {
         self.pages().record.left.extend(tokens);
     }
 
-    /// Notes the last message to a session.
+    /// Records the last message to a session.
     pub(super) fn last(&self, seat: Seat, token: Token) {
         self.pages().record.last.insert(seat, token);
     }
 
-    /// A model is about to answer or acknowledge that message.
+    /// Records that a model is about to answer or acknowledge that message.
     pub(super) fn settles(&self, token: Token) {
         self.pages().record.settled.entry(token).or_insert_with(Timestamp::now);
     }
 
-    /// Returns those of the messages that nobody settled, with their ids.
+    /// Returns the messages among these that no model has settled, with their ids.
     pub(super) fn unsettled(&self, tokens: &[Token]) -> Vec<(Token, String)> {
         let pages = self.pages();
         let open = pages.record.sent.iter().filter(|sent| !pages.record.settled.contains_key(&sent.token));
         open.filter(|sent| tokens.contains(&sent.token)).map(|sent| (sent.token, sent.id.clone())).collect()
     }
 
-    /// Returns whether all of these messages to one session stood in requests of it that were answered.
+    /// Returns whether all these messages were in answered requests of the session.
     pub(super) fn are_shown(&self, seat: Seat, tokens: &[Token]) -> bool {
         let pages = self.pages();
         let of_session = |came: &&Came| came.seat == seat && came.reading.asker == Asker::Session;
@@ -122,28 +122,28 @@ impl Journal {
         pressing.map(|sent| sent.token).collect()
     }
 
-    /// Returns whether a typed prompt stood in an answered request.
+    /// Returns whether an answered request contained that typed prompt.
     pub(super) fn is_answered(&self, prompt: Token) -> bool {
         let prompt = prompt.to_string();
         let holds = |came: &&Came| came.reading.prompt.as_ref().is_some_and(|line| line.contains(&prompt));
         self.pages().came.iter().filter(holds).any(Came::is_answered)
     }
 
-    /// Returns how each compaction of that session ended.
+    /// Returns how each compaction of that session ended, `None` for one that is still open.
     pub(super) fn compactions(&self, seat: Seat) -> Vec<Option<Fate>> {
         let pages = self.pages();
         let of = pages.came.iter().filter(|came| came.seat == seat && came.reading.asker == Asker::Compaction);
         of.map(|came| came.ending.known().map(|(fate, _)| fate)).collect()
     }
 
-    /// Returns the record as it is now.
+    /// Returns the current record.
     pub(super) fn record(&self) -> Record {
         let pages = self.pages();
         let requests = pages.came.iter().map(Came::request).collect();
         Record { requests, over: Timestamp::now(), ..pages.record.clone() }
     }
 
-    /// Returns what was new in each request, in the order of the record's.
+    /// Returns the new text of each request, in the order of the record's requests.
     pub(super) fn news(&self) -> Vec<String> {
         self.pages().came.iter().map(|came| came.reading.new.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! What a person does all day: one thing after the other, by chance.
+//! A person's day: one random action after the other.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::deeds::act;
 use super::person::Person;
 use super::world::World;
 
-/// How long a person does nothing between two actions, in milliseconds.
+/// The pause of a person between two actions, in milliseconds.
 const BETWEEN: (u64, u64) = (300, 3_500);
-/// How long one action may take.
+/// The time limit of one action.
 const ACTION_MAX: Duration = Duration::from_secs(180);
 
-/// Does one thing after the other until it is enough.
+/// Performs actions until the day ends.
 ///
 /// Errors: the session cannot be brought back.
 pub(super) async fn live(person: &mut Person) -> Result<()> {

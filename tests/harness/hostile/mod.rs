@@ -1,8 +1,8 @@
-//! A hostile day for the last hop: real clients with a scripted model, and persons who do anything, by a seed.
+//! A hostile day for the last hop: real clients with a scripted model, and people who do anything, determined by a seed.
 //!
 //! [`run`] starts a coordinator, two senders and real sessions with the plugin. Each session has a person who types,
-//! interrupts, clears, compacts, kills and leaves things open, while questions and news come. In the end every session
-//! comes to rest, and the [`checker`] looks through all requests of the models and all receipts.
+//! interrupts, clears, compacts, kills and leaves things open, while questions and news arrive. At the end every session
+//! comes to rest, and the [`checker`] compares the requests of the models with the receipts.
 
 mod action;
 pub mod checker;
@@ -40,50 +40,50 @@ use world::World;
 use crate::claude::ClaudeCode;
 use crate::eventually::eventually;
 
-/// How long a session may take to be there.
+/// How long a session may take to start.
 const ARRIVAL: Duration = Duration::from_secs(60);
-/// The longest time for which a person leaves something as it is.
+/// The longest time for which a person leaves a state unchanged.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long and how hard.
+/// The length and the difficulty of a day.
 #[derive(Debug, Clone)]
 pub struct Day {
-    /// How long persons act and messages come.
+    /// How long people act and messages arrive.
     pub time: Duration,
-    /// How many sessions there are.
+    /// The number of sessions.
     pub sessions: usize,
-    /// What chance follows from.
+    /// The seed of the randomness.
     pub seed: u64,
-    /// What persons may do.
+    /// The allowed actions.
     pub actions: Vec<Action>,
-    /// Whether everything is kept where nothing was found, too.
+    /// Whether the files are kept even if there are no findings.
     pub keeps: bool,
 }
 
 impl Day {
-    /// Returns how long a person leaves something as it is: less on a short day, so that enough happens.
+    /// Returns how long a person leaves a state unchanged: less on a short day, so that enough happens.
     fn patience(&self) -> Duration {
         (self.time / 12).clamp(Duration::from_secs(5), PATIENCE)
     }
 }
 
-/// What became of it.
+/// The outcome of a day.
 #[derive(Debug)]
 pub struct Aftermath {
-    /// What was counted and found.
+    /// The counts and findings.
     pub report: Report,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// The logs, transcripts and stories of a run with findings, or of one that is to be kept.
+    /// The folder with the logs, transcripts and stories, if there are findings or it was to be kept.
     pub kept: Option<PathBuf>,
 }
 
-/// Lets the day go by.
+/// Runs the day.
 ///
-/// Errors: something could not be started, or not be brought to rest, which is no finding. The error names the folder.
+/// Errors: a part could not be started, or could not be brought to rest, which is not a finding. The error names the folder.
 pub async fn run(claude: &ClaudeCode, day: Day) -> Result<Aftermath> {
     let began = Instant::now();
-    // A short name: the path of a socket has room for about a hundred bytes.
+    // A short name, because the path of a socket is limited to about 100 bytes.
     let work = tempfile::Builder::new().prefix("c3po-day-").tempdir().context("making a folder")?;
     let world = Arc::new(World::start(claude, day, work.path()).await?);
     let lived = Box::pin(live(&world)).await;
@@ -122,7 +122,7 @@ async fn live(world: &Arc<World>) -> Result<()> {
     day
 }
 
-/// Starts a session, and waits until messages can be sent to it.
+/// Starts a session, and waits until it can receive messages.
 async fn arrive(world: &Arc<World>, number: checker::Seat) -> Result<Person> {
     let mut seat = Seat::make(world, number, Arc::clone(&world.journal)).await?;
     seat.start(Beginning::Anew).await?;

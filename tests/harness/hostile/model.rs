@@ -1,4 +1,4 @@
-//! What the model of one session says: by chance, and by what its person typed.
+//! The model of one session: answers at random, and on orders in its person's prompts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,13 @@ use super::token::{Text, Token};
 use crate::dice::Dice;
 use crate::fake_api::{Asked, Block, Script};
 
-/// What a prompt may hold that has the model do something certain.
+/// The order in a prompt that makes the model answer slowly.
 pub(super) const SLOW: &str = "do:slow";
-/// Has it ask its person.
+/// The order that makes it ask its person.
 pub(super) const ASK: &str = "do:ask";
-/// Has it use a tool that needs permission.
+/// The order that makes it use a tool that needs permission.
 pub(super) const WRITE: &str = "do:write";
-/// Has it begin a subagent.
+/// The order that makes it start a subagent.
 pub(super) const DELEGATE: &str = "do:delegate";
 
 /// The file that it reads.
@@ -37,11 +37,11 @@ pub(super) struct Model {
 #[derive(Debug)]
 struct State {
     dice: Dice,
-    /// How many requests fail, and with which status.
+    /// How many more requests fail, and with which status.
     failures: (usize, u16),
-    /// How long a summary takes.
+    /// The duration of a summary.
     compaction: Duration,
-    /// Whether it only says `ok` from now on.
+    /// Whether it answers only `ok` from now on.
     is_calm: bool,
     summaries: usize,
     tasks: usize,
@@ -54,23 +54,23 @@ impl Model {
         Self { seat, folder: folder.to_owned(), journal, state: Mutex::new(state) }
     }
 
-    /// Returns what the stand-in for the service plays.
+    /// Returns the script for the fake API.
     pub(super) fn script(self: &Arc<Self>) -> Script {
         let model = Arc::clone(self);
         Script::new().when_it(|_| true, move |asked| model.answer(asked))
     }
 
-    /// The next requests fail.
+    /// Makes the next requests fail.
     pub(super) fn fails(&self, times: usize, status: u16) {
         self.state().failures = (times, status);
     }
 
-    /// Summaries take that long.
+    /// Sets the duration of summaries.
     pub(super) fn summarizes_in(&self, time: Duration) {
         self.state().compaction = time;
     }
 
-    /// Nothing fails any more, and nothing takes long.
+    /// Ends all failures and delays.
     pub(super) fn calms_down(&self) {
         let mut state = self.state();
         (state.failures, state.compaction, state.is_calm) = ((0, 0), Duration::ZERO, true);
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// Does what its person wants, or deals with messages, or works, or ends its turn.
+    /// Follows its person's order, or handles messages, or works, or ends its turn.
     fn goes_on(&self, state: &mut State, reading: &Reading) -> Vec<Block> {
         let mut blocks = vec![Block::Pause(pause(&mut state.dice))];
         let wants = |order: &str| reading.prompt.as_ref().is_some_and(|prompt| prompt.contains(order));
@@ -126,7 +126,7 @@ impl Model {
         blocks
     }
 
-    /// Answers or acknowledges one of the messages before it, if there is any.
+    /// Answers or acknowledges one of the messages in the request, if there is any.
     fn settles(&self, state: &mut State, reading: &Reading) -> Option<Block> {
         let tokens: Vec<_> = reading.standing.iter().map(|standing| standing.token).collect();
         let open = self.journal.unsettled(&tokens);
@@ -139,7 +139,7 @@ impl Model {
         })
     }
 
-    /// Says something in so many of a hundred cases, waits for messages in others, or reads a file.
+    /// Returns a text in `says` percent of all cases, a wait in `waits` percent, else the reading of a file.
     fn works(&self, state: &mut State, says: usize, waits: usize) -> Vec<Block> {
         let thrown = state.dice.below(100);
         vec![if thrown < says {
@@ -156,7 +156,7 @@ impl Model {
     }
 }
 
-/// Most answers come at once, some take a second, few take many.
+/// Most answers come immediately, some take a second, few take several.
 fn pause(dice: &mut Dice) -> Duration {
     match dice.below(100) {
         0..70 => dice.millis(0, 100),

@@ -1,4 +1,4 @@
-//! Who sits before one session: types, waits, and finds the way back where something went wrong.
+//! The person of one session: types, waits, and recovers the session if something went wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::token::{Text, Token};
 use super::world::World;
 use crate::dice::Dice;
 
-/// How often Esc is pressed before the client is given up: nothing is nested deeper.
+/// How often Esc is pressed before the client is given up: no dialog is nested deeper.
 const ESCAPES: usize = 8;
-/// What Esc closes is gone after this.
+/// How long the client may take to close a dialog after Esc.
 const CLOSES: Duration = Duration::from_millis(400);
 
 /// A person.
@@ -34,7 +34,7 @@ impl Person {
         Self { seat, world, dice, prompts: 0, actions: 0 }
     }
 
-    /// Returns the number of the next action, and has what chance decides in it depend on nothing but that.
+    /// Returns the number of the next action, and derives the randomness within it from this number alone.
     pub(super) fn next_action(&mut self) -> u64 {
         self.actions += 1;
         self.dice = Dice::of(self.world.day.seed, 1_000 * (self.seat.number as u64 + 1) + self.actions);
@@ -46,19 +46,19 @@ impl Person {
         self.world.journal.deed(deed);
     }
 
-    /// Does nothing for a while, unless everything is over.
+    /// Waits for that time, or until the day ends.
     pub(super) async fn rests(&self, time: Duration) {
-        // When it is over, the rest of it is not needed.
+        // The result does not matter: at the end of the day the rest is skipped.
         let _ = self.world.calm.run_until_cancelled(sleep(time)).await;
     }
 
-    /// Returns a time that patience allows, from `from` on, in milliseconds.
+    /// Returns a random time from `from` milliseconds up to the person's patience.
     pub(super) fn while_patient(&mut self, from: u64) -> Duration {
         let patience = u64::try_from(self.world.day.patience().as_millis()).unwrap_or(u64::MAX);
         self.dice.millis(from, patience.max(from + 1))
     }
 
-    /// Types a prompt with an order for the model in it. Returns its token.
+    /// Types a prompt that contains an order for the model. Returns its token.
     pub(super) async fn types(&mut self, order: &str) -> Result<Token> {
         self.prompts += 1;
         let token = Token { text: Text::Prompt, seat: self.seat.number, number: self.prompts };
@@ -68,7 +68,7 @@ impl Person {
         Ok(token)
     }
 
-    /// Brings the session back to where a prompt can be typed, if need be by another client.
+    /// Brings the session back to its input prompt, with a new client if necessary.
     ///
     /// Errors: no client starts.
     pub(super) async fn recover(&mut self) -> Result<()> {
@@ -80,13 +80,13 @@ impl Person {
         Ok(())
     }
 
-    /// Kills the client and resumes its conversation with another one.
+    /// Kills the client, and resumes its conversation with a new one.
     ///
     /// Errors: no client starts.
     pub(super) async fn begins_again(&mut self) -> Result<()> {
         let from = Timestamp::now();
         self.seat.watch.occupied(true);
-        // There may be no client any more.
+        // There may be no client to kill.
         let _ = self.seat.kill().await;
         let carries = match self.seat.start(Beginning::Resumed).await {
             Ok(carries) => carries,
@@ -96,7 +96,7 @@ impl Person {
         Ok(())
     }
 
-    /// Presses Esc until a prompt can be typed, and takes away what is typed.
+    /// Presses Esc until the input prompt appears, and clears its line.
     async fn escapes(&self) -> Result<()> {
         let session = self.seat.session()?;
         for _ in 0..ESCAPES {

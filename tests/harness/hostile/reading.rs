@@ -1,4 +1,4 @@
-//! What a request of a model holds: which texts of ours, in which order, and which messages say that they were shown before.
+//! The content of a request: our tokens in order, and the messages that are marked as shown before.
 
 use serde_json::Value;
 
@@ -6,24 +6,24 @@ use super::checker::{Asker, Standing};
 use super::token::{Text, Token};
 use crate::fake_api::Asked;
 
-/// What a message that may have been shown before has in its line of origin.
+/// The mark in the origin line of a message that may have been shown before.
 const MARK: &str = "[may have been shown before]";
-/// How that line begins.
+/// The start of the origin line.
 const ORIGIN: &str = "[FROM: ";
-/// What the client asks for when it compacts a conversation.
+/// The text in the client's request for a compaction.
 const SUMMARY: &str = "detailed summary";
-/// So much of what is new in a request is kept for a person.
+/// How much of the new text of a request is kept for people.
 const NEW_MAX: usize = 3_000;
 
-/// A request as far as it matters here.
+/// The relevant content of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) asker: Asker,
-    /// The messages that stand in it, each as often as it does, in order.
+    /// The messages in it, in order, with every copy.
     pub(super) standing: Vec<Standing>,
     /// The last prompt that the model has not answered yet.
     pub(super) prompt: Option<String>,
-    /// What is new in it, cut.
+    /// The new text, truncated.
     pub(super) new: String,
 }
 
@@ -47,14 +47,14 @@ pub(super) fn read(asked: &Asked) -> Reading {
     }
 }
 
-/// Returns the messages that stand in one text.
+/// Returns the messages in one text.
 fn standing(text: &str) -> Vec<Standing> {
     let tokens = Token::find_all(text).into_iter().filter(|(_, token)| token.text == Text::Message);
     tokens.map(|(place, token)| Standing { token, marked: is_marked(text, place, token) }).collect()
 }
 
-/// Returns whether the message whose token stands there says that it was shown before: in the line of origin above a
-/// quoted text, or as a member of the result of a tool.
+/// Returns whether the message with that token is marked as shown before: in the origin line above a quoted text, or as a
+/// member of a tool result.
 fn is_marked(text: &str, place: usize, token: Token) -> bool {
     if let Ok(result) = serde_json::from_str::<Value>(text) {
         return is_repeated(&result, &token.to_string());
@@ -62,7 +62,7 @@ fn is_marked(text: &str, place: usize, token: Token) -> bool {
     text[..place].lines().rfind(|line| line.starts_with(ORIGIN)).is_some_and(|origin| origin.contains(MARK))
 }
 
-/// Returns whether the message that holds `token` is marked as repeated in that result.
+/// Returns whether the message that contains `token` is marked as repeated in that result.
 fn is_repeated(result: &Value, token: &str) -> bool {
     match result {
         Value::Array(all) => all.iter().any(|one| is_repeated(one, token)),

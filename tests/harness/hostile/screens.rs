@@ -1,4 +1,4 @@
-//! What a person sees on the screen of the client, and presses there.
+//! Reads the screen of the client, and presses keys in it.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use super::seat::Seat;
 use crate::claude::Interactive;
 use crate::eventually::eventually;
 
-/// What stands before the line that is typed, and before the chosen line of a menu.
+/// The character before the input line, and before the selected line of a menu.
 const POINTER: char = '❯';
-/// A key takes so long to show.
+/// How long a key press may take to show.
 const KEY: Duration = Duration::from_millis(250);
-/// So long a screen may take to appear.
+/// How long a screen may take to appear.
 pub(super) const APPEARS: Duration = Duration::from_secs(15);
-/// So long the chosen line of a menu may take to change.
+/// How long a menu may take to change its selected line.
 const MOVES: Duration = Duration::from_secs(2);
-/// A menu has no more lines than that, down and up.
+/// The most lines of a menu, counted down and up.
 const LINES: usize = 16;
 
-/// Returns whether a prompt can be typed: the pointer stands at the left, between two rules.
+/// Returns whether the client accepts a prompt: the pointer is at the left, between two rules.
 pub(super) fn is_ready(screen: &str) -> bool {
     let lines: Vec<_> = screen.lines().filter(|line| !line.trim().is_empty()).collect();
     let Some(place) = lines.iter().rposition(|line| line.starts_with(POINTER)) else { return false };
     let is_rule = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("───"));
-    // A prompt of several lines has its rule further below.
+    // The rule below a prompt of several lines is further down.
     is_rule(place.checked_sub(1).and_then(|above| lines.get(above)))
         && lines[place + 1..].iter().any(|line| is_rule(Some(line)))
 }
 
-/// Returns what is typed.
+/// Returns the text on the input line.
 pub(super) fn typed(screen: &str) -> String {
     let line = screen.lines().rfind(|line| line.starts_with(POINTER)).unwrap_or_default();
     line.trim_start_matches(POINTER).trim().to_owned()
 }
 
-/// Returns the chosen line of a menu, which is the last one that a pointer stands before.
+/// Returns the selected line of a menu: the last one that starts with a pointer.
 fn chosen(screen: &str) -> String {
     let line = screen.lines().rfind(|line| line.trim_start().starts_with(POINTER));
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// Returns what must never be on a screen.
+/// Returns a line that must never be on a screen.
 pub(super) fn error_of_ours(screen: &str) -> Option<String> {
     screen.lines().find(|line| line.contains("hook error")).map(|line| line.trim().to_owned())
 }
 
-/// Takes away what is typed.
+/// Clears the input line.
 ///
 /// Errors: the terminal is gone.
 pub(super) async fn clear_line(session: &Interactive) -> Result<()> {
-    // One for each line of a longer text.
+    // Once for each line of a longer text.
     for _ in 0..3 {
         session.key("C-u").await?;
     }
@@ -59,9 +59,9 @@ pub(super) async fn clear_line(session: &Interactive) -> Result<()> {
     Ok(())
 }
 
-/// Types a command and presses Enter. Menus that appear while it is typed move what was typed before.
+/// Types a command and presses Enter. Menus that open while it is typed move the input line.
 ///
-/// Errors: it does not appear.
+/// Errors: the command does not appear.
 pub(super) async fn command(session: &Interactive, text: &str) -> Result<()> {
     clear_line(session).await?;
     session.write(text).await?;
@@ -70,7 +70,7 @@ pub(super) async fn command(session: &Interactive, text: &str) -> Result<()> {
     session.key("Enter").await
 }
 
-/// Goes to the line of a menu with that text, down and then up, and presses Enter.
+/// Moves to the line of a menu with that text, first down and then up, and presses Enter.
 ///
 /// Errors: there is no such line.
 pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
@@ -80,7 +80,7 @@ pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
     for _ in 0..LINES {
         let before = chosen(&session.screen().await?);
         if before.contains(text) {
-            // A key that was slow to show may still move on, to a line that does something else.
+            // A delayed key press may still move the selection to another line.
             sleep(KEY).await;
             if chosen(&session.screen().await?) == before {
                 return session.key("Enter").await;
@@ -90,7 +90,7 @@ pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
         session.key(key).await?;
         let moves = session.wait_for_screen("a move", MOVES, |screen| chosen(screen) != before).await;
         if moves.is_err() {
-            // That is the last line.
+            // That is the last line of the menu.
             key = keys.next().with_context(|| format!("no line of the menu is {text:?}"))?;
         }
     }
@@ -99,7 +99,7 @@ pub(super) async fn choose(session: &Interactive, text: &str) -> Result<()> {
 
 /// Waits until the client is idle.
 ///
-/// Errors: it is not.
+/// Errors: it does not become idle.
 pub(super) async fn wait_idle(seat: &Seat, within: Duration) -> Result<()> {
     let idle = eventually("an idle client", within, async || {
         sleep(KEY).await;

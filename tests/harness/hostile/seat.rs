@@ -1,4 +1,4 @@
-//! One session's place: its folder, its model, and the client in it, which is killed and started again.
+//! The seat of a session: its folder, its model, and the client in it, which is killed and restarted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,43 +20,43 @@ use crate::dice::Dice;
 use crate::eventually::eventually;
 use crate::fake_api::FakeApi;
 
-/// How long a proxy may take to be there after its client.
+/// How long a proxy may take to start after its client.
 const PROXY: Duration = Duration::from_secs(20);
-/// How often that is looked at.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(250);
-/// How often a client asks its model's service again before it gives up.
+/// How often a client retries a request to the model before it gives up.
 const RETRIES: &str = "1";
 
-/// How a client begins.
+/// The conversation with which a client starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// With an empty conversation.
+    /// An empty one.
     Anew,
-    /// With the conversation that was there.
+    /// The previous one.
     Resumed,
-    /// With a copy of it.
+    /// A copy of the previous one.
     Forked,
-    /// With the latest conversation of the folder.
+    /// The latest one of the folder.
     Continued,
 }
 
-/// What others may see of a seat.
+/// The observable state of a seat.
 #[derive(Debug)]
 pub(super) struct Watch {
     home: PathBuf,
     pid: AtomicU32,
-    /// Whether something is open in which a person has to do something, or the client cannot be reached.
+    /// Whether a dialog waits for a person, or the client is not available.
     occupied: AtomicBool,
 }
 
 impl Watch {
-    /// Returns what the client says that it does, such as `idle`; nothing where there is none.
+    /// Returns the status that the client reports, such as `idle`; `None` if it reports none.
     pub(super) fn status(&self) -> Option<String> {
         let said = said(&self.home, self.pid.load(Ordering::Relaxed)).ok()?;
         Some(said["status"].as_str()?.to_owned())
     }
 
-    /// Returns whether the client is idle, and nothing keeps it from taking a message.
+    /// Returns whether the client is idle and able to receive a message.
     pub(super) fn is_idle(&self) -> bool {
         !self.occupied.load(Ordering::Relaxed) && self.status().as_deref() == Some("idle")
     }
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// A place for one session after the other.
+/// The seat of one session after the other.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) number: checker::Seat,
@@ -81,7 +81,7 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Makes the folder and the model; no client runs yet.
+    /// Creates the folder and the model, without starting a client.
     pub(super) async fn make(world: &World, number: checker::Seat, journal: Arc<Journal>) -> Result<Self> {
         let (work, name) = (world.work(), World::name(number));
         let folder = work.join(&name);
@@ -106,7 +106,7 @@ impl Seat {
         })
     }
 
-    /// Starts a client and waits until it can be typed to. Returns whether its conversation holds what was shown before.
+    /// Starts a client and waits until it accepts input. Returns whether its conversation contains the messages shown before.
     ///
     /// Errors: it does not start.
     pub(super) async fn start(&mut self, beginning: Beginning) -> Result<bool> {
@@ -124,7 +124,7 @@ impl Seat {
         let session = self.claude.interactive(&options).await?.quietly();
         self.watch.pid.store(session.claude_pid(), Ordering::Relaxed);
         self.session = Some(session);
-        // A session whose server is not there yet has no tools in its first request.
+        // A session whose server is not connected yet has no tools in its first request.
         let connected = eventually("a proxy", PROXY, async || {
             sleep(LOOK).await;
             self.session().ok()?.proxy_pid().ok()
@@ -154,9 +154,9 @@ impl Seat {
         Ok(())
     }
 
-    /// Has the client end itself.
+    /// Makes the client exit.
     ///
-    /// Errors: it does not.
+    /// Errors: it does not exit.
     pub(super) async fn leave(&mut self) -> Result<()> {
         self.remember();
         self.session()?.end().await?;
@@ -169,11 +169,11 @@ impl Seat {
     /// Errors: there is none.
     pub(super) async fn kill_proxy(&self) -> Result<()> {
         let proxy = self.session()?.proxy_pid()?.to_string();
-        // One that has ended meanwhile is gone as well.
+        // The exit code is irrelevant: the proxy may have ended meanwhile.
         Command::new("kill").args(["-s", "KILL", &proxy]).status().await.context("running kill").map(drop)
     }
 
-    /// Notes which conversation the client is in, to come back to it.
+    /// Remembers the client's conversation, to resume it later.
     fn remember(&mut self) {
         let id = self.session.as_ref().and_then(|session| session.session_id().ok());
         self.conversation = id.or(self.conversation.take());
@@ -184,10 +184,10 @@ impl Seat {
         self.session = None;
     }
 
-    /// Takes back that the server was disabled: a key that was slow to show chooses another line of its menu.
+    /// Enables the server again: after a delayed key press, the menu may have disabled it.
     fn enable_server(&self) -> Result<()> {
         let path = self.options.home().join(".claude.json");
-        // The first client has none yet.
+        // Before the first client there is no file.
         let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
         let mut answers: Value = serde_json::from_str(&text).context("the client's answers are no JSON")?;
         let folders = answers["projects"].as_object_mut().into_iter().flatten();
@@ -198,7 +198,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Returns whether anything was said in that conversation.
+    /// Returns whether that conversation has any user message.
     fn has_transcript(&self, id: &str) -> bool {
         let Ok(projects) = fs::read_dir(self.options.home().join(".claude/projects")) else { return false };
         let mut files = projects.flatten().map(|project| project.path().join(format!("{id}.jsonl")));

@@ -1,4 +1,4 @@
-//! Who sends the sessions questions and news.
+//! Sends questions and news to the sessions.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use super::world::World;
 use crate::dice::Dice;
 use crate::mcp::McpClient;
 
-/// How many messages each session gets in a minute, half of them news.
+/// The number of messages to each session per minute, half of them news.
 const PER_MINUTE: u64 = 10;
 
-/// Sends one message after the other, now and then several at once, until it is enough.
+/// Sends messages until the day ends, sometimes several at once.
 pub(super) async fn send_all(world: &World, which: usize) {
     let mut dice = Dice::of(world.day.seed, 200 + which as u64);
     let senders = world.senders.len() as u64;
     let twice_the_mean = 2 * 60_000 * senders / (PER_MINUTE * world.day.sessions as u64);
     loop {
-        // Of a burst all but the first come at once.
+        // A burst is sent without pauses.
         let burst = if dice.percent(10) { 2 + dice.below(4) } else { 1 };
         for _ in 0..burst {
             let pause = dice.millis(0, twice_the_mean);
@@ -35,7 +35,7 @@ pub(super) async fn send_all(world: &World, which: usize) {
                 world.say(&format!("a message to {} was not sent: {error:#}", World::name(seat)));
             }
             if burst == 1 {
-                // When it is enough, the rest of the pause is not needed.
+                // The result does not matter: at the end of the day the rest of the pause is skipped.
                 let _ = world.calm.run_until_cancelled(sleep(pause)).await;
             }
         }
@@ -45,12 +45,12 @@ pub(super) async fn send_all(world: &World, which: usize) {
     }
 }
 
-/// What a message is like.
+/// The properties of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message {
     wants_answer: bool,
     priority: &'static str,
-    /// How many characters are added to its text.
+    /// The number of characters added to its text.
     length: usize,
 }
 
@@ -66,7 +66,7 @@ impl Message {
     }
 }
 
-/// Sends a message, and returns what stands in it.
+/// Sends a message, and returns its token.
 ///
 /// Errors: it is not accepted.
 pub(super) async fn send(world: &World, sender: &McpClient, seat: Seat, message: &Message) -> Result<Token> {

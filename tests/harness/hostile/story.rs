@@ -1,4 +1,4 @@
-//! What is kept of a run with findings: each with everything that is known of its message, and what everybody did.
+//! The files of a run with findings: each finding with the story of its message, and the log.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use c3po_shared::time::Timestamp;
 use super::checker::{Record, Report, Request};
 use super::token::Token;
 
-/// What a story of a message begins before it was sent, in milliseconds.
+/// The start of a story before the message was sent, in milliseconds.
 const BEFORE: u64 = 5_000;
 
 /// Writes `findings.txt`, `requests.txt` and `log.txt` into the folder.
@@ -38,7 +38,7 @@ pub(super) fn write(folder: &Path, record: &Record, report: &Report, news: &[Str
     Ok(())
 }
 
-/// Returns the messages that stood twice in a request.
+/// Returns the messages that were in a request twice.
 fn repeated(record: &Record) -> BTreeSet<Token> {
     let mut repeated = BTreeSet::new();
     for request in &record.requests {
@@ -48,7 +48,7 @@ fn repeated(record: &Record) -> BTreeSet<Token> {
     repeated
 }
 
-/// Returns everything that is known of a message, in order: its requests, its receipt, and what its person did.
+/// Returns the story of a message in order: its requests, its receipts, and the actions of its person.
 fn story(record: &Record, token: Token, began: Timestamp) -> String {
     let mut lines: Vec<(Timestamp, String)> = Vec::new();
     let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else { return String::new() };
@@ -58,7 +58,7 @@ fn story(record: &Record, token: Token, began: Timestamp) -> String {
     for (number, request) in record.requests.iter().enumerate().filter(|(_, request)| request.seat == token.seat) {
         let copies = request.standing.iter().filter(|standing| standing.token == token);
         let marks: String = copies.map(|standing| if standing.marked { 'm' } else { 'o' }).collect();
-        // Of many requests that are the same in this only the first is shown.
+        // Of consecutive requests that do not differ in this only the first is listed.
         let known = (marks.clone(), request.asker, request.ended.map(|(fate, _)| fate));
         if earlier.as_ref() != Some(&known) {
             lines.push((request.at, format!("request {number}, copies [{marks}]: {}", line(request, began))));

@@ -1,15 +1,15 @@
-//! Texts that are found again wherever they stand: each message, prompt, summary and task of a run holds one.
+//! Tokens: every message, prompt, summary and task of a run contains one, by which it is recognised.
 
 use std::fmt;
 
-/// What a token stands in.
+/// The kind of text that contains a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Text {
-    /// A message that was sent to a session.
+    /// A message to a session.
     Message,
-    /// A prompt that was typed.
+    /// A typed prompt.
     Prompt,
-    /// The summary that a compaction left.
+    /// The summary of a compaction.
     Summary,
     /// The task of a subagent.
     Task,
@@ -27,24 +27,24 @@ impl Text {
     }
 }
 
-/// What begins every token. Nothing else in a request is likely to.
+/// The start of every token, unlikely to occur elsewhere in a request.
 const BEGIN: &str = "TOK";
-/// What ends it, so that none is the beginning of another.
+/// The end of every token, so that no token is a prefix of another.
 const END: char = 'E';
 
-/// One text of a run.
+/// The token of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
-    /// What it stands in.
+    /// The kind of text.
     pub text: Text,
-    /// Which session's conversation that belongs to.
+    /// The session to whose conversation it belongs.
     pub seat: usize,
-    /// Which of that session and kind, from 1.
+    /// Its number among the tokens of that session and kind, from 1.
     pub number: usize,
 }
 
 impl Token {
-    /// Returns the tokens of a text in order, each with its place.
+    /// Returns the tokens of a text in order, each with its position.
     pub fn find_all(text: &str) -> Vec<(usize, Self)> {
         let places = text.match_indices(BEGIN);
         places.filter_map(|(place, _)| Some((place, Self::read(&text[place + BEGIN.len()..])?))).collect()

@@ -1,4 +1,4 @@
-//! When each client said that it was idle.
+//! Records when each client reported that it was idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::checker::Idle;
 use super::journal::Journal;
 use super::seat::Watch;
 
-/// How often it is looked at.
+/// The interval between two checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Notes every idle time until everything is over.
+/// Records every idle period until the run is over.
 pub(super) async fn watch(journal: &Journal, watches: &[Arc<Watch>], over: &CancellationToken) {
     let mut since: Vec<Option<Timestamp>> = vec![None; watches.len()];
     let mut ends = false;

@@ -1,4 +1,4 @@
-//! What everybody stands on: the coordinator, the senders, the folder, what was written down, and whether it is enough.
+//! The shared world of a run: the coordinator, the senders, the folder, the journal, and the signal for the end of the day.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::http;
 use crate::mcp::McpClient;
 use crate::proxy::proxy_command;
 
-/// So many lines of a screen, and so much of each, are written down.
+/// The most lines of a screen, and the most characters of each, in the log.
 const LINES_MAX: usize = 30;
 const LINE_MAX: usize = 160;
-/// Who sends.
+/// The names of the senders.
 const SENDERS: [&str; 2] = ["anna", "bert"];
 
-/// What everybody shares.
+/// The shared state of a run.
 pub(super) struct World {
     pub(super) day: Day,
     pub(super) claude: ClaudeCode,
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) plugin: PathBuf,
     pub(super) senders: Vec<McpClient>,
     pub(super) journal: Arc<Journal>,
-    /// Set when it is enough.
+    /// Cancelled at the end of the day.
     pub(super) calm: CancellationToken,
     coordinator: Coordinator,
     folder: PathBuf,
@@ -48,7 +48,7 @@ impl fmt::Debug for World {
 impl World {
     /// Starts the coordinator and the senders.
     ///
-    /// Errors: something does not start.
+    /// Errors: a program does not start.
     pub(super) async fn start(claude: &ClaudeCode, day: Day, folder: &Path) -> Result<Self> {
         let store = format!("sqlite:{}", folder.join("c3po.db").display());
         let mut coordinator = Coordinator::absent(folder, &store)?.quietly();
@@ -85,19 +85,19 @@ impl World {
         &self.senders[number.unwrap_or_default()]
     }
 
-    /// Returns the folder of everything.
+    /// Returns the folder of the run.
     pub(super) fn work(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns where the coordinator is.
+    /// Returns the URL of the coordinator.
     pub(super) fn url(&self) -> String {
         self.coordinator.url()
     }
 
-    /// Returns what is in the inbox of that session, as text.
+    /// Returns the contents of that session's inbox, as text.
     ///
-    /// Errors: the coordinator does not answer.
+    /// Errors: the coordinator does not respond.
     pub(super) async fn inbox(&self, seat: Seat) -> Result<String> {
         let (address, name) = (self.coordinator.address(), Self::name(seat));
         let head = format!("Host: {address}\r\nConnection: close\r\nX-Agent-ID: {name}");
@@ -105,7 +105,7 @@ impl World {
         Ok(http::request(address, &asked).await?.body)
     }
 
-    /// Writes down what somebody does. Of an error with a screen in it the beginning and the end are enough.
+    /// Writes a line to the log. An error with a screen in it is shortened to its beginning and end.
     pub(super) fn say(&self, text: &str) {
         let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
         let rest: Vec<_> = rest.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -115,7 +115,7 @@ impl World {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     }
 
-    /// Returns what everybody did.
+    /// Returns the log.
     pub(super) fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }

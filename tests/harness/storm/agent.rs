@@ -1,4 +1,4 @@
-//! One agent: sends and receives at once, by one session after another.
+//! One agent: sends and receives concurrently, in one session after another.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::checker::{Event, Key, Outcome};
 use crate::dice::Dice;
 use crate::eventually::eventually;
 
-/// How long all agents may take to be there.
+/// How long all agents may take to connect.
 const ARRIVAL: Duration = Duration::from_secs(60);
-/// After what a refused call is made again.
+/// The delay before a refused call is repeated.
 const AGAIN: Duration = Duration::from_millis(150);
-/// After what a session that was given another name makes room for the next one, which asks for its own.
+/// The delay before a session with another name ends, so that the next one can ask for the agent's own name.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Of a hundred sends, how many are kept on the host where there is no coordinator.
+/// The percentage of sends that are queued on the host if there is no coordinator.
 const QUEUED: usize = 40;
 
-/// Who speaks as one agent.
+/// Drives one agent through all its sessions.
 pub(super) struct Driver {
     number: usize,
     name: String,
@@ -34,7 +34,7 @@ pub(super) struct Driver {
     first: Option<Arc<Session>>,
 }
 
-/// Chance, and the last number of each lane.
+/// A source of randomness, and the last number of each lane.
 struct Numbered {
     dice: Dice,
     lanes: BTreeMap<String, u64>,
@@ -60,7 +60,7 @@ impl Driver {
         Self { number, name: World::name(number), dice: dice(0), sends, replies, first: None, world }
     }
 
-    /// Starts the first session, so that everybody is known before anything is sent.
+    /// Starts the first session, so that every agent exists before the first send.
     pub(super) async fn arrive(&mut self) -> Result<()> {
         let session = self.world.session(&self.name, &mut self.dice).await?;
         eventually("an agent arrives", ARRIVAL, async || {
@@ -71,8 +71,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends and receives until everything is over. Returns the last session, which has the agent's own name and has
-    /// read its inbox to the end.
+    /// Sends and receives until the run is over. Returns the last session, which has the agent's own name and has read its
+    /// whole inbox.
     pub(super) async fn live(&mut self) -> Result<Arc<Session>> {
         loop {
             let session = match self.first.take() {
@@ -94,7 +94,7 @@ impl Driver {
     }
 }
 
-/// Returns as whom a session speaks.
+/// Returns the agent id of a session.
 async fn name_of(session: &Session) -> Option<String> {
     match session.call("ping", json!({})).await {
         Answer::Reply(pong) => pong["agent_id"].as_str().map(str::to_owned),
@@ -102,7 +102,7 @@ async fn name_of(session: &Session) -> Option<String> {
     }
 }
 
-/// Sends one message after another, until enough were sent or the session is dead.
+/// Sends messages one after another, until enough were sent or the session is dead.
 async fn send(world: &World, number: usize, session: &Session, chance: &mut Numbered) {
     let pace = u64::try_from(world.storm.pace.as_millis()).unwrap_or(u64::MAX);
     loop {
@@ -110,7 +110,7 @@ async fn send(world: &World, number: usize, session: &Session, chance: &mut Numb
         if world.calm.run_until_cancelled(sleep(pause)).await.is_none() || session.is_dead() {
             return;
         }
-        // Anybody else.
+        // Any other agent.
         let other = (number + 1 + chance.dice.below(world.storm.agents - 1)) % world.storm.agents;
         let target = World::name(other);
         let key = chance.key(format!("{}>{target}/send", World::name(number)));
@@ -129,7 +129,7 @@ async fn send(world: &World, number: usize, session: &Session, chance: &mut Numb
     }
 }
 
-/// Waits for one message after another, and answers, acknowledges or leaves it.
+/// Waits for messages one after another, and answers, acknowledges or ignores each.
 async fn receive(world: &World, name: &str, session: &Session, chance: &mut Numbered) {
     while !session.is_dead() {
         let over = world.over.is_cancelled();
@@ -161,12 +161,12 @@ async fn deal_with(world: &World, name: &str, session: &Session, message: &Value
         let outcome = outcome(world.send(session, "reply", arguments).await);
         world.record.add(Event::Sent { key, outcome, answers: Some(id.to_owned()) });
     } else if acknowledges {
-        // Where that fails the message stays, and is shown to the next session.
+        // If that fails, the message stays in the inbox and is shown to the next session.
         session.call("ack_messages", json!({"message_ids": [id]})).await;
     }
 }
 
-/// Returns what the sender knows by an answer.
+/// Returns the outcome of a send, as its answer shows it.
 fn outcome(answer: Answer) -> Outcome {
     match answer {
         Answer::Gone => Outcome::Unknown,

@@ -1,4 +1,4 @@
-//! The end of the storm: nothing is left on any host, every inbox is read, every history is asked for.
+//! The end of the storm: every journal is empty, every inbox is read, every history is fetched.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::checker::{Event, Key, Step};
 use crate::dice::Dice;
 use crate::eventually::eventually;
 
-/// How long what waits on hosts may take to be sent when everything is up again.
+/// How long queued messages may take to be sent when everything is up again.
 const DRAINED: Duration = Duration::from_secs(180);
-/// How long one question may take in the end.
+/// How long one call may take at the end.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Waits, when everything is up again, until nothing waits on any host, and says that it is over.
+/// Waits until no host has queued messages any more, and then ends the run. Everything must be up again.
 pub(super) async fn tell_the_end(world: &World, progress: &impl Fn(String)) {
     let drained = eventually("everything is sent", DRAINED, async || world.is_settled().then_some(()));
     if drained.await.is_err() {
-        // What lies there is found to be lost.
+        // The checker reports the remaining messages as lost.
         progress(format!("still on hosts: {:?}", world.journals()));
     }
     world.over.cancel();
 }
 
-/// Reads what lies in inboxes, also of the names that sessions had to take for a while, and asks for every history.
+/// Reads the remaining inboxes, including those of temporary names, and fetches every history.
 pub(super) async fn read_the_rest(world: &World, mut sessions: Vec<Arc<Session>>) -> Result<()> {
     let mut dice = Dice::of(world.storm.seed, 4);
     let first = Arc::clone(sessions.first().context("a storm without agents")?);
@@ -55,7 +55,7 @@ pub(super) async fn read_the_rest(world: &World, mut sessions: Vec<Arc<Session>>
     histories(world, &sessions).await
 }
 
-/// Asks until there is a reply: everything runs.
+/// Repeats the call until there is a reply, because everything is running.
 async fn ask(session: &Session, tool: &str, arguments: Value) -> Result<Value> {
     let mut refused = Value::Null;
     let asked = eventually(tool, ANSWER, async || match session.call(tool, arguments.clone()).await {
@@ -89,7 +89,7 @@ async fn inbox(session: &Session) -> Result<Vec<(String, Key)>> {
     }
 }
 
-/// Asks the recipient of each message how far it got, or its sender: names that sessions had for a while are forgotten.
+/// Fetches the history of each message from its recipient or its sender, because temporary names are forgotten.
 async fn histories(world: &World, sessions: &[Arc<Session>]) -> Result<()> {
     let mut asked = BTreeSet::new();
     for event in world.record.events() {

@@ -1,4 +1,4 @@
-//! Who is killed when: hands that know nothing of each other, for coordinators, the store, proxies, and links.
+//! The schedule of the kills: independent loops for coordinators, the store, proxies and links.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use super::world::World;
 use crate::breaker::{Breaker, Way};
 use crate::dice::Dice;
 
-/// How long nothing happens to a coordinator, and how long it stays away, in milliseconds.
+/// The pause between two kills of a coordinator, and how long it stays down, in milliseconds.
 const COORDINATOR: [(u64, u64); 2] = [(700, 3_000), (0, 1_500)];
-/// How long all of them stay away now and then.
+/// How long all of them occasionally stay down, in milliseconds.
 const LONG: (u64, u64) = (2_500, 5_000);
-/// How long nothing happens to the store, and how long it stays away.
+/// The pause between two kills of the store, and how long it stays down, in milliseconds.
 const STORE: [(u64, u64); 2] = [(2_000, 6_000), (0, 1_200)];
-/// How long nothing happens to any proxy, in milliseconds, where there are ten.
+/// The pause between two kills of a proxy, in milliseconds, for ten agents.
 const PROXY: (u64, u64) = (200, 2_000);
 
-/// How long nothing happens to any link, in milliseconds.
+/// The pause between two breaks of a link, in milliseconds.
 const LINK: (u64, u64) = (200, 1_500);
 /// How long a link is held or slow, in milliseconds.
 const SLOW: (u64, u64) = (50, 800);
 
-/// Kills until enough is sent, and leaves everything running. Returns how often coordinators, the store and proxies
-/// were killed, and links broken.
+/// Kills until enough messages are sent, and leaves everything running. Returns the number of kills of coordinators, the
+/// store and proxies, and of broken links.
 pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String)) -> [usize; 4] {
     let (coordinators, store, proxies, links) =
         tokio::join!(coordinators(world), store(world), proxies(world), links(world));
@@ -32,7 +32,7 @@ pub(super) async fn until_all_is_sent(world: &World, progress: &impl Fn(String))
     kills
 }
 
-/// Lets time pass. Returns false when the storm is over.
+/// Waits. Returns false when the storm is over.
 async fn goes_on(world: &World, pause: Duration) -> bool {
     world.calm.run_until_cancelled(sleep(pause)).await.is_some()
 }
@@ -41,23 +41,23 @@ async fn coordinators(world: &World) -> usize {
     let mut dice = Dice::of(world.storm.seed, 1);
     let mut kills = 0;
     while goes_on(world, dice.millis(COORDINATOR[0].0, COORDINATOR[0].1)).await {
-        // Now and then all of them are away at once.
+        // Sometimes all of them are down at once.
         let first = dice.below(world.coordinators.len());
         let all = dice.percent(25);
         let victims = world.coordinators.iter().enumerate().filter(|(number, _)| all || *number == first);
         let mut killed = Vec::new();
         for (_, victim) in victims {
             let mut victim = victim.lock().await;
-            // It runs: whoever kills it starts it again.
+            // It is running: only this loop kills it, and restarts it.
             let _ = victim.kill().await;
             kills += 1;
             killed.push(victim);
         }
-        // And for so long that sends are kept on their hosts.
+        // Sometimes long enough that sends are queued on their hosts.
         let away = if all && dice.percent(40) { LONG } else { COORDINATOR[1] };
         sleep(dice.millis(away.0, away.1)).await;
         for mut victim in killed {
-            // Without its store it waits. Where that takes too long it is started again as a service manager would.
+            // It waits for its store. If that takes too long, it is restarted as a service manager would do.
             while victim.restart().await.is_err() {}
         }
     }
@@ -73,7 +73,7 @@ async fn store(world: &World) -> usize {
     while goes_on(world, dice.millis(STORE[0].0, STORE[0].1)).await {
         let mut redis = world.redis[dice.below(world.redis.len())].lock().await;
         world.count_scripts(&redis).await;
-        // It runs, and the system does not refuse to kill it.
+        // It is running, and the system does not refuse to kill it.
         let _ = redis.kill();
         kills += 1;
         sleep(dice.millis(STORE[1].0, STORE[1].1)).await;

@@ -1,7 +1,7 @@
-//! The kill test: agents send each other numbered messages while, by a seed, everything they stand on is killed.
+//! The kill test: agents send each other numbered messages while their infrastructure is killed, determined by a seed.
 //!
-//! [`run`] starts it all, kills coordinators, the store and proxies with `kill -9` as long as messages are sent, lets
-//! everything come up again, reads every inbox to its end, and has the [`checker`](crate::checker) look through it.
+//! [`run`] starts everything, and kills coordinators, the store and proxies with `kill -9` while messages are sent. Then it
+//! lets everything restart, reads every inbox to its end, and passes the events to the [`checker`](crate::checker).
 
 mod agent;
 mod close;
@@ -22,50 +22,50 @@ use agent::Driver;
 pub use scripts::Scripts;
 use world::World;
 
-/// Which store is under the coordinators.
+/// The store of the coordinators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
-    /// Redis that writes each accepted message to disk at once, under two coordinators.
+    /// One Redis that writes each accepted message to disk immediately, under two coordinators.
     Redis,
-    /// Three of those that share the keys, under two coordinators.
+    /// Three such servers as a cluster, under two coordinators.
     Cluster,
     /// SQLite, under one coordinator.
     Sqlite,
 }
 
-/// How long and how hard.
+/// The length and the difficulty of a storm.
 #[derive(Debug, Clone)]
 pub struct Storm {
-    /// How many messages are to be accepted.
+    /// The number of messages that must be accepted.
     pub messages: usize,
-    /// How many agents send them to each other.
+    /// The number of agents that send them to each other.
     pub agents: usize,
-    /// What chance follows from.
+    /// The seed of the randomness.
     pub seed: u64,
-    /// What they are kept in.
+    /// The store.
     pub store: Store,
-    /// How long an agent pauses at the most between two sends.
+    /// The longest pause of an agent between two sends.
     pub pace: Duration,
 }
 
-/// What became of it.
+/// The outcome of a storm.
 #[derive(Debug)]
 pub struct Aftermath {
-    /// What was counted and found.
+    /// The counts and findings.
     pub report: Report,
-    /// How often coordinators, the store, and proxies were killed, and links broken.
+    /// The number of kills of coordinators, the store and proxies, and of broken links.
     pub kills: [usize; 4],
-    /// What the scripts of all processes of the store took.
+    /// The duration of the scripts, from all processes of the store.
     pub scripts: Scripts,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
-    /// The logs of every process, kept where something was found.
+    /// The folder with the logs of every process, kept if there are findings.
     pub logs: Option<PathBuf>,
 }
 
-/// Lets the storm go through. `progress` is told now and then how it stands.
+/// Runs the storm. `progress` receives status texts from time to time.
 ///
-/// Errors: something could not be started, which is no finding.
+/// Errors: a part could not be started, which is not a finding.
 pub async fn run(storm: Storm, progress: impl Fn(String)) -> Result<Aftermath> {
     let began = Instant::now();
     let world = Arc::new(World::start(storm.clone()).await?);

@@ -1,4 +1,4 @@
-//! How long the scripts of a Redis took, in sum over all its processes: each counts only for itself.
+//! The duration of a Redis server's scripts, summed over all its processes, because each process counts only its own.
 
 use std::ops::AddAssign;
 
@@ -6,25 +6,26 @@ use anyhow::{Context, Result};
 
 use crate::redis::Redis;
 
-/// Redis counts in buckets whose bounds double. This one, in microseconds, is next to the 2 ms that a script may take.
+/// Redis counts in buckets with doubling bounds, in microseconds. This is the bucket closest to the limit of 2 ms for a
+/// script.
 const BUCKET: u64 = 2_113;
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scripts {
-    /// How many ran.
+    /// The number of script calls.
     pub calls: u64,
-    /// How many took longer than 2 ms.
+    /// The number of calls that took longer than 2 ms.
     pub slow: u64,
 }
 
-/// What Redis has of a command: `calls N histogram_usec [BOUND, HOW MANY WITHIN, …]`.
+/// The statistics of a command: `calls N histogram_usec [BOUND, HOW MANY WITHIN, …]`.
 type Histogram = (String, u64, String, Vec<(u64, u64)>);
 
 impl Scripts {
-    /// Asks a Redis what it counted since it was started.
+    /// Returns the counts of a Redis since its start.
     ///
-    /// Errors: it does not answer.
+    /// Errors: it does not respond.
     pub(super) async fn of(redis: &Redis) -> Result<Self> {
         let mut connection = ::redis::Client::open(redis.url())?.get_multiplexed_async_connection().await?;
         let mut command = ::redis::cmd("LATENCY");

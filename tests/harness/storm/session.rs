@@ -1,4 +1,4 @@
-//! One session of an agent: its proxy, what it was told, and whether it still lives.
+//! One session of an agent: its proxy, its record of events, and whether it is alive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::checker::{self, Event, Key, Shown};
 use crate::mcp::McpClient;
 
-/// After so long an answer counts as never coming: a proxy gives a call up after 30 s without a link.
+/// After this time an answer counts as missing: a proxy gives up a call after 30 s without a link.
 const ANSWER: Duration = Duration::from_secs(90);
 
-/// Everything that happened, in order.
+/// All events, in order.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     events: Mutex<Vec<Event>>,
@@ -37,14 +37,14 @@ impl Record {
     }
 }
 
-/// What a call came to.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The tool's reply.
     Reply(Value),
     /// The tool refused.
     Refused(Value),
-    /// The proxy is gone, and nobody knows.
+    /// The proxy is gone, and the outcome is unknown.
     Gone,
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) number: checker::Session,
-    /// The agent that it wants to be.
+    /// The agent name that it asks for.
     pub(super) name: String,
     client: McpClient,
     dead: AtomicBool,
@@ -60,7 +60,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Begins one whose proxy was started at `at`.
+    /// Creates a session whose proxy was started at `at`.
     pub(super) fn new(name: &str, client: McpClient, at: Timestamp, record: Arc<Record>) -> Self {
         let number = record.next_session();
         record.add(Event::Began { session: number, at });
@@ -71,11 +71,11 @@ impl Session {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// Kills the proxy. What it has written before is still read.
+    /// Kills the proxy. Its earlier output is still read.
     pub(super) async fn kill(&self) {
         if !self.dead.swap(true, Ordering::Relaxed) {
             self.record.add(Event::Killed { session: self.number });
-            // One that has ended by itself is dead as well.
+            // It may already have ended.
             let _ = self.client.signal("KILL").await;
         }
     }
@@ -83,7 +83,7 @@ impl Session {
     /// Ends the session as its client does.
     pub(super) async fn end(&self) {
         self.client.close_input().await;
-        // What is still running after that is killed when it is dropped.
+        // If it is still running after that, it is killed when dropped.
         let _ = tokio::time::timeout(Duration::from_secs(5), self.client.output_ends()).await;
         self.dead.store(true, Ordering::Relaxed);
     }
@@ -110,7 +110,7 @@ impl Session {
         Ok(if result.is_error { Answer::Refused(said) } else { Answer::Reply(said) })
     }
 
-    /// Notes a message that a wait was given.
+    /// Records a message that a wait returned.
     pub(super) fn shown(&self, message: &Value) {
         if let Some((id, key)) = read(message) {
             let repeated = message["repeated"] == true;
@@ -119,7 +119,7 @@ impl Session {
     }
 }
 
-/// Returns the id of a message, and the key that its text begins with.
+/// Returns the id of a message, and the key at the start of its text.
 pub(super) fn read(message: &Value) -> Option<(String, Key)> {
     let text = message["message"].as_str().or(message["response"].as_str())?;
     Some((message["id"].as_str()?.to_owned(), Key::read(text)?))

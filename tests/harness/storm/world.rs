@@ -1,4 +1,4 @@
-//! What the agents stand on: coordinators, their store, folders, and how far the storm is.
+//! The infrastructure of the agents: coordinators, their store, folders, and the progress of the storm.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,22 +21,23 @@ use crate::mcp::McpClient;
 use crate::proxy::proxy_command;
 use crate::redis::Redis;
 
-/// Everything that the drivers and the killers share.
+/// The state shared by the drivers and the killers.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) storm: Storm,
     pub(super) coordinators: Vec<AsyncMutex<Coordinator>>,
     pub(super) redis: Vec<AsyncMutex<Redis>>,
-    /// Between coordinators and their store, and between proxies and coordinators.
+    /// The links between coordinators and their store, and between proxies and coordinators.
     pub(super) links: Vec<Breaker>,
     pub(super) record: Arc<Record>,
-    /// How many messages were accepted or queued.
+    /// The number of messages that were accepted or queued.
     pub(super) sent: AtomicUsize,
-    /// How many sends have no answer yet.
+    /// The number of sends without an answer.
     pub(super) sending: AtomicUsize,
-    /// Set when enough was sent: nothing is killed any more, and nothing sent.
+    /// Cancelled when enough messages were sent: the kills and the sends end.
     pub(super) calm: CancellationToken,
-    /// Set when everything is up again and nothing waits on a host: what is not in an inbox now never will be.
+    /// Cancelled when everything is up again and no messages are queued on hosts: a message that is not in an inbox now is
+    /// lost.
     pub(super) over: CancellationToken,
     urls: Vec<String>,
     scripts: Mutex<Scripts>,
@@ -60,7 +61,7 @@ impl World {
                 (vec![redis], coordinators)
             }
             Store::Cluster => {
-                // Servers of a cluster name themselves to their clients: there is no link between that could break.
+                // The servers of a cluster give their own addresses to clients, so no breaker can be put in between.
                 let cluster = Cluster::start_with(&["--appendfsync", "always"]).await?;
                 let url = cluster.url();
                 let coordinators = ["0", "1"].map(|name| coordinator(work.path(), name, &url));
@@ -98,7 +99,7 @@ impl World {
         Ok(world)
     }
 
-    /// Starts a session of that agent: its proxy, with the coordinators in any order.
+    /// Starts a session of that agent: its proxy, with the coordinators in random order.
     pub(super) async fn session(&self, name: &str, dice: &mut Dice) -> Result<Arc<Session>> {
         let mut urls = self.urls.clone();
         dice.shuffle(&mut urls);
@@ -110,27 +111,27 @@ impl World {
         Ok(Arc::new(Session::new(name, client, at, Arc::clone(&self.record))))
     }
 
-    /// Notes which session an agent has, for who kills it.
+    /// Records the current session of an agent, for the loop that kills proxies.
     pub(super) fn present(&self, agent: usize, session: Option<Arc<Session>>) {
         if let Some(seat) = self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get_mut(agent) {
             *seat = session;
         }
     }
 
-    /// Returns the session that an agent has now.
+    /// Returns the current session of an agent.
     pub(super) fn session_of(&self, agent: usize) -> Option<Arc<Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(agent)?.clone()
     }
 
-    /// Adds what a Redis counted of its scripts, which ends with its process.
+    /// Adds the script statistics of a Redis, which are lost when its process ends.
     pub(super) async fn count_scripts(&self, redis: &Redis) {
-        // A server that does not answer has nothing to add.
+        // A server that does not respond has nothing to add.
         if let Ok(more) = Scripts::of(redis).await {
             *self.scripts.lock().unwrap_or_else(PoisonError::into_inner) += more;
         }
     }
 
-    /// Returns what was counted of all scripts.
+    /// Returns the statistics of all scripts.
     pub(super) fn scripts(&self) -> Scripts {
         *self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,14 +141,14 @@ impl World {
         format!("agent{number}")
     }
 
-    /// Counts a message that has to arrive. The last one ends the storm.
+    /// Counts a message that must arrive. The last one ends the storm.
     pub(super) fn one_more_is_sent(&self) {
         if self.sent.fetch_add(1, Ordering::Relaxed) + 1 >= self.storm.messages {
             self.calm.cancel();
         }
     }
 
-    /// Returns the files in which sends wait on this host that hold anything.
+    /// Returns the journals on this host that contain queued messages.
     pub(super) fn journals(&self) -> Vec<PathBuf> {
         let folder = self.work.path().join(".local/state/c3po/journal");
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -156,7 +157,7 @@ impl World {
         files.filter(|path| path.extension().is_some_and(|end| end == "jsonl")).filter(holds).collect()
     }
 
-    /// Sends by a session, and counts that as long as there is no answer.
+    /// Makes a send, and counts it as open until it is answered.
     pub(super) async fn send(&self, session: &Session, tool: &str, arguments: Value) -> Answer {
         self.sending.fetch_add(1, Ordering::Relaxed);
         let answer = session.call(tool, arguments).await;
@@ -164,16 +165,16 @@ impl World {
         answer
     }
 
-    /// Returns whether nothing is on its way into an inbox any more.
+    /// Returns whether no message is on its way into an inbox any more.
     pub(super) fn is_settled(&self) -> bool {
         self.sending.load(Ordering::Relaxed) == 0 && self.journals().is_empty()
     }
 
-    /// Ends everything. Returns the folder of logs where it is to be kept.
+    /// Ends the run. Returns the folder of the logs, if it is to be kept.
     pub(super) async fn end(&self, keep: bool) -> Option<PathBuf> {
         let folder = keep.then(|| std::env::temp_dir().join(format!("c3po-storm-{:x}", self.storm.seed)));
         if let Some(folder) = &folder {
-            // Logs are for a person; the findings stand without them.
+            // The logs are only for people; the findings are complete without them.
             let _ = std::fs::remove_dir_all(folder);
             let copied = std::process::Command::new("cp").arg("-r").arg(self.work.path()).arg(folder).status();
             copied.ok().filter(std::process::ExitStatus::success)?;
@@ -182,7 +183,7 @@ impl World {
     }
 }
 
-/// Chooses a port for a coordinator with a folder of its own below `work`.
+/// Chooses a port for a coordinator with its own folder below `work`.
 fn coordinator(work: &Path, name: &str, store: &str) -> Result<Coordinator> {
     let folder = work.join(format!("coordinator{name}"));
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -1,4 +1,5 @@
-//! A host of another kind than the coordinator's machine: it gets the program that was put there for it, or keeps its code.
+//! A host with a different platform than the coordinator's machine: it gets the program provided for it, or its code stays
+//! valid.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +18,7 @@ fn put_program(path: &Path, content: &[u8]) -> Result<()> {
     Ok(fs::set_permissions(path, Permissions::from_mode(0o755))?)
 }
 
-/// A host that takes itself for another machine: its `uname` prints these words.
+/// Creates a host that pretends to be another platform: its `uname` prints these words.
 fn host(system: &str, processor: &str) -> Result<TempDir> {
     let home = TempDir::new()?;
     let uname = format!("#!/bin/sh\ncase $1 in -m) echo {processor} ;; -s) echo {system} ;; *) exit 1 ;; esac\n");
@@ -31,12 +32,12 @@ async fn paste(home: &Path, line: &str) -> Result<Output> {
     Ok(shell.args(["-c", line]).env("PATH", path).output().await?)
 }
 
-/// Where the coordinator of a test keeps the programs of others.
+/// Returns the path at which the coordinator of a test keeps the program for another platform.
 fn download(work: &Path, machine: &str) -> std::path::PathBuf {
     work.join(".local/share/c3po/downloads").join(machine).join("c3po")
 }
 
-/// Asserts that nothing came of a line but advice, and that its code lets another host in.
+/// Asserts that a line only printed advice, and that its code still admits another host.
 async fn unspent(home: &Path, said: &Output, line: &str, parts: &[&str]) -> Result<()> {
     let error = String::from_utf8_lossy(&said.stderr);
     ensure!(said.status.code() == Some(1), "{said:?}");
@@ -45,7 +46,7 @@ async fn unspent(home: &Path, said: &Output, line: &str, parts: &[&str]) -> Resu
     }
     let left = fs::read_dir(home.join(".local/bin")).map(Iterator::count).unwrap_or_default();
     assert_eq!(left, 0, "nothing is installed");
-    // The last of the printed lines, on a host that has the program, and the code entered.
+    // The last of the printed lines, on a host that has the program, with the code supplied.
     let join = error.lines().find_map(|line| line.trim().strip_prefix("Then: ")).context("the line for later")?;
     let other = TempDir::new()?;
     let joined = c3po(other.path(), &format!("C3PO_JOIN_CODE={} {join}", join_code(line)?)).await?;
@@ -58,7 +59,7 @@ async fn a_host_gets_the_program_that_was_put_there_for_its_kind() -> Result<()>
     let (work, home) = (TempDir::new()?, host("Darwin", "arm64")?);
     let coordinator = coordinator(work.path()).await?;
     let line = line(work.path(), &coordinator, "curl ").await?;
-    // After the coordinator's start. This machine runs it, whatever it is called.
+    // Provided after the coordinator's start. The program runs on this machine, whatever its platform is called.
     put_program(&download(work.path(), "macos-aarch64"), &fs::read(program("c3po")?)?)?;
     let installed = paste(home.path(), &line).await?;
     ensure!(installed.status.success(), "{installed:?}");

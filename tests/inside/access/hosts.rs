@@ -1,4 +1,4 @@
-//! A host is its key: it has its own agents and nobody else's, and keeps its name only by a proof.
+//! A host is identified by its key: it has only its own agents, and keeps its name only with a proof.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{ask, code};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Opens a session with that key, which says that it is on another machine.
+/// Opens a session with that key and a false host name.
 async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
     let who = Who { more: json!({"host": "whatever"}), ..Who::new(name) };
@@ -26,14 +26,14 @@ async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
     Ok((link, welcome))
 }
 
-/// Makes an invite. Returns what a host presents.
+/// Makes an invite. Returns its join code.
 async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
     let line = gate.ask(&[&["invite"], more].concat()).await?;
     let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
     Ok(join_code(line)?.to_owned())
 }
 
-/// Joins, and returns the key and the host that it stands for.
+/// Joins, and returns the key and the name of its host.
 async fn joined(gate: &Gate, code: &str, host: &str, proof: Option<&str>) -> Result<(String, String)> {
     let body = json!({"code": code, "host": host, "proof": proof});
     let body = if proof.is_some() { body } else { json!({"code": code, "host": host}) };
@@ -60,7 +60,7 @@ async fn a_host_is_its_key_whatever_it_says_it_is_called() -> Result<()> {
     assert_eq!(sent["from_host"], "nas");
     web.notify("goodbye", json!({})).await?;
 
-    // Nobody holds it now, and it is not the other host's all the same.
+    // The name is not held any more, but it still belongs to the first host.
     for _ in 0..2 {
         let (mut link, welcome) = session(&gate, &other, "web").await?;
         assert_eq!((&welcome["agent_id"], &welcome["pending"]), (&json!("web-2"), &json!(0)));
@@ -103,7 +103,7 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     let sent = at_nas.call("send_message", json!({"target": "human", "message": "from the nas"})).await?;
     assert_eq!(sent["from_agent"], "nas-cli");
     at_desk.call("send_message", json!({"target": "nas-cli", "message": "for the nas alone"})).await?;
-    // Neither by that name nor by that of another host's person.
+    // It can use neither that name nor that of another host's person.
     let refused = person(&laptop, "nas-cli").await?.err().context("it is of nas")?;
     assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
     for name in ["human", "nas-cli"] {
@@ -131,7 +131,7 @@ async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite
     assert_eq!(host, "laptop");
     let (_, welcome) = session(&gate, &key, "web").await?;
     assert_eq!(welcome["host"], "laptop", "no key was revoked");
-    // A text that was rotated may be known to others, and proves nothing any more. The new one does.
+    // After a rotation the old key may be known to others, so it proves nothing. The new one does.
     let id = key.split('_').nth(1).context("its id")?;
     let rotated = gate.ask(&["keys", "rotate", id]).await?;
     assert!(rotated.contains(" invite --host laptop "), "{rotated}");
@@ -141,7 +141,7 @@ async fn a_host_that_joins_again_keeps_its_name_only_by_its_key_or_by_the_invite
         let (_, host) = joined(&gate, &code, "laptop", Some(&proof(text, &code))).await?;
         assert_eq!(host, expected);
     }
-    // Nobody inherits the name of a key that has ended either.
+    // The name of a revoked key cannot be inherited either.
     gate.revoke(&key).await?;
     let code = invited(&gate, &[]).await?;
     let (_, host) = joined(&gate, &code, "laptop", Some(&proof(&key, &code))).await?;

@@ -1,4 +1,4 @@
-//! Open invites: who sees them, that no answer has a code, and that one which was ended lets nobody in.
+//! Open invites: who may list them, that no answer contains a code, and that a revoked one admits no host.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 
 use super::{ask, code};
 
-/// A stop is over before that, unless it waits for somebody until it cuts them off after 5 s.
+/// A shutdown that waited for a client would take 5 s, the time after which it cuts them off.
 const STOP: Duration = Duration::from_secs(4);
 
-/// Makes an invite over HTTP. Returns what was answered, and what a host presents.
+/// Makes an invite over HTTP. Returns the answer and the join code.
 async fn invite(gate: &Gate, key: &str, body: &Value) -> Result<(Value, String)> {
     let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
     let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
@@ -30,7 +30,7 @@ async fn join(gate: &Gate, code: &str) -> Result<u16> {
     Ok(ask(gate, "POST", "/api/join", None, None, &body).await?.status)
 }
 
-/// The open invites, but for the one that the coordinator made at its start.
+/// Returns the open invites, without the one that the coordinator made at its start.
 async fn listed(gate: &Gate, key: &str) -> Result<Vec<Value>> {
     let answer = ask(gate, "GET", "/api/invites", Some(key), None, "").await?;
     let list: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
@@ -81,7 +81,7 @@ async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_te
     let (_, end) = said.split_once(" invites revoke ").with_context(|| said.clone())?;
     let (end, place) = end.trim().split_once(' ').with_context(|| said.clone())?;
     assert!(said.contains(&format!("This is the invite {end};")), "{said}");
-    // Pasted as it stands it reaches this coordinator, and not the one of the defaults.
+    // Pasted unchanged, the command reaches this coordinator, not the one at the default address.
     assert_eq!(place, format!("--data-dir {} --listen {}", gate.served.folder().display(), gate.address()?));
     let list = gate.ask(&["invites", "list"]).await?;
     let line = list.lines().find(|line| line.starts_with(end)).with_context(|| list.clone())?;
@@ -121,7 +121,7 @@ async fn what_a_text_begins_that_got_another_one_elsewhere_makes_nothing_that_la
     ] {
         let admin = gate.key("admin", "*", &[]).await?;
         assert_eq!(listed(&gate, &admin).await?, [Value::Null; 0]);
-        // As another coordinator of this store does: here that is known within a second.
+        // As another coordinator of this store does it; this one notices within a second.
         let own = store.keys().await?.into_iter().find(|key| Some(key.id.as_str()) == id(&admin).ok());
         let own = own.context("its own key")?;
         let rotated = Key { revision: own.revision + 1, hash: "f".repeat(64), ..own };
@@ -148,7 +148,7 @@ async fn a_body_that_is_half_sent_holds_up_no_stop() -> Result<()> {
              Content-Length: 100\r\n\r\n{{"
         );
         half.write_all(head.as_bytes()).await?;
-        // It is begun once a later request is answered.
+        // The request has begun when a later one is answered.
         assert_eq!(ask(&gate, "GET", "/metrics", Some(&key), None, "").await?.status, 200);
         let began = Instant::now();
         gate.served.stop().await?;

@@ -1,4 +1,4 @@
-//! A new host, from nothing to its first message: with the program, and with nothing but curl.
+//! A new host up to its first message: with the c3po program, and with only curl.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,10 +12,10 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-/// As much as is ever said without naming a library that logs whole messages.
+/// The most verbose log level that does not name a library which logs whole messages.
 const LOUD: &str = "trace";
 
-/// One that demands keys, over TLS, and says all that it may say.
+/// Starts a coordinator that requires keys, with TLS and the most verbose log.
 pub(super) async fn coordinator(work: &Path) -> Result<Coordinator> {
     let store = format!("sqlite:{}", work.join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work, &store)?.over_tls("auto").with("C3PO_CLOSED", Path::new("true"));
@@ -24,7 +24,7 @@ pub(super) async fn coordinator(work: &Path) -> Result<Coordinator> {
     Ok(coordinator)
 }
 
-/// Asks for a line that lets a host in; `mark` is what stands in it.
+/// Requests a line that admits a host, and returns the one that contains `mark`.
 pub(super) async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> Result<String> {
     let mut invite = command(program("c3po-coordinator")?, work);
     let said = invite.args(["invite", "--listen", &coordinator.address().to_string()]).output().await?;
@@ -33,14 +33,14 @@ pub(super) async fn line(work: &Path, coordinator: &Coordinator, mark: &str) -> 
     Ok(line.trim().to_owned())
 }
 
-/// Does what a printed line for a host with c3po does.
+/// Runs a printed line for a host with c3po.
 pub(super) async fn c3po(home: &Path, line: &str) -> Result<Output> {
     let (code, words) = line.split_once(" c3po ").context("no command")?;
     let mut c3po = command(program("c3po")?, home);
     Ok(c3po.args(words.split_whitespace()).env("C3PO_JOIN_CODE", join_code(code)?).output().await?)
 }
 
-/// A session of a host that knows what stands in its file.
+/// Starts a session on a host that is configured by its file alone.
 async fn session(home: &Path, project: &str) -> Result<McpClient> {
     let folder = home.join(project);
     std::fs::create_dir_all(&folder)?;
@@ -86,7 +86,7 @@ async fn a_new_host_is_in_with_one_line_and_the_line_is_good_once() -> Result<()
     Ok(())
 }
 
-/// Returns the text of every log in a folder.
+/// Returns the text of all logs in a folder.
 fn logs(folder: &Path) -> Result<String> {
     let mut text = String::new();
     for entry in std::fs::read_dir(folder)? {
@@ -98,7 +98,7 @@ fn logs(folder: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Sends a message by `/mcp`, which is read by the library that logs the most, and asks REST for what waits.
+/// Sends a message over `/mcp`, which uses the library that logs the most, and reads pending messages over REST.
 async fn over_http(coordinator: &Coordinator, key: &str) -> Result<()> {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params":
         {"name": "send_message", "arguments": {"target": "answers", "message": "text-of-it"}}});

@@ -1,4 +1,4 @@
-//! What becomes of what goes on under a key when the key ends, and how a host gets one.
+//! Sessions and requests of a key when it ends, and the ways in which a host gets a key.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +21,9 @@ use tokio::time::timeout;
 
 use super::{ask, call, code};
 
-/// How long something may take that should happen soon, on a machine that builds meanwhile.
+/// How long an operation may take that should be quick, on a machine that builds at the same time.
 pub(super) const SOON: Duration = Duration::from_secs(10);
-/// In what time a key that ends has to end everything under it.
+/// The time within which the end of a key must end everything under it.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 async fn linked(gate: &Gate, key: &str, name: &str) -> Result<Link> {
@@ -42,7 +42,7 @@ async fn a_revoked_key_ends_its_links_and_waits_within_a_second() -> Result<()> 
     let waiting = json!({"timeout": 600});
     let waits = call(&gate, Some(&key), "three", "wait_for_message", &waiting);
     let ends = async {
-        // The wait over HTTP is under way once its agent is there.
+        // The wait over HTTP has begun when its agent is listed.
         eventually("three waits", Duration::from_secs(10), async || {
             let agents = ask(&gate, "GET", "/api/agents", Some(&other), None, "").await.ok()?;
             agents.body.contains("\"three\"").then_some(())
@@ -193,7 +193,7 @@ async fn a_refused_join_leaves_the_code_as_good_as_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Makes an invite over HTTP, with a key. Returns its id and its code.
+/// Makes an invite over HTTP with a key. Returns its id and its code.
 async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, JoinCode)> {
     let answer = ask(gate, "POST", "/api/invites", Some(key), None, &body.to_string()).await?;
     let invite: Value = serde_json::from_str(&answer.body).with_context(|| answer.body.clone())?;
@@ -201,12 +201,12 @@ async fn invited_with(gate: &Gate, key: &str, body: &Value) -> Result<(String, J
     Ok((invite["id"].as_str().context("its id")?.to_owned(), code_of.parse()?))
 }
 
-/// What the audit says of keys, as `verb key why`, once it has so many lines of that.
+/// Returns the audit entries about keys as `verb key why`, when there are at least `count`.
 async fn changes(gate: &Gate, key: &str, count: usize) -> Result<Vec<String>> {
     noted(gate, key, "key_changed", count).await
 }
 
-/// What the audit says of such events, as `verb key why`, once it has so many lines of that.
+/// Returns the audit entries of that event as `verb key why`, when there are at least `count`.
 async fn noted(gate: &Gate, key: &str, event: &str, count: usize) -> Result<Vec<String>> {
     eventually("the audit says so", SOON, async || {
         let page = ask(gate, "GET", "/api/audit?limit=1000", Some(key), None, "").await.ok()?;
@@ -231,7 +231,7 @@ async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom
     gate.revoke(&admin).await?;
     let late = join(&gate, &code_of, "accomplice").await?;
     assert_eq!((late.status, code(&late).as_deref()), (401, Some("UNAUTHORIZED")));
-    // The first start made an invite, and then there were two keys.
+    // The first start made an invite, and then two keys were made.
     let said = changes(&gate, &other, 6).await?;
     let by = id(&admin)?;
     assert_eq!(said[3], format!("invited {invite} by {by}"));
@@ -293,10 +293,10 @@ async fn a_key_that_ends_makes_no_key_by_a_request_that_it_began_before() -> Res
         body.len()
     );
     making.write_all(head.as_bytes()).await?;
-    // The request is begun once somebody who came after it is answered.
+    // The request has begun when a later one is answered.
     assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
     gate.revoke(&admin).await?;
-    // It is over already, or the rest is not taken.
+    // The connection may have ended already, or the rest is not read.
     let _ = making.write_all(rest.as_bytes()).await;
     let mut answer = String::new();
     timeout(SOON, making.read_to_string(&mut answer)).await??;
@@ -336,7 +336,7 @@ async fn the_list_of_keys_has_when_each_was_used_last() -> Result<()> {
     Ok(())
 }
 
-/// A coordinator that demands keys, on a Redis that can be stopped.
+/// Starts a coordinator that requires keys, on a Redis that can be paused.
 async fn on_redis() -> Result<(Gate, Redis)> {
     let redis = Redis::start().await?;
     let store = redis.url().parse()?;
@@ -356,7 +356,7 @@ async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
     let near = end.millis() - 400;
     eventually("its end is near", SOON, async || (Timestamp::now().millis() > near).then_some(())).await?;
     redis.pause()?;
-    // The store is waited for longer than the key lasts.
+    // The requests wait for the store longer than the key is valid.
     let paths = ["/api/agents", "/api/keys", "/api/invites"];
     let asked = paths.map(|path| ask(&gate, "GET", path, Some(&key), None, ""));
     for cut in futures_util::future::try_join_all(asked).await? {
@@ -375,7 +375,7 @@ async fn a_key_is_ended_to_the_end_though_whoever_asked_is_gone() -> Result<()> 
     let request = format!("DELETE {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin}\r\n\r\n");
     asking.write_all(request.as_bytes()).await?;
     drop(asking);
-    // Whoever comes after it and asks for what needs no store is answered once it was seen to be gone.
+    // A later request that needs no store is answered after the disconnect was noticed.
     assert_eq!(ask(&gate, "GET", "/metrics", Some(&admin), None, "").await?.status, 200);
     redis.resume()?;
     let said = changes(&gate, &admin, 4).await?;

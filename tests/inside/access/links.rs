@@ -1,4 +1,5 @@
-//! What one link may do with a key and to the others: every tool, and everything else that a host can say on it.
+//! The permissions of one link with a key, and its effect on other links: every tool, and every other frame that a host can
+//! send.
 
 use anyhow::{Context, Result, ensure};
 use c3po_shared::catalogue::Tool;
@@ -11,22 +12,22 @@ use serde_json::{Value, json};
 use super::arguments;
 use super::matrix::Kind;
 
-/// What stands in every text that `third` may not come to know.
+/// A part of every text that `third` must not learn.
 const SECRET: &str = "between-the-two";
-/// The id of a message that is none of anybody's.
+/// The id of a message that does not exist.
 const NOWHERE: &str = "others::mine::00000000";
 
-/// Two agents who write to each other, and a third one, each with a key for itself alone.
+/// Two agents that write to each other, and a third one, each with a key for itself alone.
 struct Scene {
     gate: Gate,
     mine: Link,
-    /// As which process.
+    /// The process of `mine`.
     who: Who,
     welcome: Value,
     others: Link,
     third: Link,
     third_key: String,
-    /// The ids of what `others` has sent to `mine`: it is on that host, and nobody has looked at it.
+    /// The ids of the messages from `others` to `mine`: they are on that host, and have not been read.
     sent: [String; 2],
 }
 
@@ -48,7 +49,7 @@ impl Scene {
         Ok(Self { gate, mine, who, welcome, others, third, third_key, sent })
     }
 
-    /// Returns how far both messages got, as their sender is told.
+    /// Returns the histories of both messages, as their sender receives them.
     async fn receipts(&mut self) -> Result<Vec<Value>> {
         let mut receipts = Vec::new();
         for id in &self.sent {
@@ -57,7 +58,7 @@ impl Scene {
         Ok(receipts)
     }
 
-    /// Makes sure that nothing has become of the two messages.
+    /// Asserts that the two messages have not changed.
     async fn is_untouched(&mut self, before: &[Value]) -> Result<()> {
         ensure!(self.receipts().await? == before, "a receipt was moved: {:?}", self.receipts().await?);
         ensure!(self.mine.call("get_messages", json!({})).await?["count"] == 2, "a message is gone");
@@ -65,7 +66,7 @@ impl Scene {
     }
 }
 
-/// Returns a link under a key for that name alone, with its welcome and the key.
+/// Returns a link with a key for that name alone, with its welcome and the key.
 async fn linked(gate: &Gate, name: &str, who: &Who) -> Result<(Link, Value, String)> {
     let key = gate.key("agent", name, &[]).await?;
     let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
@@ -77,19 +78,19 @@ fn tools() -> Vec<&'static str> {
     Tool::ALL.iter().map(|tool| tool.name()).collect()
 }
 
-/// Returns arguments of a call that `mine` makes well, about these two messages.
+/// Returns arguments for a valid call by `mine`, about these two messages.
 fn example(tool: &str, sent: &[String; 2]) -> Value {
     let tool = Tool::ALL.iter().find(|listed| listed.name() == tool).expect("a listed tool");
     arguments(*tool, SECRET, [&sent[0], &sent[1]])
 }
 
-/// A call as a frame, which can be sent on any link.
+/// Returns a call as a frame that can be sent on any link.
 fn frame(number: i64, tool: &str, arguments: &Value) -> String {
     let params = json!({"call_id": CallId::fresh(), "tool": tool, "arguments": arguments});
     json!({"jsonrpc": "2.0", "id": number, "method": "call", "params": params}).to_string()
 }
 
-/// Makes a call on a link whose key has ended: there is no answer, and the link is closed for that reason.
+/// Makes a call on a link whose key has ended: there is no answer, and the link is closed with the code for that.
 async fn is_cut(link: &mut Link, tool: &str, arguments: Value) -> Result<()> {
     if let Ok(answer) = link.try_call(tool, arguments).await {
         anyhow::bail!("{tool} was answered: {answer:?}");
@@ -109,7 +110,7 @@ async fn every_tool_is_called_by_the_right_key_alone() -> Result<()> {
     let right = scene.gate.key("agent", "mine", &[]).await?;
     for tool in tools() {
         for key in [&scene.third_key, &right] {
-            // Nobody is anybody before hello.
+            // A link has no agent before `hello`.
             let mut link = Link::open_with(&address, Some(key)).await?;
             assert_eq!(link.refusal(tool, example(tool, &scene.sent)).await?, "INVALID_REQUEST", "{tool}");
         }
@@ -195,7 +196,7 @@ async fn a_frame_of_one_link_is_worth_nothing_on_another() -> Result<()> {
                 assert_eq!(replayed.expect_err("another's")["data"]["code"], "MESSAGE_NOT_FOUND", "{tool}");
             }
             "ack_messages" => assert_eq!(replayed.expect("none of its own")["acked"], json!([])),
-            // What they say of `third` itself, they say.
+            // The other tools may return information about `third` itself.
             _ => assert!(!format!("{replayed:?}").contains("others::mine"), "{tool}: {replayed:?}"),
         }
     }
@@ -218,7 +219,7 @@ async fn what_is_said_of_messages_of_others_moves_nothing() -> Result<()> {
     for (stage, via) in [("in_session", "wait_for_message"), ("seen", "tool_call")] {
         scene.third.receipt(&ids, stage, via).await?;
     }
-    // The coordinator counts what it delivers on each link from one on.
+    // The coordinator numbers its deliveries on each link from one.
     for number in 0..20 {
         let answer = json!({"jsonrpc": "2.0", "id": number, "result": {}}).to_string();
         scene.third.send_text(&answer).await?;
@@ -229,7 +230,7 @@ async fn what_is_said_of_messages_of_others_moves_nothing() -> Result<()> {
     assert_eq!(refused, "MESSAGE_NOT_FOUND");
     scene.is_untouched(&before).await?;
 
-    // A wait goes on, whoever else cancels it.
+    // A wait continues if another session cancels it.
     let (mut other_wait, ..) = linked(&scene.gate, "fourth", &Who::new("fourth")).await?;
     let call = CallId::fresh();
     let waits = other_wait.begin(call, "wait_for_message", json!({"timeout": 600})).await?;

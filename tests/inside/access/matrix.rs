@@ -1,4 +1,5 @@
-//! Every operation on every way with every kind of key: only the right ones pass, and no refusal tells who exists.
+//! Every operation on every endpoint with every kind of key: only the right ones succeed, and no refusal reveals which agents
+//! exist.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{arguments, ask, call, code};
 
-/// How long a key that ends soon lasts at the most.
+/// The time limit for the end of a key that expires soon.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What somebody presents.
+/// The kind of credential that is presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     None,
@@ -41,17 +42,17 @@ impl Kind {
         Self::Admin,
     ];
 
-    /// Returns whether it is let in at all.
+    /// Returns whether it is accepted at all.
     fn is_valid(self) -> bool {
         !matches!(self, Self::None | Self::Wrong | Self::Expired | Self::Revoked)
     }
 
-    /// Returns whether it may be the agent `mine`.
+    /// Returns whether it may act as the agent `mine`.
     fn speaks(self) -> bool {
         matches!(self, Self::Right | Self::Admin)
     }
 
-    /// Returns a key of that kind, which is for `mine` where it is the right one.
+    /// Returns a key of that kind; the right one is for `mine`.
     pub(super) async fn key(self, gate: &Gate) -> Result<Option<String>> {
         Ok(match self {
             Self::None => None,
@@ -76,7 +77,7 @@ impl Kind {
             Self::Others => Some(gate.key("agent", "others,others-*", &[]).await?),
             Self::Read => Some(gate.key("read", "*", &[]).await?),
             Self::Operator => Some(gate.key("operator", "*", &[]).await?),
-            // Both are the host that `mine` belongs to.
+            // Both belong to the host of `mine`.
             Self::Right => Some(gate.key("agent", "mine,mine-*", &["--host", "here"]).await?),
             Self::Admin => Some(gate.key("admin", "*", &["--host", "here"]).await?),
         })

@@ -1,4 +1,4 @@
-//! Who may do what: keys, scopes and globs, on every way to the coordinator.
+//! Access control: keys, scopes and globs, on every endpoint of the coordinator.
 
 mod elsewhere;
 mod hosts;
@@ -19,7 +19,7 @@ use harness::http::{self, Answer};
 use inside::gate::Gate;
 use serde_json::{Value, json};
 
-/// Returns arguments with which a tool is called, with that text, about these two messages.
+/// Returns arguments for a call of the tool, with that text, about these two messages.
 fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
     match tool {
         Tool::SendMessage => json!({"target": "others", "message": text}),
@@ -34,7 +34,7 @@ fn arguments(tool: Tool, text: &str, [asked, told]: [&str; 2]) -> Value {
     }
 }
 
-/// Asks for a path, with what is presented and as whom.
+/// Sends a request for a path, with a credential and an agent name.
 async fn ask(
     gate: &Gate,
     method: &str,
@@ -57,7 +57,7 @@ async fn ask(
     .await
 }
 
-/// Calls a tool over `/mcp`. Returns the status, and the code of the refusal, if it is one.
+/// Calls a tool over `/mcp`. Returns the status, and the code if it is refused.
 async fn call(
     gate: &Gate,
     key: Option<&str>,

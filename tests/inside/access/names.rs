@@ -1,4 +1,4 @@
-//! Names that differ from a known one in case alone: refused at hello, with the known one.
+//! Names that differ from a known one only in case: refused at `hello` with the known name.
 
 use anyhow::{Context, Result};
 use harness::link::{Link, Who};

@@ -1,4 +1,4 @@
-//! Web pages: a browser sends whatever a page asks for, to this machine as well, and the coordinator has none of it.
+//! Requests from web pages: a browser sends them to this machine too, and the coordinator rejects all of them.
 
 use anyhow::{Result, ensure};
 use harness::coordinator::Coordinator;
@@ -6,7 +6,7 @@ use harness::http::{self, Answer};
 use tempfile::TempDir;
 
 const CLOSE: &str = "Connection: close\r\n";
-/// What a page may ask for, with what it would have to send for it.
+/// The requests that a page may make, with the headers that they need.
 const ASKED: [(&str, &str); 8] = [
     (
         "GET /acp",
@@ -36,10 +36,11 @@ async fn no_page_of_anybody_gets_in_and_no_name_of_anybody_leads_here() -> Resul
         for (host, more) in [
             (own.as_str(), "Origin: http://evil.example\r\n"),
             (own.as_str(), "Origin: null\r\n"),
-            // The page's own name leads here by now: to the browser it asks whom it came from.
+            // DNS rebinding: the page's own name now resolves to this machine, so the browser treats the request as
+            // same-origin.
             ("evil.example:8420", "Origin: http://evil.example:8420\r\n"),
             ("evil.example:8420", ""),
-            // Any device of the network may take such a name, and have it lead to this machine.
+            // Any device on the network may claim such a name and make it resolve to this machine.
             ("evil.local:8420", ""),
             ("evil", ""),
             (own.as_str(), "Sec-Fetch-Site: cross-site\r\n"),

@@ -1,4 +1,4 @@
-//! A person's commands with keys of every scope: what they may, and what they are told where they may not.
+//! A person's commands with keys of every scope: those that are permitted, and the messages for the others.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long a command may take to end, on a machine that builds meanwhile.
+/// How long a command may take, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A host with a key, and a home of its own.
+/// A host with a key and its own home.
 struct Host {
     home: TempDir,
     url: String,
@@ -41,14 +41,14 @@ impl Host {
         Ok(self.c3po(words)?.output().await?)
     }
 
-    /// Runs a command that has to succeed. Returns what it printed.
+    /// Runs a command that must succeed. Returns its output.
     async fn says(&self, words: &str) -> Result<String> {
         let output = self.run(words).await?;
         ensure!(output.status.success(), "{words}: {output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// Runs a command that has to end with that code. Returns what it said on standard error.
+    /// Runs a command that must exit with that code. Returns its standard error.
     async fn fails(&self, words: &str, code: i32) -> Result<String> {
         let output = self.run(words).await?;
         ensure!(output.status.code() == Some(code), "{words}: {output:?}");
@@ -103,7 +103,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
     let events: Vec<_> =
         entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| &entry["event"]).collect();
     assert_eq!(events, ["session_begun"], "reading leaves no entry, be it allowed or refused");
-    // What takes being somebody is refused as before.
+    // Commands that need an agent are refused as before.
     ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not speak as an agent"));
     web.call("ping", json!({})).await?;
     Ok(())
@@ -116,7 +116,7 @@ async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
     let mut gone = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     gone.hello(&Who::new("gone")).await?.expect("it is covered");
     gone.notify("goodbye", json!({})).await?;
-    // With a close frame or without: it is over.
+    // With or without a close frame, the link has ended.
     let _ = gone.hear_close().await;
     let all = host.says("agents").await?;
     ensure!(all.contains("gone") && all.contains("last seen"), "{all}");
@@ -182,7 +182,7 @@ async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let id = sent["id"].as_str().context("an id")?;
     let said = host.fails("ack sender::human::00000000", 1).await?;
     ensure!(said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"), "{said}");
-    // One that is there is taken out all the same, and as often as that is said.
+    // An existing message is still acknowledged, and this can be repeated.
     host.fails(&format!("ack {id} sender::human::00000000"), 1).await?;
     ensure!(host.says("inbox").await?.contains("Nothing waits."));
     ensure!(host.says(&format!("ack {id}")).await?.contains("acknowledged"));
@@ -284,7 +284,7 @@ async fn what_was_kept_on_a_host_is_sent_once_and_before_what_is_sent_next() -> 
         let mut send = host.c3po(&format!("send web {text} --queue"))?;
         ensure!(send.env("C3PO_COORDINATOR_URL", NOBODY).output().await?.status.success(), "{text}");
     }
-    // It was meant for another coordinator than this.
+    // The queued messages are for another coordinator, so this one is not used.
     host.fails("send web early", 3).await?;
     let both = format!("{NOBODY},{}", host.url);
     for text in ["three", "four"] {

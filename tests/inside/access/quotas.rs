@@ -1,4 +1,4 @@
-//! The quota of a key: it holds for every tool, and other keys go on.
+//! The quota of a key: it applies to every tool, and does not affect other keys.
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::Quota;
@@ -46,7 +46,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
     let until = refusal["details"]["until"].as_str().context("until when")?;
     assert!(refusal["suggestion"].as_str().is_some_and(|said| said.contains(until)), "{refusal}");
 
-    // To itself, by a broadcast, over another way, under a numbered name: it is one key.
+    // To itself, by broadcast, over HTTP, under a numbered name: the key is the same.
     let long = "x".repeat(3_000);
     assert_eq!(web.refusal("send_message", json!({"target": "web", "message": long})).await?, "QUOTA_EXCEEDED");
     let copies = web.call("broadcast", json!({"message": long})).await?;
@@ -55,7 +55,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
     let over_http = call(&gate, Some(&greedy), "web", "send_message", &sending).await?;
     assert_eq!(over_http.1.as_deref(), Some("QUOTA_EXCEEDED"));
 
-    // A reply may take a little more, and is bounded too; a question that gets none stays open.
+    // A reply may exceed the quota a little, but is limited too. The question of a refused reply stays open.
     web.call("reply", json!({"message_id": asked["id"], "response": "x".repeat(1_000)})).await?;
     let longer = json!({"message_id": more["id"], "response": "x".repeat(20_000)});
     assert_eq!(web.refusal("reply", longer).await?, "QUOTA_EXCEEDED");

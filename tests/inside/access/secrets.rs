@@ -1,5 +1,5 @@
-//! No code is among the arguments of a program, where every user of the machine sees it: not of one that a printed line starts,
-//! and not of `c3po join`, which asks for it.
+//! No join code is an argument of a program, because every user of the machine can see those. This holds for printed lines
+//! and for `c3po join`, which reads the code instead.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -16,17 +16,17 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::joining::{coordinator, line};
 
-/// A program that is started, on a machine that builds at the same time.
+/// How long a program may take to start, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Returns the arguments of every process of this machine.
+/// Returns the arguments of every process on this machine.
 fn arguments() -> Vec<String> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let texts = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
     texts.map(|text| String::from_utf8_lossy(&text).replace('\0', " ")).collect()
 }
 
-/// Has a shell do a line as one that is pasted. Returns whether it succeeded, and the arguments of every process meanwhile.
+/// Makes a shell run a line as if it were pasted. Returns whether it succeeded, and the arguments of every process meanwhile.
 fn paste(home: &Path, line: &str) -> Result<(bool, BTreeSet<String>)> {
     let folder = program("c3po")?.parent().context("a folder")?.to_owned();
     let mut shell = Command::new("sh");
@@ -57,12 +57,12 @@ async fn no_program_that_a_printed_line_starts_has_the_code_among_its_arguments(
     Ok(())
 }
 
-/// Runs `c3po join` with that standard input, and more arguments.
+/// Runs `c3po join` with that standard input and additional arguments.
 async fn join(home: &Path, url: &str, input: &str, more: &[&str]) -> Result<Output> {
     let mut c3po = command(program("c3po")?, home);
     c3po.args(["join", url]).args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut c3po = c3po.spawn()?;
-    // One that reads nothing has closed it.
+    // A program that does not read its input may have closed it.
     let _ = c3po.stdin.take().context("a standard input")?.write_all(input.as_bytes()).await;
     Ok(c3po.wait_with_output().await?)
 }

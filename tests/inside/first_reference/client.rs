@@ -1,4 +1,4 @@
-//! A client as the first API reference has it: names itself by headers, calls tools over `/mcp`, asks REST.
+//! A client as in the first API reference: it identifies itself by headers, calls tools over `/mcp`, and uses REST.
 
 use std::net::SocketAddr;
 
@@ -7,26 +7,26 @@ use harness::http::{self, Answer};
 use inside::served::Served;
 use serde_json::{Value, json};
 
-/// One client, by its headers.
+/// A client, with its headers.
 pub(super) struct Client {
     address: SocketAddr,
     headers: Vec<(&'static str, String)>,
 }
 
 impl Client {
-    /// A client that names itself with `X-Agent-ID`.
+    /// Creates a client that sends `X-Agent-ID`.
     pub(super) fn of(served: &Served, agent: &str) -> Result<Self> {
         Ok(Self { address: served.address.parse()?, headers: vec![("X-Agent-ID", agent.to_owned())] })
     }
 
-    /// A client that names itself and its session.
+    /// Creates a client that sends its name and its session id.
     pub(super) fn of_session(served: &Served, agent: &str, session: &str) -> Result<Self> {
         let mut client = Self::of(served, agent)?;
         client.headers.push(("X-Session-ID", session.to_owned()));
         Ok(client)
     }
 
-    /// A client that does not say who it is.
+    /// Creates a client that does not identify itself.
     pub(super) fn nameless(served: &Served) -> Result<Self> {
         Ok(Self { address: served.address.parse()?, headers: Vec::new() })
     }
@@ -47,7 +47,7 @@ impl Client {
         Ok(if result["isError"] == true { Err(content) } else { Ok(content) })
     }
 
-    /// Calls a tool that must not be refused.
+    /// Calls a tool that must succeed.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Value> {
         match self.try_call(tool, arguments).await? {
             Ok(reply) => Ok(reply),
@@ -69,7 +69,7 @@ impl Client {
         Ok(sent["id"].as_str().context("a message without an id")?.to_owned())
     }
 
-    /// Asks a REST path. Returns the status and the body.
+    /// Sends a REST request. Returns the status and the body.
     pub(super) async fn rest(&self, method: &str, path: &str) -> Result<(u16, Value)> {
         let headers: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let address = self.address;

@@ -1,4 +1,4 @@
-//! Error codes, limits, the formats of ids, and what a session id does.
+//! Error codes, limits, formats of ids, and the effect of a session id.
 
 use anyhow::Result;
 use c3po_shared::limits::{MESSAGE_LIFE, SENDS_PER_MINUTE, TEXT_MAX};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Client, two_clients};
 
-/// Asserts that a refusal has all its parts.
+/// Asserts that a refusal has all its members.
 fn is_whole(refusal: &Value) {
     for member in ["error", "code", "suggestion"] {
         assert!(refusal[member].as_str().is_some_and(|text| !text.is_empty()), "{member} in {refusal}");
@@ -23,7 +23,7 @@ async fn every_documented_error_code_is_met_with_its_suggestion() -> Result<()> 
     assert_eq!(unknown["code"], "AGENT_NOT_FOUND");
     assert!(unknown["suggestion"].as_str().is_some_and(|text| text.contains("list_agents")), "{unknown}");
 
-    // The refused send counted: a client that guesses names is slowed as well.
+    // The refused send was counted: the rate limit also slows a client that guesses names.
     let limited = homeassistant.refused("send_message", json!({"target": "human", "message": "hi"})).await?;
     assert_eq!(limited["code"], "RATE_LIMITED");
     assert!(limited["suggestion"].as_str().is_some_and(|text| text.starts_with("Wait ")), "{limited}");
@@ -31,7 +31,7 @@ async fn every_documented_error_code_is_met_with_its_suggestion() -> Result<()> 
     let invalid = homeassistant.refused("send_message", json!({"target": "human", "message": ""})).await?;
     assert_eq!(invalid["code"], "INVALID_REQUEST");
 
-    // TIMEOUT is no error: the call succeeds, and its reply says that nothing came.
+    // TIMEOUT is not an error: the call succeeds, and its reply reports that no message arrived.
     let timed_out = homeassistant.call("wait_for_message", json!({"timeout": 1})).await?;
     assert_eq!(timed_out["code"], "TIMEOUT");
 

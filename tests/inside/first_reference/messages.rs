@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{has_the_members_of, two_clients};
 
-/// From a response to the record of it, on a machine that builds at the same time.
+/// How long the record of a response may take, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn reply_refuses_malformed_ids_empty_responses_and_messages_that_do_not_ex
     };
     check("not an id", "yes", "INVALID_REQUEST").await?;
     check(&question, "", "INVALID_REQUEST").await?;
-    // The first reference took any id of the right form; a reply to nothing would have been lost.
+    // The first reference accepted any id in the right format; a reply to a missing message would have been lost.
     check("meshtastic::homeassistant::00000000", "yes", "MESSAGE_NOT_FOUND").await?;
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Every JSON example of the first API reference, asked for as it says: tools over `/mcp`, the rest over REST.
+//! Every JSON example of the first API reference, requested as documented: tools over `/mcp`, the rest over REST.
 //!
-//! An example stands here as it was printed. Where c3po answers otherwise, the test says how, and so does docs/API.md.
+//! The examples are quoted unchanged. If c3po answers differently, the test shows how, and docs/API.md describes it.
 
 mod client;
 mod formats;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use client::Client;
 
-/// A coordinator that knows `homeassistant` and `meshtastic`, and their clients.
+/// Starts a coordinator with the agents `homeassistant` and `meshtastic`, and returns their clients.
 async fn two_clients() -> Result<(Served, Client, Client)> {
     let served = Served::start().await?;
     let homeassistant = Client::of(&served, "homeassistant")?;
@@ -28,7 +28,7 @@ async fn two_clients() -> Result<(Served, Client, Client)> {
     Ok((served, homeassistant, meshtastic))
 }
 
-/// Asserts that everything an example shows is there, with its type, its kind of id and its form of time.
+/// Asserts that the answer has every member of the example, with the same type, kind of id and time format.
 fn has_the_members_of(example: &Value, answer: &Value) {
     has_the_members_below("", example, answer);
 }

@@ -1,11 +1,11 @@
-//! The REST paths, and what they say when the store is away.
+//! The REST paths, and their answers when the store is away.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{Client, has_the_members_of, two_clients};
 
-/// Asserts that a path that needs the header says so as it was documented, and what to do besides.
+/// Asserts that a path that needs the header answers with the documented error and a suggestion.
 fn misses_the_header((status, body): (u16, Value)) {
     assert_eq!(status, 400);
     assert_eq!((&body["error"], &body["code"]), (&json!("Missing X-Agent-ID header"), &json!("INVALID_REQUEST")));
@@ -28,7 +28,7 @@ async fn health_says_that_the_store_is_away() -> Result<()> {
     let (status, body) = Client::nameless(&served)?.rest("GET", "/api/health").await?;
     assert_eq!(status, 500);
     has_the_members_of(&json!({"status": "error", "error": "Redis connection failed"}), &body);
-    // The store need not be Redis; the code keeps the name that monitors may know.
+    // The store may not be Redis; the code keeps the name for the sake of existing monitors.
     assert_eq!((&body["status"], &body["error"]), (&json!("error"), &json!("Store connection failed")));
     assert_eq!(body["code"], "REDIS_UNAVAILABLE");
     Ok(())

@@ -1,4 +1,4 @@
-//! ping, list_agents, register_agent.
+//! The tools ping, list_agents and register_agent.
 
 use anyhow::Result;
 use c3po_shared::limits::HTTP_PRESENCE;

@@ -1,11 +1,11 @@
-//! wait_for_message, in the three forms that the first API reference has.
+//! The tool wait_for_message, in the three forms of the first API reference.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{has_the_members_of, two_clients};
 
-/// What a wait without `message_id` returned in vain, for a wait of `seconds`.
+/// Returns the documented result of a wait without `message_id` that timed out after `seconds`.
 fn any_timeout(seconds: u64) -> Value {
     json!({
         "status": "timeout", "code": "TIMEOUT", "message": format!("No message received within {seconds} seconds"),
@@ -13,7 +13,7 @@ fn any_timeout(seconds: u64) -> Value {
     })
 }
 
-/// Asserts that a time-out says word for word what its example says; what it says besides is left aside.
+/// Asserts that a time-out has the exact texts of its example; additional members are ignored.
 fn says(example: &Value, answer: &Value) {
     has_the_members_of(example, answer);
     for (member, value) in example.as_object().into_iter().flatten() {
@@ -38,7 +38,7 @@ async fn a_wait_for_anything_returns_the_message() -> Result<()> {
     )?;
     has_the_members_of(&example, &received);
     assert_eq!(received["id"], sent["id"]);
-    // The example has the recipient's name in `from_agent`; ours is the sender, as in the id.
+    // The example has the recipient's name in `from_agent`; ours has the sender, as in the id.
     assert_eq!(received["from_agent"], "homeassistant");
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Every entry for text that somebody else wrote, as a function that may not panic whatever it is given.
+//! Every entry point for text from other parties, as a function that must not panic on any input.
 //!
-//! The property tests give them what a generator makes, and each fuzz target (`fuzz/`) what its fuzzer finds. What is
-//! taken is written and read once more where there is a way to write it: it has to be the same.
+//! The property tests call these functions with generated texts, and each fuzz target (`fuzz/`) with those of its fuzzer.
+//! Accepted input is written and parsed again if possible, and must be the same.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,12 +27,12 @@ use tokio::time::timeout;
 
 use crate::served::Served;
 
-/// How long an answer is waited for: a call that waits for a message is left.
+/// The time limit of an answer. A call that waits for a message is abandoned.
 const ANSWER: Duration = Duration::from_millis(500);
-/// Header lines that are the request's own: others would have the coordinator wait for what does not come.
+/// Header lines that the request sets itself. Others could make the coordinator wait for missing data.
 const OWN_HEADERS: [&str; 6] = ["host", "content-length", "transfer-encoding", "expect", "upgrade", "connection"];
 
-/// A frame on the link, in both directions.
+/// Parses a frame on the link, in both directions.
 pub fn acp_frame(text: &str) {
     match Frame::parse(text) {
         Ok(Frame::Request { id, method, params }) => {
@@ -53,7 +53,7 @@ pub fn acp_frame(text: &str) {
         }
         Ok(Frame::Response { outcome: Err(error), .. }) => assert!(!error.message.is_empty() || error.data.is_none()),
         Err(error) => {
-            // What is answered to that is a frame.
+            // The error response is a valid frame.
             let answer = Outgoing::error(Some(&RequestId::Number(1)), &error.rpc_error()).text();
             assert!(matches!(Frame::parse(&answer), Ok(Frame::Response { outcome: Err(_), .. })), "{answer}");
         }
@@ -69,7 +69,7 @@ fn said(method: &str, params: Option<&RawValue>) {
     }
 }
 
-/// The arguments of a tool.
+/// Parses the arguments of a tool.
 pub fn tool_arguments(tool: &str, arguments: &str) {
     let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) else { return };
     if let Err(refusal) = Call::parse(tool, raw) {
@@ -77,14 +77,14 @@ pub fn tool_arguments(tool: &str, arguments: &str) {
     }
 }
 
-/// What a client writes to a hook.
+/// Parses a client's input to a hook.
 pub fn hook_input(word: &str, input: &[u8]) {
     if let Some(event) = hook::name(word).and_then(|name| hook::event(name, input)) {
         assert!(serde_json::to_string(&event).is_ok_and(|line| !line.contains('\n')), "it is one line of the socket");
     }
 }
 
-/// A join code.
+/// Parses a join code.
 pub fn join_code(text: &str) {
     if let Ok(code) = text.parse::<JoinCode>() {
         let again: JoinCode = code.reveal().parse().expect("a code that was written");
@@ -92,7 +92,7 @@ pub fn join_code(text: &str) {
     }
 }
 
-/// A host's file.
+/// Parses a host's configuration file.
 pub fn host_file(text: &str) {
     let config = Config::of_file(text);
     assert!(
@@ -101,7 +101,7 @@ pub fn host_file(text: &str) {
     );
 }
 
-/// A file of rules.
+/// Parses a rules file.
 pub fn policy_file(text: &str) {
     match Policy::parse(text) {
         Ok(policy) => {
@@ -115,14 +115,14 @@ pub fn policy_file(text: &str) {
     }
 }
 
-/// What stands behind `?` in a path, and the names in headers.
+/// Parses the query of a path, and the names in headers.
 pub fn rest_query(text: &str) {
     if let Ok(uri) = format!("/api/audit?{text}").parse::<Uri>() {
         if let Ok(Query(query)) = Query::<AuditQuery>::try_from_uri(&uri) {
             let json = serde_json::to_string(&query).expect("a query is JSON");
             assert_eq!(serde_json::from_str::<AuditQuery>(&json).ok(), Some(query), "{json}");
         }
-        // Whether it is one is not the point.
+        // It may fail, but must not panic.
         let _ = Query::<PolicyQuestion>::try_from_uri(&uri);
     }
     if let Ok(agent) = text.parse::<AgentId>() {
@@ -134,7 +134,7 @@ pub fn rest_query(text: &str) {
     }
 }
 
-/// The address of a store.
+/// Parses the address of a store.
 pub fn store_address(text: &str) {
     if let Ok(address) = text.parse::<StoreAddress>() {
         let shown = address.to_string();
@@ -142,7 +142,7 @@ pub fn store_address(text: &str) {
     }
 }
 
-/// A coordinator in this process, open to everybody, for whole requests.
+/// A coordinator in this process without access control, for whole requests.
 #[derive(Debug)]
 pub struct Rest {
     runtime: Runtime,
@@ -161,12 +161,12 @@ impl Rest {
         Ok(Self { runtime, served, address })
     }
 
-    /// Asks for what a text says: method and path in its first line, then header lines, an empty line, the body.
-    /// What is answered is no failure of the coordinator's, and it answers the next one as well.
+    /// Sends the request in a text: method and path in the first line, then header lines, an empty line, the body. The
+    /// coordinator must not answer 500, and must be able to answer the next request.
     pub fn ask(&self, text: &str) {
         let Some(request) = request(text) else { return };
         let answer = self.runtime.block_on(async { timeout(ANSWER, self.exchange(request.as_bytes())).await });
-        // One that closes before everything was said is an error here, and its right.
+        // If it closes the connection before the end of the request, that is an error here, but it may do so.
         if let Ok(Ok(answer)) = answer {
             let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
             assert!(status.is_some_and(|status| status != "500"), "{request}\n{answer}");
@@ -183,14 +183,14 @@ impl Rest {
 
     /// Stops it.
     ///
-    /// Errors: something of it panicked.
+    /// Errors: a part of it panicked.
     pub fn stop(self) -> Result<()> {
         let Self { runtime, served, .. } = self;
         runtime.block_on(served.stop()).map(drop)
     }
 }
 
-/// Returns the request that a text says.
+/// Returns the HTTP request for a text.
 fn request(text: &str) -> Option<String> {
     let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
     let mut lines = head.lines();

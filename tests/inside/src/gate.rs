@@ -1,4 +1,4 @@
-//! A coordinator that lets nobody in without a key, and keys of every kind for it.
+//! A coordinator that requires keys, and keys of every kind for it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::served::Served;
 use harness::eventually::eventually;
 use harness::http;
 
-/// From its start to its first answer, on a machine that builds at the same time.
+/// How long the coordinator may take to respond after its start, on a machine that builds at the same time.
 const READY: Duration = Duration::from_secs(20);
 
-/// One that demands keys.
+/// A coordinator that requires keys.
 #[derive(Debug)]
 pub struct Gate {
     /// The coordinator.
@@ -39,22 +39,22 @@ impl Gate {
             change(config);
         };
         let gate = Self { served: Served::start_with(closed).await? };
-        // Whoever answers there has its own socket as well.
+        // A coordinator that answers has its control socket too.
         let address = gate.address()?;
         eventually("it answers", READY, async || http::get(address, "/api/health").await.ok()).await?;
         Ok(gate)
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     ///
-    /// Errors: that is no address.
+    /// Errors: the address is invalid.
     pub fn address(&self) -> Result<SocketAddr> {
         Ok(self.served.address.parse()?)
     }
 
-    /// Asks what the words on the command line of `c3po-coordinator` ask. Returns what is printed.
+    /// Runs the `c3po-coordinator` command with these words. Returns its output.
     ///
-    /// Errors: they are none, or are refused.
+    /// Errors: the words are not such a command, or it is refused.
     pub async fn ask(&self, words: &[&str]) -> Result<String> {
         let line = CommandLine::try_parse_from([&["c3po-coordinator"], words].concat())?;
         let Some(Action::Admin(request)) = line.action else { anyhow::bail!("{words:?} asks nothing") };
@@ -69,17 +69,17 @@ impl Gate {
         Ok(self.ask(&words).await?.lines().next().context("nothing was printed")?.to_owned())
     }
 
-    /// Ends a key.
+    /// Revokes a key.
     ///
-    /// Errors: there is none of that text.
+    /// Errors: there is no such key.
     pub async fn revoke(&self, key: &str) -> Result<()> {
         self.ask(&["keys", "revoke", id(key)?]).await.map(drop)
     }
 }
 
-/// Returns the id that stands in the text of a key.
+/// Returns the id in the text of a key.
 ///
-/// Errors: it is no key.
+/// Errors: the text is not a key.
 pub fn id(key: &str) -> Result<&str> {
     key.split('_').nth(1).context("it is no key")
 }

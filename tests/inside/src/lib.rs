@@ -1,7 +1,7 @@
-//! What tests of our libraries stand on, in the test's own process; `harness` has what needs only the programs.
+//! Support for tests that link our libraries into their process; `harness` supports tests that need only the programs.
 //!
 //! - [`served`]: a coordinator that serves until it is dropped; [`gate`]: one that demands keys
-//! - [`entries`]: every entry for text that somebody else wrote; `fuzz/` gives the same entries to fuzzers
+//! - [`entries`]: every entry point for text from other parties; `fuzz/` uses the same ones
 
 pub mod entries;
 pub mod gate;

@@ -1,4 +1,4 @@
-//! A coordinator inside the test's own process, with a store in a folder of its own.
+//! A coordinator in the test's own process, with a store in its own folder.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use tokio_util::task::TaskTracker;
 
 use harness::link::Link;
 
-/// A coordinator that serves until it is dropped.
+/// A running coordinator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Served {
-    /// Where it listens, such as `127.0.0.1:40123`.
+    /// The address on which it listens, such as `127.0.0.1:40123`.
     pub address: String,
-    /// Its store, for looking behind it.
+    /// Its store, for direct inspection.
     pub store: Arc<dyn Store>,
     stop: CancellationToken,
     serving: JoinHandle<Result<()>>,
@@ -26,7 +26,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Starts one with the embedded store, without a limit on sends or between two agents.
+    /// Starts one with the embedded store, without a rate limit and without the guard against loops.
     pub async fn start() -> Result<Self> {
         Self::start_with(|_| ()).await
     }
@@ -54,7 +54,7 @@ impl Served {
             allowed_hosts: Vec::new(),
         };
         change(&mut config);
-        // As on a command line: a token closes what is open without one.
+        // As on the command line: a token disables access without a key.
         config.is_open &= config.token.is_none();
         let store = store::open_within(&config.store, &config.fleet, config.store_max).await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -65,22 +65,22 @@ impl Served {
         Ok(Self { address, store, stop, serving, folder })
     }
 
-    /// Returns where its files are.
+    /// Returns the folder of its files.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Returns a link of a new session of that name.
+    /// Opens a link of a new session with that name.
     pub async fn join(&self, name: &str) -> Result<Link> {
         Ok(Link::join(&self.address, name).await?.0)
     }
 
-    /// Waits until it ends by itself, and returns why it did.
+    /// Waits until it ends by itself, and returns the result.
     pub async fn ended(self) -> Result<()> {
         self.serving.await.context("the coordinator panicked")?
     }
 
-    /// Stops it as SIGTERM does, and waits for its end. Returns its folder, with the store in it.
+    /// Stops it as SIGTERM does, and waits for its end. Returns its folder, which contains the store.
     pub async fn stop(self) -> Result<TempDir> {
         self.stop.cancel();
         self.serving.await.context("the coordinator panicked")??;

@@ -1,4 +1,4 @@
-//! Who there is: names, records, takeovers, status, people.
+//! Agents: names, records, takeovers, status, people.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{ask, each, two_agents};
 
-/// Agents are counted every 10 s.
+/// The deadline for a new count of the online agents, which is made every 10 s.
 const COUNTED: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn what_was_delivered_under_one_name_says_nothing_of_another() -> Result<(
     let new = meshtastic.hear(|frame| frame["method"] == "deliver").await?;
     assert_ne!(old["id"], new["id"], "an answer to the old one would prove the new one");
 
-    // Where a session says that deliveries have come is of no account: what was not shown is delivered.
+    // A session's `last_delivered` is not trusted: messages that were not shown are delivered.
     let who = Who { more: json!({"last_delivered": 1_000_000}), ..Who::new("radio") };
     let (mut other, welcome) = Link::join_as(&served.address, &who).await?;
     assert_eq!(welcome["agent_id"], "radio-2");

@@ -1,4 +1,4 @@
-//! What a host says of its session: its context, its state, the ways into it.
+//! Reports of a host about its session: its context, its state, the ways into it.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use super::{ask, each, id, two_agents};
 
-/// Long enough for a frame that should not come.
+/// Long enough for an unexpected frame to arrive.
 const QUIET: Duration = Duration::from_millis(300);
-/// Shorter than what one wait was handed is kept from the others.
+/// Shorter than the time for which a message returned by one wait is withheld from others.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// The messages of the next `deliver`, each with whether it is repeated.
+/// Returns the messages of the next `deliver`, each with whether it is repeated.
 async fn delivered(link: &mut Link) -> Result<Vec<(String, bool)>> {
     let deliver = link.hear(|frame| frame["method"] == "deliver").await?;
     let messages = deliver["params"]["messages"].as_array().cloned().unwrap_or_default();
     Ok(messages.iter().map(|message| (id(message), message["repeated"] == true)).collect())
 }
 
-/// Whether nothing is delivered for a while.
+/// Returns whether nothing is delivered for a while.
 async fn is_quiet(link: &mut Link) -> Result<bool> {
     link.call("ping", json!({})).await?;
-    // A call that has no answer is a way to listen without asking.
+    // Waiting for an unused id receives frames without sending a request.
     link.end_within(i64::MAX, QUIET).await?;
     Ok(!link.heard.iter().any(|frame| frame["method"] == "deliver"))
 }
@@ -70,7 +70,7 @@ async fn a_context_that_began_while_the_link_was_down_is_said_by_hello() -> Resu
     before.hear(|frame| frame["method"] == "deliver").await?;
     drop(before);
 
-    // Its receipt was on the way when the link broke, and comes again behind the hello of the next context.
+    // The receipt was in flight when the link broke, and is sent again after the `hello` of the next context.
     let more = json!({"context": 1, "state": "busy", "reach": ["stop"]});
     let (mut after, _) = Link::join_as(&served.address, &Who { more, ..who.clone() }).await?;
     assert_eq!(delivered(&mut after).await?, [(id(&sent), false)]);
@@ -81,7 +81,7 @@ async fn a_context_that_began_while_the_link_was_down_is_said_by_hello() -> Resu
     let nothing = after.call("wait_for_message", json!({"timeout": 1})).await?;
     assert_eq!(nothing["timeout"], true);
 
-    // The same context again is nothing new.
+    // A repetition of the same context changes nothing.
     let more = json!({"context": 1});
     let (mut again, _) = Link::join_as(&served.address, &Who { more, ..who }).await?;
     assert!(is_quiet(&mut again).await?);
@@ -142,7 +142,8 @@ async fn state_and_reach_are_seen_at_once_and_in_the_order_in_which_they_were_sa
         let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
         assert_eq!((&status["state"], &status["reach"]), (&json!(state), &reach));
     }
-    // A first call makes nobody ready who has said that it is something else, nor does a reconnect make it start anew.
+    // The first call does not make a session ready that reported another state, and a reconnect does not make it `starting`
+    // again.
     for state in ["starting", "blocked"] {
         let who = Who { more: json!({"state": state}), ..Who::new(state) };
         for _ in 0..2 {
@@ -176,7 +177,7 @@ async fn what_a_host_says_right_before_its_goodbye_is_recorded() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let message = ask(&mut homeassistant, "the last one").await?;
     meshtastic.hear(|frame| frame["method"] == "deliver").await?;
-    // A proxy that ends writes all of it at once.
+    // A proxy that exits writes all of them at once.
     for (number, stage) in [(900, "on_host"), (901, "in_session"), (902, "seen")] {
         let params = json!({"message_ids": [message], "stage": stage, "via": "hook", "context": 0});
         let frame = json!({"jsonrpc": "2.0", "id": number, "method": "receipt", "params": params});

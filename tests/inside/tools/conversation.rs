@@ -1,4 +1,4 @@
-//! Asking and answering.
+//! Questions and answers.
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;

@@ -1,4 +1,4 @@
-//! Every refusal that a caller can provoke, by its code.
+//! Every refusal that a caller can cause, by its code.
 
 use anyhow::Result;
 use harness::link::{Link, Who};

@@ -1,4 +1,4 @@
-//! What a host may say that is not true, or not its own: refused, and nobody else's mail is touched by it.
+//! False or forged statements of a host: they are refused, and do not affect the messages of other agents.
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;

@@ -94,7 +94,7 @@ async fn a_message_expires_when_its_life_is_over() -> Result<()> {
     let sent = homeassistant
         .call("send_message", json!({"target": "meshtastic", "message": "brief", "expires_in": 1}))
         .await?;
-    // The wait for its stage ends when the message does, well before its own time.
+    // The wait for a stage ends when the message expires, well before its own timeout.
     let tracked = homeassistant
         .call("wait_for_message", json!({"message_id": sent["id"], "until": "answered", "timeout": 30}))
         .await?;

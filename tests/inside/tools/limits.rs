@@ -1,4 +1,4 @@
-//! Every limit, met from below and exceeded; each refusal names the limit and the count, and nothing is lost.
+//! Every limit, reached and exceeded; each refusal names the limit and the count, and nothing is lost.
 
 use std::time::Duration;
 

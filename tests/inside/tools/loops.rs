@@ -1,4 +1,5 @@
-//! Two agents that answer each other without end are stopped after so many messages, and a person lets them go on.
+//! The guard against loops: two agents that answer each other endlessly are stopped at a limit, and a person can allow them
+//! to continue.
 
 use std::path::Path;
 use std::process::Output;
@@ -20,20 +21,20 @@ use tempfile::TempDir;
 
 use super::id;
 
-/// Until an entry of the audit is written, on a machine that builds at the same time.
+/// How long an audit entry may take to be written, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(10);
-/// A limit that is soon reached.
+/// A limit that is reached soon.
 const FEW: u32 = 4;
 
-/// Two agents, `a` and `b`, and a coordinator with that limit between them. Its own commands are asked through the gate.
+/// Starts a coordinator with that limit, and two agents, `a` and `b`. The gate is for the coordinator's own commands.
 async fn limited(limit: Option<u32>) -> Result<(Gate, Link, Link)> {
     let served = Served::start_with(|config| config.loop_messages = limit).await?;
     let (a, b) = (served.join("a").await?, served.join("b").await?);
     Ok((Gate { served }, a, b))
 }
 
-/// Sends from the first to the second agent, and has each answer the other until one is refused or there were so many
-/// messages. Returns how many there were, and the refusal.
+/// Sends from the first to the second agent, then makes them answer each other until one answer is refused or `most` messages
+/// are sent. Returns the number of messages, and the refusal.
 async fn talk(first: &mut Link, to: &str, second: &mut Link, most: u32) -> Result<(u32, Option<Value>)> {
     let opening = json!({"target": to, "message": "what do you think?"});
     let mut last = match first.try_call("send_message", opening).await? {
@@ -51,8 +52,8 @@ async fn talk(first: &mut Link, to: &str, second: &mut Link, most: u32) -> Resul
     Ok((most, None))
 }
 
-/// Has each agent send the other a message of its own for every one that came, which is acknowledged, until one is refused or
-/// there were so many. Returns how many there were, and the refusal.
+/// Makes the agents send each other new messages in turn and acknowledge them, until one is refused or `most` messages are
+/// sent. Returns the number of messages, and the refusal.
 async fn exchange(a: &mut Link, b: &mut Link, most: u32) -> Result<(u32, Option<Value>)> {
     for sent in 0..most {
         let (from, to, target) = if sent % 2 == 0 { (&mut *a, &mut *b, "b") } else { (&mut *b, &mut *a, "a") };
@@ -119,7 +120,7 @@ async fn messages_that_are_acknowledged_and_not_replied_to_are_a_loop_as_well() 
     assert_eq!(exchange(&mut a, &mut b, 2 * LOOP_MESSAGES).await?.0, 60);
     a.notify("session", json!({"prompted": true})).await?;
     a.call("ping", json!({})).await?;
-    // A message of the same millisecond may still count.
+    // A message in the same millisecond may still count.
     assert!(exchange(&mut a, &mut b, 2 * LOOP_MESSAGES).await?.0 >= 59);
     gate.ask(&["guard", "stop", "a", "b"]).await?;
     assert_eq!(exchange(&mut a, &mut b, 1).await?.0, 0);
@@ -179,9 +180,9 @@ async fn a_prompt_that_a_person_typed_in_either_session_starts_the_count_anew() 
         assert_eq!(talk(&mut a, "b", &mut b, 1).await?.0, 0, "another change is not a prompt");
         let link = if prompted == "a" { &mut a } else { &mut b };
         link.notify("session", json!({"prompted": true})).await?;
-        // Changes are recorded before the call that comes after them.
+        // Changes are recorded before the next call is handled.
         link.call("ping", json!({})).await?;
-        // A message of the same millisecond may still count.
+        // A message in the same millisecond may still count.
         assert_eq!(talk(&mut a, "b", &mut b, FEW - 1).await?, (FEW - 1, None), "{prompted}");
     }
     Ok(())

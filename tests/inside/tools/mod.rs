@@ -19,7 +19,7 @@ use harness::link::Link;
 use inside::served::Served;
 use serde_json::{Value, json};
 
-/// Two agents, `homeassistant` and `meshtastic`, and the coordinator between them.
+/// Starts a coordinator with two agents, `homeassistant` and `meshtastic`.
 async fn two_agents() -> Result<(Served, Link, Link)> {
     let served = Served::start().await?;
     let homeassistant = served.join("homeassistant").await?;
@@ -27,17 +27,17 @@ async fn two_agents() -> Result<(Served, Link, Link)> {
     Ok((served, homeassistant, meshtastic))
 }
 
-/// The id of a message in a reply.
+/// Returns the id of a message in a reply.
 fn id(message: &Value) -> String {
     message["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A question from the first to the second agent. Returns its id.
+/// Sends a question from the first to the second agent. Returns its id.
 async fn ask(link: &mut Link, text: &str) -> Result<String> {
     Ok(id(&link.call("send_message", json!({"target": "meshtastic", "message": text})).await?))
 }
 
-/// The values of one member of every element.
+/// Returns the values of one member from every element.
 fn each(list: &Value, member: &str) -> Vec<String> {
     let elements = list.as_array().map(Vec::as_slice).unwrap_or_default();
     elements.iter().map(|one| one[member].as_str().unwrap_or_default().to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Sessions that answer one prompt and end: nothing waits for them or for what they asked.
+//! Sessions that answer one prompt and end: their messages and their questions do not outlive them.
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ask, each, id, two_agents};
 
-/// A new run in the folder `media`.
+/// Creates a new one-shot session in the folder `media`.
 fn run() -> Who {
     Who { more: json!({"one_shot": true}), ..Who::new("media-run") }
 }

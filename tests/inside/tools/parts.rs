@@ -1,4 +1,4 @@
-//! Messages that are longer than a result: read in parts to their end, by every tool, and `in_session` only then.
+//! Messages that are longer than a result: every tool can read them in parts to the end, and only then they are `in_session`.
 
 use anyhow::{Context, Result, bail, ensure};
 use c3po_shared::limits::{PAGE_BYTES, TEXT_MAX};
@@ -15,7 +15,7 @@ use super::{ask, each, id, two_agents};
 /// A tool and its arguments.
 pub(super) type Call = (&'static str, Value);
 
-/// One message, as far as it was read.
+/// The parts of one message that were read so far.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) text: String,
@@ -24,7 +24,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Adds what a result holds of the message. Returns the call that its mark names, nothing at the end.
+    /// Adds the part of the message in a result. Returns the call that its mark names, or `None` at the end.
     pub(super) fn add(&mut self, result: &Value) -> Result<Option<Call>> {
         let bytes = result.to_string().len();
         ensure!(bytes <= PAGE_BYTES, "a result of {bytes} bytes");
@@ -64,7 +64,7 @@ impl Parts {
     }
 }
 
-/// Reads a message to its end over a link, beginning with that result.
+/// Reads a message to its end over a link, starting with that result.
 async fn read_on(link: &mut Link, first: &Value) -> Result<Parts> {
     let mut parts = Parts::default();
     let mut rest = parts.add(first)?;
@@ -74,7 +74,7 @@ async fn read_on(link: &mut Link, first: &Value) -> Result<Parts> {
     Ok(parts)
 }
 
-/// Texts of the greatest length, each of other characters than the rest.
+/// Returns texts of the maximum length, each with different characters.
 fn longest() -> [String; 5] {
     let of = |characters: std::ops::RangeInclusive<char>| characters.cycle().take(TEXT_MAX).collect();
     [
@@ -86,7 +86,7 @@ fn longest() -> [String; 5] {
     ]
 }
 
-/// Returns the step `in_session` of a message, if it was recorded.
+/// Returns the `in_session` step of a message, if it was recorded.
 async fn in_session(sender: &mut Link, id: &str) -> Result<Option<Value>> {
     let tracked = sender.call("message_status", json!({"message_id": id})).await?;
     let mut steps = tracked["history"].as_array().into_iter().flatten();
@@ -110,7 +110,7 @@ async fn read_by(reader: &McpClient, sender: &mut Link, first: Call, id: &str) -
         let result = reader.call(tool, arguments).await?;
         ensure!(!result.is_error && result.text.len() <= PAGE_BYTES, "{tool}: {} bytes", result.text.len());
         let rest = parts.add(&result.json()?)?;
-        // What the session says of that result comes before its next call.
+        // The session reports on that result before its next call.
         reader.reply("ping", json!({})).await?;
         let step = in_session(sender, id).await?;
         let Some(next) = rest else {
@@ -140,7 +140,7 @@ async fn the_longest_texts_are_read_to_their_end_by_every_tool_and_in_session_on
     Ok(())
 }
 
-/// Makes a request of `meshtastic` to `/mcp`. Returns its result.
+/// Sends a request as `meshtastic` to `/mcp`. Returns its result.
 async fn over_http(served: &Served, method: &str, params: Value) -> Result<Value> {
     let headers = [("Accept", "application/json, text/event-stream"), ("X-Agent-ID", "meshtastic")];
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();

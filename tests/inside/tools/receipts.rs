@@ -1,4 +1,4 @@
-//! How far a message got: every stage with its evidence, none without.
+//! Delivery stages: every stage has its evidence, and none is recorded without.
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;

@@ -1,4 +1,5 @@
-//! Threads of many megabytes on a real Redis: each page costs a page, and the others do not notice who reads them.
+//! Threads of many megabytes on a real Redis: the cost of a page does not depend on the thread's length, and reading does not
+//! block others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,19 +18,19 @@ use tokio::try_join;
 
 use super::{each, id, two_agents};
 
-/// How many messages the thread has, of as many characters each.
+/// The number of messages in the thread, and the characters of each.
 const MESSAGES: usize = 600;
 const CHARACTERS: usize = 50_000;
-/// What Redis may say for one page of such messages: the caller's own, by which the thread is found, the one of which a
-/// part is shown, the next one, and where the others stand. The whole thread has 30 MB.
+/// The limit of Redis's output for one page of such messages. It covers the message that identifies the thread, the one of
+/// which a part is shown, the next one, and the positions of the others. The whole thread has 30 MB.
 const PAGE_BYTES: u64 = 3 * CHARACTERS as u64 + 30_000;
-/// How many pages are asked for at once while somebody else works.
+/// The number of pages requested at once while another agent works.
 const AT_ONCE: usize = 80;
-/// How many times as long a call may take beside them. Where each page reads the whole thread it is five times and more.
+/// The allowed slowdown of other calls meanwhile. If each page read the whole thread, it would be a factor of five or more.
 const SLOWER: u32 = 3;
-/// How many calls are measured.
+/// The number of measured calls.
 const CALLS: usize = 60;
-/// More messages than one page passes over.
+/// More messages than one page skips.
 const OTHERS: usize = 4_200;
 
 fn send(message: Message) -> Send {
@@ -44,7 +45,7 @@ fn send(message: Message) -> Send {
     }
 }
 
-/// A coordinator on a Redis of its own, and two agents with a long thread. Returns its messages too.
+/// Starts a coordinator on its own Redis, and two agents with a long thread. Returns the ids of its messages too.
 async fn start() -> Result<(Redis, Served, [Link; 2], Vec<MessageId>)> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
@@ -73,7 +74,7 @@ async fn said(redis: &Redis) -> Result<u64> {
     Ok(line.context("it counts what it sends")?.trim().parse()?)
 }
 
-/// Returns one page, and how much Redis said for it.
+/// Returns one page, and how many bytes Redis sent for it.
 async fn page(redis: &Redis, link: &mut Link, message: &MessageId, cursor: &Value) -> Result<(Value, u64)> {
     let mut arguments = json!({"message_id": message});
     if !cursor.is_null() {
@@ -113,7 +114,7 @@ async fn the_id_of_a_broadcast_that_never_was_leads_nowhere() -> Result<()> {
     Ok(())
 }
 
-/// Asks for the first page on two links, many at once, again and again until `done`.
+/// Requests the first page on two links, many at once, repeatedly until `done`.
 async fn read_on(links: &mut [Link; 2], thread: &MessageId, done: &AtomicBool) -> Result<()> {
     while !done.load(Ordering::Relaxed) {
         let mut begun = Vec::new();
@@ -129,7 +130,7 @@ async fn read_on(links: &mut [Link; 2], thread: &MessageId, done: &AtomicBool) -
     Ok(())
 }
 
-/// Returns within which time three of four calls are answered, while others read that thread.
+/// Returns the time within which 75% of the calls are answered while others read that thread.
 async fn usual_beside(readers: &mut [Link; 2], thread: &MessageId, other: &mut Link) -> Result<Duration> {
     let (done, mut took) = (AtomicBool::new(false), Vec::new());
     let measured = async {
@@ -152,7 +153,7 @@ async fn who_reads_a_long_thread_holds_up_others_as_little_as_who_reads_a_short_
     let alone = message("homeassistant", "meshtastic", &"x".repeat(CHARACTERS));
     served.store.send(&send(alone.clone())).await?;
     let mut other = served.join("media").await?;
-    // By turns, and the best of the one against the worst of the other: a busy machine holds up either.
+    // In turns, comparing the worst of the one with the best of the other, because a busy machine delays either.
     let (mut short, mut long) = (Duration::ZERO, Duration::MAX);
     for _ in 0..3 {
         short = short.max(usual_beside(&mut readers, &alone.id, &mut other).await?);

@@ -1,4 +1,4 @@
-//! Waiting: for anything, for an answer, for a stage; ending by time, by cancellation, by the session's end.
+//! Waits: for any message, for an answer, for a stage; ended by time, by cancellation, or by the end of the session.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::{ask, id, two_agents};
 
-/// From a send to the end of a wait that it ends, on a machine that builds at the same time.
+/// How long a wait may take to end after the send that ends it, on a machine that builds at the same time.
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Res
         assert_eq!(id(&received), *expected);
         meshtastic.receipt(&[expected], "in_session", "wait_for_message").await?;
     }
-    // Both are unacknowledged still, and neither is returned again.
+    // Both are still unacknowledged, but neither is returned again.
     let nothing = meshtastic.call("wait_for_message", json!({"timeout": 1})).await?;
     assert_eq!(nothing["timeout"], true);
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 2);
@@ -87,7 +87,7 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
     assert_eq!(refusal["error"], "waiting for homeassistant would never end: homeassistant waits for meshtastic");
     assert_eq!(refusal["details"]["message_id"], first.as_str());
     assert_eq!(refusal["details"]["cycle"], json!(["homeassistant", "meshtastic", "homeassistant"]));
-    // A wait for anything returns the question; once that is answered each may wait for the other.
+    // A wait for any message returns the question; after its answer each agent may wait for the other.
     assert_eq!(meshtastic.call("wait_for_message", json!({"timeout": 20})).await?["id"], first.as_str());
     meshtastic.call("reply", json!({"message_id": first, "response": "8123; which host?"})).await?;
     let answer = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
@@ -112,7 +112,7 @@ async fn a_message_that_a_cancelled_wait_did_not_show_is_not_lost() -> Result<()
     );
     let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
     assert_eq!(id(&received), question);
-    // The session that was handed it ends without a word of having shown it: the next one gets it.
+    // The session that received it ends without reporting it as shown, so the next session gets it.
     drop(meshtastic);
     let agent = "meshtastic".parse()?;
     eventually("meshtastic is offline", SOON, async || {
@@ -156,7 +156,7 @@ async fn what_a_wait_was_handed_and_gave_back_is_pushed_to_the_host() -> Result<
     let waiting = meshtastic.begin(call, "wait_for_message", json!({"timeout": 20})).await?;
     let question = ask(&mut homeassistant, "crossing").await?;
     meshtastic.end(waiting).await?.map_err(anyhow::Error::msg)?;
-    // Long enough that the push has passed over the message: its wait has it.
+    // Long enough for the push to skip the message, because the wait has it.
     let nothing = meshtastic.end_within(waiting, Duration::from_millis(300)).await?;
     assert_eq!(nothing, None);
     assert!(!meshtastic.heard.iter().any(|frame| frame["method"] == "deliver"), "{:?}", meshtastic.heard);

@@ -1,4 +1,4 @@
-//! Whoever dribbles, falls silent or says too much loses the connection, and nobody else waits for that.
+//! Deadlines of connections: a slow, silent or oversized client is disconnected, and other clients are not delayed.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A head has 10 s, and so has an idle connection; the rest is a machine that builds at the same time.
+/// A head and an idle connection have a deadline of 10 s; the rest allows for a machine that builds at the same time.
 const HEAD_LOST: Duration = Duration::from_secs(25);
-/// A body has 30 s.
+/// A body has a deadline of 30 s.
 const BODY_LOST: Duration = Duration::from_secs(50);
-/// So many knock at once …
+/// The number of connections opened at once …
 const AT_ONCE: usize = 300;
-/// … until so many are there and say nothing.
+/// … until this many silent connections are open.
 const SILENT: usize = 3_000;
 
 async fn said(coordinator: &Coordinator, text: &str) -> Result<TcpStream> {
@@ -30,10 +30,10 @@ async fn said(coordinator: &Coordinator, text: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads to the end of a connection that somebody else ends.
+/// Reads until the other side closes the connection.
 async fn rest(stream: &mut TcpStream, within: Duration) -> Result<String> {
     let mut rest = Vec::new();
-    // A connection that is cut off is over as well.
+    // A reset connection has ended too.
     let _ = timeout(within, stream.read_to_end(&mut rest)).await.context("the connection goes on")?;
     Ok(String::from_utf8_lossy(&rest).into_owned())
 }
@@ -53,7 +53,7 @@ async fn idle(coordinator: &Coordinator) -> Result<()> {
     Ok(())
 }
 
-/// A byte of the head now and then, without end.
+/// Sends one byte of the head at a time, without end.
 async fn dribbled_head(coordinator: &Coordinator) -> Result<()> {
     let (mut reading, mut writing) =
         said(coordinator, "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ").await?.into_split();
@@ -90,7 +90,7 @@ async fn too_much(coordinator: &Coordinator) -> Result<()> {
     Ok(())
 }
 
-/// Fetches a program as often as there are places for that, and reads nothing of it.
+/// Starts downloads until all download slots are taken, and reads none of them.
 async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
     let fetch = format!("GET /download/linux-{}/c3po HTTP/1.1\r\nHost: localhost\r\n\r\n", std::env::consts::ARCH);
     let mut fetching = Vec::new();
@@ -114,7 +114,7 @@ async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
     .await
 }
 
-/// One test, because each part of it mostly waits.
+/// One test, because each part spends most of its time waiting.
 #[tokio::test]
 async fn whoever_dribbles_or_says_too_much_loses_the_connection() -> Result<()> {
     let work = TempDir::new()?;
@@ -149,7 +149,7 @@ async fn thousands_who_say_nothing_are_in_nobodys_way() -> Result<()> {
     let good = session(work.path(), "good", &coordinator.url()).await?;
     good.reply("ping", json!({})).await?;
     let mut silent = Vec::new();
-    // Not more at once than the system keeps for a listener: those would knock again seconds later.
+    // Not more at once than the listener's backlog holds: the others would retry only seconds later.
     while silent.len() < SILENT {
         silent.extend(try_join_all((0..AT_ONCE).map(|_| TcpStream::connect(coordinator.address()))).await?);
     }

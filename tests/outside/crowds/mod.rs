@@ -1,4 +1,4 @@
-//! Many agents on one coordinator, and some that behave badly: the others notice nothing.
+//! Many agents on one coordinator, some of which misbehave without an effect on the others.
 
 mod deadlines;
 mod places;

@@ -1,4 +1,4 @@
-//! A coordinator has so many connections and no more: who comes on top hears it, and who is there goes on.
+//! The connection limit: connections over the limit get an error, and existing ones continue.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-/// So many descriptors the coordinator may have open …
+/// The descriptor limit of the coordinator …
 const DESCRIPTORS: u32 = 200;
-/// … which makes so many places.
+/// … and the connection slots that follow from it.
 const PLACES: usize = 136;
-/// From a place that is free again to its next holder, on a machine that builds at the same time.
+/// How long a free slot may take to be taken again, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn small_coordinator(work: &TempDir) -> Result<Coordinator> {
@@ -26,7 +26,7 @@ async fn small_coordinator(work: &TempDir) -> Result<Coordinator> {
     Ok(coordinator)
 }
 
-/// Fills every place that is left, and returns who holds them.
+/// Takes every free slot, and returns the agents in them.
 async fn fill(coordinator: &Coordinator, name: &str) -> Result<Vec<Agent>> {
     let mut agents = Vec::new();
     loop {
@@ -45,7 +45,7 @@ async fn at_the_limit_of_descriptors_newcomers_are_told_and_the_others_go_on() -
     let crowd = Crowd::new(coordinator.address());
     crowd.gather("waiting", 100);
     crowd.gathered(100, SOON).await?;
-    // Those who say nothing have a place as well.
+    // Silent connections occupy a slot too.
     let mut silent = Vec::new();
     for _ in 0..10 {
         silent.push(TcpStream::connect(coordinator.address()).await?);

@@ -1,4 +1,4 @@
-//! Somebody behaves badly: everything of the others arrives in time, and the coordinator does not grow without end.
+//! A misbehaving agent: the messages of all others arrive in time, and the coordinator's memory stays bounded.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use harness::eventually::eventually;
 use harness::loaded::Loaded;
 use tempfile::TempDir;
 
-/// From the start of the others to their being there, and of their last message to its arrival.
+/// How long the other agents may take to start, and how long their last message may take to arrive.
 const SOON: Duration = Duration::from_secs(30);
-/// How many of the others wait, and how many send.
+/// How many of the other agents wait, and how many send.
 const WAITING: usize = 20;
 const SENDERS: usize = 4;
-/// Far more than it takes where nobody is held up, and far less than where somebody is: a write has a deadline of 10 s.
+/// Far more than a message takes normally, and far less than if an agent were blocked: a write has a deadline of 10 s.
 const IN_TIME: Duration = Duration::from_secs(1);
-/// Far more than the coordinator takes, and far less than what it is sent or asked for.
+/// Far more than the coordinator needs, and far less than it is sent or asked for.
 const MEMORY: u64 = 150 << 20;
 
 async fn others_go_on_beside(rough: Rough) -> Result<()> {

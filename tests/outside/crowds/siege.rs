@@ -1,4 +1,4 @@
-//! Some seconds of everything that should not be sent, to every entry: nobody panics, nothing grows, the others work on.
+//! A few seconds of invalid input to every endpoint: no panic, no growth, and other clients are not affected.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,13 +12,14 @@ use harness::vitals::{Vitals, raise_descriptor_limit};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Attacks in a second, and for how long: what a machine has room for that builds at the same time. `make siege` is the long one.
+/// The attack rate per second and the duration: moderate, for a machine that builds at the same time. `make siege` is the
+/// long run.
 const RATE: f64 = 150.0;
 const SPAN: Duration = Duration::from_secs(6);
-/// How much the coordinator may have grown: frames of a megabyte are under way.
+/// The allowed growth of the coordinator's memory: frames of a megabyte are in flight.
 const GROWTH_MAX: u64 = 100 << 20;
 
-/// Returns a coordinator, and a key of it for the attackers.
+/// Returns a coordinator, and a key for the attackers if it requires one.
 async fn besieged(work: &TempDir, is_closed: bool) -> Result<(Coordinator, Option<String>)> {
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?;

@@ -1,4 +1,4 @@
-//! Hundreds send most of something long and no more: the coordinator holds little of it, and the others go on.
+//! Hundreds of clients send most of a long input and stop: the coordinator holds little of it, and other clients continue.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use harness::vitals::{Vitals, raise_descriptor_limit};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// So many connections of each kind.
+/// The number of connections of each kind.
 const EACH: u32 = 80;
-/// So many handshakes.
+/// The number of handshakes.
 const HANDSHAKES: u32 = 1_000;
 /// Far less than the 60 kB that each of them sends.
 const HANDSHAKES_GROWTH_MAX: u64 = 30 << 20;
-/// How long a connection tries to be rid of its megabyte.
+/// How long a connection tries to send its megabyte.
 const WITHIN: Duration = Duration::from_secs(3);
-/// More than the budget of those without a key and their connections, and far less than they send.
+/// More than the budget for input without a key plus the connections themselves, and far less than the total input.
 const GROWTH_MAX: u64 = 80 << 20;
-/// More than connections leave behind, and far less than the budget.
+/// More than closed connections leave behind, and far less than the budget.
 const LEFT_MAX: u64 = 24 << 20;
-/// How long the good session may take for a few calls, on a machine that builds at the same time.
+/// How long the well-behaved session may take for a few calls, on a machine that builds at the same time.
 const IN_TIME: Duration = Duration::from_secs(5);
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
     drop(held);
     let given_back = async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
     eventually("what was held is given back", IN_TIME, given_back).await?;
-    // A long message has room again.
+    // There is room for a long message again.
     let long = "x".repeat(40_000);
     newcomer.reply("send_message", json!({"target": "good", "message": long})).await?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Where anything of c3po is missing or broken, a session goes on as if its hooks were not there: what its model is
-//! asked is the same, byte for byte.
+//! If any part of c3po is missing or broken, a session behaves as if it had no hooks: the requests to its model are
+//! identical, byte for byte.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
@@ -20,35 +20,35 @@ use serde_json::{Value, json};
 
 /// A session takes about 2 s alone.
 const TURN: Duration = Duration::from_secs(60);
-/// How long a hook may take here: 200 ms are promised, and a debug build under a recorder starts late on a busy machine.
+/// The time limit of a hook here: c3po guarantees 200 ms, but a debug build under a recorder starts late on a busy machine.
 const IN_TIME: u64 = 400;
-/// What is asked of every session.
+/// The prompt in every session.
 const PROMPT: &str = "call it, then say that you did";
 const PROJECT: &str = "meshtastic";
 
-/// What is in the plugin of a session, beside the program and the manifest.
+/// The parts of a session's plugin, besides the program and the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Plugin {
-    /// Everything.
+    /// All parts.
     Whole,
-    /// Everything but hooks.
+    /// All parts except hooks.
     WithoutHooks,
-    /// Nothing but hooks.
+    /// Only hooks.
     HooksAlone,
     /// There is no plugin.
     None,
-    /// Everything, and another hook that does add to the context.
+    /// All parts, and another hook that does add to the context.
     Talkative,
 }
 
-/// Whether a session is in a terminal.
+/// Whether a session runs in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Manner {
     Printing,
     Terminal,
 }
 
-/// One hook as it was recorded.
+/// The record of one hook.
 #[derive(Debug)]
 struct Hook {
     name: String,
@@ -59,17 +59,17 @@ struct Hook {
 
 type Prepare = dyn Fn(&Options) -> Result<Vec<Mount>>;
 
-/// What is wrong in a case.
+/// The fault in a case.
 struct Trouble {
-    /// Where the coordinator is said to be.
+    /// The configured address of the coordinator.
     coordinator: String,
-    /// What is done to the folders of a session before it starts.
+    /// The change to the folders of a session before it starts.
     prepare: Box<Prepare>,
-    /// What the model has the session's shell do.
+    /// The command that the model runs in the session's shell.
     command: String,
-    /// More of the environment.
+    /// Additional environment variables.
     environment: Vec<(&'static str, PathBuf)>,
-    /// More arguments.
+    /// Additional arguments.
     arguments: Vec<&'static str>,
 }
 
@@ -80,7 +80,7 @@ impl Trouble {
         Self { coordinator: url.into(), prepare, command, environment: Vec::new(), arguments: Vec::new() }
     }
 
-    /// With nobody who listens where the coordinator should be.
+    /// Creates a case in which no coordinator listens at the configured address.
     fn nobody() -> Result<Self> {
         Ok(Self::coordinator(format!("http://{}", free_address()?)))
     }
@@ -95,15 +95,15 @@ impl Trouble {
     }
 }
 
-/// A small disk. Dropping it takes it away.
+/// A small disk. Dropping it unmounts it.
 struct Mount(PathBuf);
 
 impl Mount {
-    /// Puts a disk there that holds nothing, not even an empty file. Returns nothing where that is not allowed.
+    /// Mounts a disk that has no room even for an empty file. Returns `None` if that is not permitted.
     fn full(folder: &Path) -> Result<Option<Self>> {
         fs::create_dir_all(folder)?;
         let mut mount = Command::new("mount");
-        // One inode is the folder itself.
+        // The only inode is the folder itself.
         mount.args(["-t", "tmpfs", "-o", "size=4k,nr_inodes=1,mode=0700", "tmpfs"]).arg(folder);
         let done = mount.output().is_ok_and(|output| output.status.success());
         let mount = done.then(|| Self(folder.to_owned()));
@@ -114,19 +114,19 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A client that has not quite ended may still use it: it goes when that one goes.
+        // A client that is still exiting may use it, so it is unmounted lazily.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// Makes the plugin, with a recorder around its program.
+/// Creates the plugin, with a recorder around its program.
 fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
     let folder = plugin_copy(work)?;
     let (recorder, record, ids) = (folder.join("bin/c3po"), work.join("hooks"), work.join("proxies"));
     fs::remove_file(&recorder)?;
     let real = program("c3po")?;
     let (real, record, ids) = (real.display(), record.display(), ids.display());
-    // Hooks that wait are killed at the end: theirs would be no whole line.
+    // Waiting hooks are killed at the end, which would leave incomplete lines in the record.
     fs::write(
         &recorder,
         format!(
@@ -162,7 +162,7 @@ fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
     if kind == Plugin::HooksAlone {
         fs::remove_file(&servers)?;
     } else {
-        // Whether tools are there at the first request must not depend on who is faster.
+        // The presence of tools in the first request must not depend on timing.
         let mut all: Value = serde_json::from_slice(&fs::read(&servers)?)?;
         all["mcpServers"]["c3po"]["alwaysLoad"] = true.into();
         fs::write(&servers, all.to_string())?;
@@ -170,15 +170,15 @@ fn plugin(work: &Path, kind: Plugin) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What became of one session.
+/// The observations of one session.
 struct Seen {
-    /// What its model was asked.
+    /// The requests to its model.
     asked: Vec<String>,
     hooks: Vec<Hook>,
     proxies: usize,
 }
 
-/// Runs one session in that folder, which is the same for all that are compared, and returns what was seen of it.
+/// Runs one session in that folder, which is the same for all compared sessions, and returns the observations.
 async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
     fs::create_dir(work)?;
     let command = trouble.command.clone();
@@ -203,7 +203,7 @@ async fn run(claude: &ClaudeCode, work: &Path, trouble: &Trouble, kind: Plugin, 
         Manner::Terminal => {
             let session = claude.interactive(&options).await?;
             if trouble.has_proxy(kind) {
-                // Which tools are offered must not depend on who is faster. This it says when it has got them.
+                // The offered tools must not depend on timing. The client logs this text when it has received them.
                 let connected = || session.debug_log().contains("Channel notifications");
                 eventually("its server", TURN, async || connected().then_some(())).await?;
             }
@@ -236,7 +236,7 @@ fn hook(line: &str) -> Result<Hook> {
     Ok(Hook { name: name.into(), code: code.into(), milliseconds: milliseconds.parse()?, said: said.parse()? })
 }
 
-/// Returns a request without what is new in every run: who asks, and the names that our model gives its calls.
+/// Returns a request without the parts that differ in every run: the metadata, and the ids of the model's calls.
 fn plain(body: &Value) -> Result<String> {
     let mut body = body.clone();
     body["metadata"] = Value::Null;
@@ -263,7 +263,7 @@ fn difference(one: &Seen, other: &Seen) -> Option<String> {
     }
 }
 
-/// Checks that every hook ran, and was silent, quick and content.
+/// Checks that every hook ran, succeeded quickly, and printed nothing.
 fn check_hooks(what: &str, seen: &Seen) {
     for name in ["session-start", "user-prompt-submit", "post-tool-batch", "stop"] {
         assert!(seen.hooks.iter().any(|hook| hook.name == name), "{what}: no {name} in {:?}", seen.hooks);
@@ -273,16 +273,16 @@ fn check_hooks(what: &str, seen: &Seen) {
     }
 }
 
-/// What the tests of this file have in common. The folder is a short one: it holds sockets.
+/// The common setup of the tests in this file. The path of its folder is short, because it contains sockets.
 struct Bench {
     claude: ClaudeCode,
     folder: tempfile::TempDir,
-    /// Sessions with which others are compared, each run once.
+    /// The sessions for comparison, each run once.
     references: HashMap<(Plugin, Manner), Seen>,
 }
 
 impl Bench {
-    /// Returns nothing where there is no Claude Code; that is said then.
+    /// Returns `None` and reports a skipped test if Claude Code is not installed.
     fn set(test: &str) -> Result<Option<Self>> {
         match ClaudeCode::find() {
             Ok(claude) => Ok(Some(Self { claude, folder: tempfile::tempdir()?, references: HashMap::new() })),
@@ -290,14 +290,14 @@ impl Bench {
         }
     }
 
-    /// Runs a session in the folder in which all of this test run.
+    /// Runs a session in the folder that all sessions of this test use.
     async fn run(&self, trouble: &Trouble, kind: Plugin, manner: Manner) -> Result<Seen> {
         let seen = run(&self.claude, &self.folder.path().join("w"), trouble, kind, manner).await;
         seen.with_context(|| format!("{kind:?} {manner:?}"))
     }
 
-    /// Compares sessions with hooks and without, printing ones and ones in a terminal. All troubles of a test share the
-    /// sessions without hooks: what these ask does not depend on the trouble.
+    /// Compares sessions with and without hooks, both printing and in a terminal. The sessions without hooks are shared by
+    /// all faults of a test, because their requests do not depend on the fault.
     async fn compare(&mut self, what: &str, trouble: &Trouble, pair: (Plugin, Plugin)) -> Result<()> {
         for manner in [Manner::Printing, Manner::Terminal] {
             self.compare_by(manner, what, trouble, pair).await?;
@@ -305,7 +305,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compares a session with hooks and one without.
+    /// Compares a session with hooks to one without.
     async fn compare_by(
         &mut self,
         manner: Manner,
@@ -356,7 +356,7 @@ async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
     bench.compare_by(Manner::Printing, "one that does not even accept", &trouble, HOOKS).await
 }
 
-/// Returns a listener to which nobody gets through, and the connections that are in the way.
+/// Returns a listener whose backlog is full, and the connections in it.
 fn full_listener() -> Result<(tokio::net::TcpListener, Vec<TcpStream>)> {
     let socket = tokio::net::TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
@@ -381,7 +381,7 @@ async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Result<()> {
     let Some(mut bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
-    // Not a killed one: when its client notices that, and offers other tools, depends on who is faster.
+    // Not a killed proxy: the time at which its client notices that and offers other tools varies.
     let command = "kill -STOP $(cat ../proxies)".to_owned();
     bench.compare("a stopped proxy", &Trouble { command, ..Trouble::nobody()? }, HOOKS).await
 }
@@ -423,7 +423,7 @@ async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -
     Ok(())
 }
 
-/// Returns whether folders can be given away here.
+/// Returns whether the test may change the owner of folders.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
 }

@@ -1,4 +1,4 @@
-//! A session that works: what comes between its steps, what keeps its turn from ending, in which order, how often.
+//! A busy session: messages between its steps, messages that keep its turn from ending, their order and their number.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::scene::{QUIET, RECIPIENT, Scene};
 
 const QUESTION: &str = "Can you turn on the living room lights?";
-/// What the model runs while messages come: it ends when the file is there.
+/// The command of the model while messages arrive: it ends when the file exists.
 const UNTIL_TOLD: &str = "until [ -e go ]; do sleep 0.05; done";
 
-/// A model that runs a program until it is told to go on, and ends its turn then.
+/// Creates a model that runs a command until the test releases it, and then ends its turn.
 fn worker() -> Script {
     Script::new().then([Block::call("Bash", json!({"command": UNTIL_TOLD}))])
 }
@@ -21,7 +21,7 @@ fn go_on(scene: &Scene) -> Result<()> {
     fs::write(scene.options.folder().join("go"), "").context("telling the program to go on")
 }
 
-/// Returns where each of the texts stands. Errors: one of them is not there.
+/// Returns the position of each text. Errors: one of them is missing.
 fn places(asked: &Asked, texts: &[String]) -> Result<Vec<usize>> {
     let all = asked.all_text();
     texts.iter().map(|text| all.find(&format!("> {text}\n")).with_context(|| format!("no {text} in {all}"))).collect()

@@ -1,4 +1,4 @@
-//! The channel, which only its user turns on: the last way of all, seen from a client of ours.
+//! The channel, which only the user turns on: the last resort for deliveries, tested with a scripted client.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 
-/// Everything takes milliseconds alone.
+/// Every step takes only milliseconds alone.
 const SOON: Duration = Duration::from_secs(20);
-/// The method by which a server pushes into a channel.
+/// The method with which a server pushes into a channel.
 const METHOD: &str = "notifications/claude/channel";
 
-/// Runs a hook of the session whose client is this process, and returns what it printed.
+/// Runs a hook of the session whose client is this process, and returns its output.
 async fn hook(work: &Path, event: &str, input: Value) -> Result<String> {
     let mut hook = command(program("c3po")?, work);
     hook.args(["hook", event]).env("CLAUDE_PID", std::process::id().to_string()).env("XDG_RUNTIME_DIR", work);

@@ -1,4 +1,4 @@
-//! What a session was shown and has not settled is put before its next context once more, and no more than once.
+//! Messages that a session was shown and has not settled are shown in its next context again, exactly once.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use super::scene::{RECIPIENT, REPEATED, SOON, Scene};
 const QUESTION: &str = "Can you turn on the living room lights?";
 const SECOND: &str = "And the ones in the kitchen?";
 
-/// A session that was shown a question and has not answered it.
+/// Starts a session that was shown a question and has not answered it.
 async fn with_a_question(test: &str) -> Result<Option<(Scene, Interactive, String)>> {
     let Some(scene) = Scene::set(test, Script::new()).await? else { return Ok(None) };
     let session = scene.start().await?;
@@ -24,7 +24,7 @@ async fn with_a_question(test: &str) -> Result<Option<(Scene, Interactive, Strin
     Ok(Some((scene, session, id)))
 }
 
-/// Waits until nobody is online under the name of a session that was killed just now.
+/// Waits until the agent of a session that was just killed is offline.
 async fn is_no_ghost(scene: &Scene) -> Result<()> {
     let killed = Instant::now();
     scene.is_offline(RECIPIENT).await?;
@@ -32,9 +32,9 @@ async fn is_no_ghost(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the session was shown the question again, in a turn of a person's or by a push, and no more than that.
+/// Waits until the session was shown the question again, in a person's turn or by a push, and not more often.
 ///
-/// `times` counts those before it that its conversation holds already.
+/// `times` is the expected number of repeated copies in its conversation.
 async fn is_repeated(scene: &Scene, session: &Interactive, times: usize) -> Result<()> {
     scene.type_and_see(session, "what is to be done?").await?;
     scene.model.wait_for(REPEATED, SOON, |asked| asked.count_of(REPEATED) == times).await?;
@@ -44,7 +44,7 @@ async fn is_repeated(scene: &Scene, session: &Interactive, times: usize) -> Resu
     Ok(())
 }
 
-/// Waits until the message's history names both contexts that it was shown in. That it was seen stands there once.
+/// Waits until the message's history names both contexts in which it was shown. `seen` occurs only once.
 async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     let (mut history, mut stages) = (Vec::new(), Vec::new());
     let twice = eventually("a second context", SOON, async || {

@@ -1,4 +1,4 @@
-//! What persons and services do to a session on a bad day: its receipts stay true, and nothing is lost or shown twice.
+//! Actions of people and failures of services on a bad day: receipts stay true, and no message is lost or shown twice.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::scene::{QUIET, RECIPIENT, REPEATED, SOON, Scene};
 
 const QUESTION: &str = "Can you turn on the living room lights?";
 const NEWS: &str = "The lights are off.";
-/// How long a session whose proxy began anew may take until it is reached.
+/// How long it may take until a session with a restarted proxy is reached.
 const REACHED: Duration = Duration::from_secs(20);
 
-/// D1: `claude -p` prints its own answer, and leaves the folder's mail to the session that it was sent to.
+/// `claude -p` prints its own answer, and leaves the messages to the session for which they were sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_shot_runs_answer_their_own_prompt_and_take_no_mail() -> Result<()> {
     const RESULT: &str = "THE RESULT OF THE JOB";
@@ -44,13 +44,13 @@ async fn one_shot_runs_answer_their_own_prompt_and_take_no_mail() -> Result<()> 
     }
 
     let _session = scene.start().await?;
-    // What the same sender sent before the question comes with it.
+    // An earlier message from the same sender is shown together with the question.
     let shown = scene.shown(QUESTION).await?;
     assert_eq!((shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 0), "{}", shown.new_text());
     Ok(())
 }
 
-/// D4: nothing is pushed while the context is made smaller, and the one that follows gets what came meanwhile, once.
+/// Nothing is pushed during a compaction, and the next context gets the messages that arrived meanwhile, once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_during_a_compaction_starts_a_turn_after_it() -> Result<()> {
     let gate = Gate::new();
@@ -80,7 +80,7 @@ async fn a_question_during_a_compaction_starts_a_turn_after_it() -> Result<()> {
     Ok(())
 }
 
-/// D7: a turn that a push began and a person broke off leaves the message in the conversation; it is not put there again.
+/// If a person interrupts a turn that a push started, the message stays in the conversation and is not shown again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_whose_turn_was_broken_off_is_not_shown_again() -> Result<()> {
     let gate = Gate::new();
@@ -100,7 +100,7 @@ async fn a_message_whose_turn_was_broken_off_is_not_shown_again() -> Result<()> 
     Ok(())
 }
 
-/// D7, D10: a failure of the model's service multiplies no copies, and the session is woken when it is over.
+/// A failure of the model's service does not duplicate messages, and the session is woken afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_service_multiplies_no_copies_and_the_session_goes_on_after_it() -> Result<()> {
     let script = Script::new().then([Block::Fail(500)]).then([Block::text("I have read it")]);
@@ -119,7 +119,7 @@ async fn a_failing_service_multiplies_no_copies_and_the_session_goes_on_after_it
     scene.reaches(&id, "seen").await.map(drop)
 }
 
-/// D9: what a subagent fetches is not shown to the session, which gets it too.
+/// A message that a subagent fetched is not shown to the session by that, so the session gets it too.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_subagent_fetched_comes_to_the_session_as_well() -> Result<()> {
     let script = Script::new()
@@ -143,7 +143,7 @@ async fn what_a_subagent_fetched_comes_to_the_session_as_well() -> Result<()> {
     scene.reaches(&id, "seen").await.map(drop)
 }
 
-/// D5: a proxy that begins anew beside an idle session reaches it, and shows nothing that its conversation holds.
+/// A restarted proxy beside an idle session reaches it, and repeats nothing that its conversation contains.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_begins_anew_reaches_an_idle_session_and_repeats_nothing() -> Result<()> {
     let Some(scene) = Scene::set("a proxy that begins anew", Script::new()).await? else { return Ok(()) };
@@ -155,7 +155,7 @@ async fn a_proxy_that_begins_anew_reaches_an_idle_session_and_repeats_nothing() 
     ensure!(Command::new("kill").args(["-s", "KILL", &proxy]).status().await?.success());
     scene.is_offline(RECIPIENT).await?;
     let second = scene.ask("And the ones in the kitchen?").await?;
-    // A client that began just now may have started its first proxy late.
+    // A client that has just started may have started its first proxy late.
     tokio::time::sleep(Duration::from_secs(11)).await;
     session.type_line("/mcp").await?;
     session.wait_for_screen("the servers", SOON, |screen| screen.contains("plugin:c3po:c3po")).await?;

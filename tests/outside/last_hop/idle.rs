@@ -1,4 +1,4 @@
-//! A session that rests: what wakes it, what does not, and what the sender may know of it.
+//! An idle session: the messages that wake it, those that do not, and the receipts for the sender.
 
 use anyhow::Result;
 use harness::fake_api::Script;
@@ -8,9 +8,9 @@ use super::scene::{QUIET, RECIPIENT, REPEATED, SOON, Scene};
 
 const QUESTION: &str = "Can you turn on the living room lights?";
 
-/// Sends a question to a session that rests, and returns the way by which it got into the session.
+/// Sends a question to an idle session, and returns the way by which it arrived in the session.
 ///
-/// Errors: it came other than once, not as it is to be shown, or with another history.
+/// Errors: it did not arrive exactly once, in the right form, or with the expected history.
 async fn asked_while_idle(scene: &Scene, question: &str, mark: &str) -> Result<String> {
     let id = scene.ask(question).await?;
     let asked = scene.shown(question).await?;
@@ -57,7 +57,7 @@ async fn a_post_that_the_client_drops_is_no_evidence_and_the_next_way_is_taken()
     let Some(mut scene) = Scene::set("a dropped post", Script::new()).await? else { return Ok(()) };
     scene.options = scene.options.settings(json!({"crossSessionInbound": "refuse"}));
     let session = scene.start().await?;
-    // What was posted may come yet, as far as is known.
+    // The posted message may still arrive, as far as c3po knows.
     let way = asked_while_idle(&scene, QUESTION, &format!(" {REPEATED}")).await?;
     assert_eq!(way, "in_session async_rewake");
     let later = scene.type_and_see(&session, "anything new?").await?;

@@ -1,4 +1,4 @@
-//! How a message gets into a real session, with the real client in a terminal and a scripted model.
+//! The delivery of messages into a real session, with the real client in a terminal and a scripted model.
 
 mod absent;
 mod busy;

@@ -1,4 +1,4 @@
-//! Two sessions in one folder: each has a name and a proxy of its own, and the name that is left is taken up again.
+//! Two sessions in one folder: each has its own name and proxy, and an abandoned name is taken up again.
 
 use anyhow::Result;
 use harness::fake_api::{FakeApi, Script};
@@ -28,7 +28,7 @@ async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()
     scene.is_offline(RECIPIENT).await?;
     let late = scene.ask("for whoever comes next").await?;
     let third = scene.start().await?;
-    // It is woken for its mail, or was told of it at its start.
+    // It is woken for its messages, or was informed of them at its start.
     scene.type_and_see(&third, "any mail?").await?;
     let asked = scene.shown("for whoever comes next").await?;
     assert!(asked.holds("only for the first"), "{}", asked.all_text());

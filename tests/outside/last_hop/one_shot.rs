@@ -1,4 +1,4 @@
-//! `claude -p`: it prints its own answer in every format, whatever waits in its folder and arrives while it runs.
+//! `claude -p`: it prints its own answer in every format, whatever messages wait in its folder or arrive meanwhile.
 
 use anyhow::{Result, ensure};
 use harness::fake_api::{Block, Gate, Script};
@@ -8,16 +8,16 @@ use super::scene::{RECIPIENT, SOON, Scene};
 
 const RESULT: &str = "THE RESULT OF THE JOB";
 const JOB: &str = "do the job";
-/// Reads the result out of what was printed.
+/// Extracts the result from the output.
 type Read = fn(&str) -> Option<String>;
-/// What a client is told to print, and how its result is read from that.
+/// The arguments for each output format, and the function that extracts the result.
 const FORMATS: [(&[&str], Read); 3] = [
     (&["--output-format", "text"], |output| Some(output.trim().to_owned())),
     (&["--output-format", "json"], result_of),
     (&["--output-format", "stream-json", "--verbose"], |output| output.lines().last().and_then(result_of)),
 ];
 
-/// Returns the result in an object of the client, or in the last one of several.
+/// Returns the result in a JSON object of the client, or in the last one of a list.
 fn result_of(text: &str) -> Option<String> {
     let value: Value = serde_json::from_str(text).ok()?;
     let last = value.as_array().and_then(|objects| objects.last().cloned()).unwrap_or(value);
@@ -26,7 +26,7 @@ fn result_of(text: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_every_format_a_run_prints_its_own_answer_and_asks_its_model_once() -> Result<()> {
-    // The model answers when the test has sent its mail: a message is there while the run is.
+    // The model answers when the test has sent its message, so the message arrives during the run.
     let gates: Vec<Gate> = FORMATS.iter().map(|_| Gate::new()).collect();
     let script = gates.iter().fold(Script::new(), |script, gate| script.then([Block::hold(gate), Block::text(RESULT)]));
     let Some(scene) = Scene::set("one-shot runs", script).await? else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Replies to a session: the answer to its own question wakes a real one that rests, any other comes with the next prompt.
+//! Replies to a session: the answer to its own question wakes it if it is idle, any other reply is shown with the next
+//! prompt.
 
 use anyhow::{Context, Result};
 use harness::claude::Interactive;
@@ -14,7 +15,7 @@ use super::scene::{QUIET, RECIPIENT, SOON, Scene};
 const ANSWER: &str = "The ones in the kitchen.";
 const THANKS: &str = "Good to know.";
 
-/// A model that writes to the scripted session what its person tells it to, and ends its turn.
+/// Creates a model that writes to the scripted session as its person requests, and then ends its turn.
 fn writer() -> Script {
     let sends = |message: &str, requires_response: bool| {
         let message = json!({"target": "homeassistant", "message": message, "requires_response": requires_response});
@@ -23,7 +24,7 @@ fn writer() -> Script {
     Script::new().when("ask them", sends("Which lights are on?", true)).when("tell them", sends("It is dark.", false))
 }
 
-/// Waits until the model is offered the tools: a client may ask it before it has them.
+/// Waits until the tools are offered to the model, because the client may send a request before it has them.
 async fn offers_tools(scene: &Scene, session: &Interactive) -> Result<()> {
     let mut turns = 0;
     eventually("the tools", SOON, async || {
@@ -35,7 +36,7 @@ async fn offers_tools(scene: &Scene, session: &Interactive) -> Result<()> {
     .await
 }
 
-/// Has the real session write to the scripted one, and waits until it rests again. Returns the id of what it wrote.
+/// Makes the real session write to the scripted one, and waits until it is idle again. Returns the id of its message.
 async fn writes(scene: &Scene, session: &Interactive, line: &str) -> Result<String> {
     scene.type_and_see(session, line).await?;
     let came = scene.sender.reply("wait_for_message", json!({"timeout": 25})).await?;
@@ -44,7 +45,7 @@ async fn writes(scene: &Scene, session: &Interactive, line: &str) -> Result<Stri
     Ok(id)
 }
 
-/// Answers what the real session wrote. Returns the id of the reply.
+/// Answers the real session's message. Returns the id of the reply.
 async fn answers(scene: &Scene, about: &str, response: &str) -> Result<String> {
     let reply = scene.sender.reply("reply", json!({"message_id": about, "response": response})).await?;
     Ok(reply["id"].as_str().context("a reply without id")?.to_owned())

@@ -1,4 +1,4 @@
-//! D2: what a person takes out of a conversation by `/rewind` comes again, marked and once, whatever it was.
+//! Messages that a person removes from a conversation with `/rewind` are shown again, marked and once.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use super::scene::{RECIPIENT, REPEATED, SOON, Scene};
 
 const QUESTION: &str = "Can you turn on the living room lights?";
 const NEWS: &str = "The lights in the garage are off.";
-/// How soon the session is shown again what it lost, from its next prompt on: its transcript is written within a second,
+/// How soon after its next prompt the session is shown the lost messages again: its transcript is written within a second,
 /// and read a second later.
 const SHOWN_AGAIN: Duration = Duration::from_secs(15);
 
-/// Which row of a list is chosen, without the mark that it has.
+/// Returns the selected row of a list, without its mark.
 fn chosen(screen: &str) -> Option<&str> {
     // Prompts of the conversation above have the same mark.
     screen.lines().rev().find_map(|line| line.trim().strip_prefix('❯')).map(str::trim)
 }
 
-/// Takes the conversation back to before that prompt. The prompt is in the line that is edited then, and is deleted.
+/// Rewinds the conversation to before that prompt. The client then puts the prompt on the input line, which is cleared.
 async fn rewind(session: &Interactive, to: &str) -> Result<()> {
     session.type_line("/rewind").await?;
-    // Dialogs pass over keys that come in their first moments, so each look decides anew.
+    // Dialogs ignore keys in their first moments, so each look at the screen decides again.
     eventually("the prompt in the edited line", SOON, async || {
         let screen = session.screen().await.ok()?;
         let dialogs = [("and/or conversation", to, "Up"), ("to the point before", "Restore conversation", "Down")];
@@ -42,7 +42,7 @@ async fn rewind(session: &Interactive, to: &str) -> Result<()> {
     session.wait_for_screen("an empty line", SOON, |screen| chosen(screen) != Some(to)).await
 }
 
-/// Waits until the history of a message names both contexts that it was shown in. That it was seen stands there once.
+/// Waits until the history of a message names both contexts in which it was shown. `seen` occurs only once.
 async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     let mut history = Vec::new();
     let twice = eventually("a second context", SOON, async || {
@@ -54,7 +54,7 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// A question that was pushed and news that came with a prompt are taken out of the conversation by a rewind to `to`.
+/// A rewind to `to` removes a pushed question and news that arrived with a prompt. Both must be shown again.
 async fn what_was_rewound_comes_again(scene: Scene, prompts: &[&str], to: &str) -> Result<()> {
     let session = scene.start().await?;
     for prompt in prompts {
@@ -73,7 +73,7 @@ async fn what_was_rewound_comes_again(scene: Scene, prompts: &[&str], to: &str) 
     assert_eq!((shown.count_of(QUESTION), shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 1, 0));
     scene.reaches(&news, "seen").await?;
     scene.is(RECIPIENT, "ready").await?;
-    // The client has to have written what it is to forget.
+    // The client must have written the messages to its transcript before it can remove them.
     tokio::time::sleep(Duration::from_secs(2)).await;
 
     rewind(&session, to).await?;
@@ -111,7 +111,7 @@ async fn what_a_rewind_to_the_middle_takes_out_comes_again() -> Result<()> {
 async fn what_a_rewind_to_the_beginning_takes_out_comes_again() -> Result<()> {
     let Some(scene) = Scene::set("a rewind to the beginning", Script::new()).await? else { return Ok(()) };
     if !scene.claude.has_inbox().await? {
-        // That version does not number its turns either, so nothing tells.
+        // That version does not number its turns, so the rewind cannot be detected.
         return Ok(());
     }
     what_was_rewound_comes_again(scene, &["the first prompt of all"], "the first prompt of all").await

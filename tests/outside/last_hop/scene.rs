@@ -1,4 +1,4 @@
-//! The scene of these tests: a coordinator, an agent that sends, and a real session with the plugin that receives.
+//! The setup of these tests: a coordinator, an agent that sends, and a real session with the plugin that receives.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use harness::skip::skipped;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Everything takes less than a second alone; much else runs at the same time.
+/// Every step takes less than a second alone, but other tests run at the same time.
 pub(super) const SOON: Duration = Duration::from_secs(60);
-/// So long nothing must happen where nothing may happen: a wake-up takes a tenth of that.
+/// How long a test waits to see that nothing happens: a wake-up takes a tenth of that.
 pub(super) const QUIET: Duration = Duration::from_secs(3);
-/// Who receives: the folder of the real session.
+/// The recipient: the folder of the real session.
 pub(super) const RECIPIENT: &str = "meshtastic";
-/// Who sends.
+/// The sender.
 const SENDER: &str = "homeassistant";
-/// What a message that is shown a second time has in its line of origin.
+/// The mark in the origin line of a message that is shown a second time.
 pub(super) const REPEATED: &str = "[may have been shown before]";
 
 pub(super) struct Scene {
     pub(super) claude: ClaudeCode,
-    /// With what the real session is started, and started again.
+    /// The options with which the real session is started and restarted.
     pub(super) options: Options,
     /// The model of the real session.
     pub(super) model: FakeApi,
-    /// A scripted session that sends.
+    /// A scripted session that sends messages.
     pub(super) sender: McpClient,
     /// Kept running.
     _coordinator: Coordinator,
-    /// Kept until everything in it has ended.
+    /// Kept until all its processes have ended.
     _work: TempDir,
 }
 
 impl Scene {
-    /// Sets everything up but the real session. Returns nothing where there is no Claude Code; that is said then.
+    /// Sets everything up except the real session. Returns `None` and reports a skipped test if Claude Code is not installed.
     pub(super) async fn set(test: &str, script: Script) -> Result<Option<Self>> {
         let claude = match ClaudeCode::find() {
             Ok(claude) => claude,
@@ -54,12 +54,12 @@ impl Scene {
         Ok(Some(Self { claude, options, model, sender, _coordinator: coordinator, _work: work }))
     }
 
-    /// Starts the real session and waits until it rests.
+    /// Starts the real session and waits until it is idle.
     pub(super) async fn start(&self) -> Result<Interactive> {
         self.start_with(&self.options, RECIPIENT).await
     }
 
-    /// Starts a session with these options, and waits until it rests under that name.
+    /// Starts a session with these options, and waits until it is idle under that name.
     pub(super) async fn start_with(&self, options: &Options, name: &str) -> Result<Interactive> {
         let session = self.claude.interactive(options).await?;
         self.is(name, "ready").await.with_context(|| session.log())?;
@@ -85,12 +85,12 @@ impl Scene {
         found.await.with_context(|| format!("its record: {last}"))
     }
 
-    /// Sends a message that wants an answer, and returns its id.
+    /// Sends a message that needs an answer, and returns its id.
     pub(super) async fn ask(&self, body: &str) -> Result<String> {
         self.send(json!({"target": RECIPIENT, "message": body})).await
     }
 
-    /// Sends a message that wants no answer, and returns its id.
+    /// Sends a message that needs no answer, and returns its id.
     pub(super) async fn inform(&self, body: &str) -> Result<String> {
         self.send(json!({"target": RECIPIENT, "message": body, "requires_response": false})).await
     }
@@ -101,7 +101,7 @@ impl Scene {
         Ok(sent["id"].as_str().context("a message without id")?.to_owned())
     }
 
-    /// Waits until a message has got as far as `stage`, and returns its history as `stage` or `stage via`.
+    /// Waits until a message has reached `stage`, and returns its history as `stage` or `stage via`.
     pub(super) async fn reaches(&self, id: &str, stage: &str) -> Result<Vec<String>> {
         let (mut last, what) = (Vec::new(), format!("{id} {stage}"));
         let reached = eventually(&what, SOON, async || {
@@ -122,15 +122,15 @@ impl Scene {
         Ok(steps.iter().map(step).collect())
     }
 
-    /// Waits for a request of the model that holds that text.
+    /// Waits for a request to the model that contains that text.
     pub(super) async fn shown(&self, text: &str) -> Result<Asked> {
         self.model.wait_for(text, SOON, |asked| asked.offers_tools() && asked.holds(text)).await
     }
 
-    /// Returns the request that follows on a line that is typed now.
+    /// Types a line and returns the request that follows from it.
     pub(super) async fn type_and_see(&self, session: &Interactive, line: &str) -> Result<Asked> {
         session.type_line(line).await?;
-        // Older versions ask for a title as well, with the same line in the question.
+        // Older versions also request a title, and quote the same line in that request.
         let is_it = |asked: &Asked| asked.offers_tools() && asked.last_user_text().contains(line);
         let asked = self.model.wait_for(line, SOON, is_it).await;
         asked.with_context(|| session.log())

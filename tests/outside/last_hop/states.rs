@@ -1,4 +1,4 @@
-//! What a session does, as others are told by its hooks within a second, and what a person may do to a turn.
+//! The state of a session, which its hooks report to others within a second, and interruptions of a turn by a person.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::scene::{RECIPIENT, SOON, Scene};
 
-/// How soon others know, with room for a machine that tests much else at the same time.
+/// How soon other agents see the state, on a machine that runs other tests at the same time.
 const TOLD: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn a_session_that_works_and_one_that_waits_for_its_person_are_told_apart()
     let asked = Instant::now();
     scene.is(RECIPIENT, "waiting_human").await?;
     assert!(asked.elapsed() < TOLD, "{:?}", asked.elapsed());
-    // The dialog passes over keys that come in its first moments.
+    // The dialog ignores keys in its first moments.
     eventually("the answer", SOON, async || {
         let asks = session.screen().await.ok()?.contains("Do you want to");
         if asks {
@@ -45,7 +45,7 @@ async fn a_session_that_works_and_one_that_waits_for_its_person_are_told_apart()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_for_a_turn_that_was_broken_off_is_not_left_lying() -> Result<()> {
-    /// A session is silent for so long before it counts as broken off.
+    /// The silence after which the turn of a session counts as interrupted.
     const SILENCE: Duration = Duration::from_secs(15);
     let script = Script::new().then([Block::call("Bash", json!({"command": "until [ -e go ]; do sleep 0.05; done"}))]);
     let Some(scene) = Scene::set("a turn that was broken off", script).await? else { return Ok(()) };
@@ -64,7 +64,7 @@ async fn a_message_for_a_turn_that_was_broken_off_is_not_left_lying() -> Result<
     Ok(())
 }
 
-/// D10: no hook reports that such a session has started. Its client says so.
+/// No hook reports that such a session has started, but its client's session file does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_hooks_has_started_within_twenty_seconds() -> Result<()> {
     const STARTED: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! A short hostile day with two real sessions; `make hostile` is the long one.
+//! A short hostile day with two real sessions; `make hostile` is the long run.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use harness::claude::ClaudeCode;
 use harness::hostile::{Action, Day, run};
 use harness::skip::skipped;
 
-/// What chance follows from where nothing else is said.
+/// The default seed.
 const SEED: u64 = 1_977;
-/// How long persons act.
+/// How long people act.
 const TIME: Duration = Duration::from_secs(90);
 
-/// Every message stands in the conversation of its recipient, once or marked, and no receipt says more than is true.
+/// Every message is in the conversation of its recipient, once or marked, and no receipt reports more than is true.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_persons_do_no_message_is_lost_and_no_receipt_lies() -> Result<()> {
     let claude = match ClaudeCode::find() {

@@ -1,4 +1,4 @@
-//! The real client in a terminal, with a plugin and without: what is typed reaches the model, and `/exit` ends it.
+//! The real client in a terminal, with and without a plugin: typed text reaches the model, and `/exit` ends the client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// A turn takes about 0.2 s alone.
 const TURN: Duration = Duration::from_secs(60);
 
-/// Makes a plugin that is nothing but a server: the proxy.
+/// Creates a plugin that contains only a server: the proxy.
 fn plugin_with_a_server(work: &Path) -> Result<PathBuf> {
     let folder = work.join("plugin");
     fs::create_dir_all(folder.join(".claude-plugin"))?;
@@ -61,7 +61,7 @@ async fn what_is_typed_into_a_real_session_reaches_its_model_and_its_plugin() ->
     Ok(())
 }
 
-/// A session without c3po, whose client has an inbox.
+/// A session without c3po, with a client that has an inbox socket.
 struct Bare {
     session: Interactive,
     model: FakeApi,
@@ -69,7 +69,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// Starts one; nothing where there is no such client.
+    /// Starts one; `None` if there is no such client.
     async fn start(test: &str) -> Result<Option<Self>> {
         let claude = match ClaudeCode::find() {
             Ok(claude) => claude,

@@ -1,4 +1,4 @@
-//! What links leave behind that break again and again, or without a word: nothing, neither here nor there.
+//! Links that break repeatedly or silently leave nothing behind, neither in the coordinator nor in the proxy.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,22 @@ use harness::vitals::Vitals;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// How many links break at once.
+/// The number of links that break at once.
 const LINKS: usize = 100;
-/// How many of them fall silent instead.
+/// The number of links that fall silent instead.
 const SILENT: usize = 300;
-/// How often they break: the first few times fill what is kept for good.
+/// How often they break: the first rounds fill buffers that are kept.
 const ROUNDS: [usize; 2] = [8, 25];
 /// How often the link of a proxy breaks.
 const CUTS: [u64; 2] = [8, 30];
-/// What anything may take, on a machine that builds at the same time.
+/// The time limit of any operation, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(60);
-/// After so much silence a link counts as broken.
+/// The silence after which a link counts as broken.
 const SILENCE: Duration = Duration::from_secs(45);
-/// What memory may grow by that is no leak: a page of the allocator here and there.
+/// The growth of memory that is not a leak: a few pages of the allocator.
 const GROWTH: u64 = 2 << 20;
 
-/// Waits until that many listen at a coordinator.
+/// Waits until a coordinator has that many listeners.
 async fn listeners(coordinator: &Coordinator, count: usize, within: Duration) -> Result<()> {
     let line = format!("c3po_listeners {count}");
     eventually("everybody who left is forgotten", within, async || {
@@ -40,7 +40,7 @@ async fn listeners(coordinator: &Coordinator, count: usize, within: Duration) ->
     .await
 }
 
-/// So many agents, each of which waits.
+/// Connects that many agents, each of which waits for messages.
 async fn waiting(breaker: &Breaker, prefix: &str, count: usize) -> Result<Vec<Link>> {
     let address = breaker.address().to_string();
     let links = (0..count).map(async |number| {
@@ -61,7 +61,7 @@ async fn links_that_break_leave_nothing_behind_in_a_coordinator() -> Result<()> 
     for rounds in ROUNDS {
         for _ in 0..rounds {
             let links = waiting(&breaker, "loud", LINKS).await?;
-            // Each listens as a session, and as a wait.
+            // Each agent has two listeners: its session and its wait.
             listeners(&coordinator, 2 * LINKS, SOON).await?;
             breaker.drop_all();
             drop(links);
@@ -74,7 +74,7 @@ async fn links_that_break_leave_nothing_behind_in_a_coordinator() -> Result<()> 
     Ok(())
 }
 
-/// Those that fall silent a coordinator has to give up by itself.
+/// Silent links must be given up by the coordinator itself.
 pub(super) async fn hundreds_fall_silent() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;

@@ -1,4 +1,4 @@
-//! Links that break without a word, and links that break again and again.
+//! Links that break silently, and links that break repeatedly.
 
 mod ending;
 mod outdated;
@@ -7,7 +7,7 @@ mod to_redis;
 
 use anyhow::Result;
 
-/// One test, because each part of it mostly waits for the same 45 seconds.
+/// One test, because each part spends most of its time waiting for the same 45 seconds.
 #[tokio::test]
 async fn a_link_that_breaks_without_a_word_is_noticed_within_45_seconds_and_nothing_comes_twice() -> Result<()> {
     tokio::try_join!(

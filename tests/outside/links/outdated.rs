@@ -1,4 +1,4 @@
-//! A session whose hold ran out while its link stood: another one has its name now, at another coordinator.
+//! A session whose lease expired while its link stayed open: another session has its name now, at another coordinator.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use harness::redis::Redis;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// How long a hold lasts that nobody renews, and a little more.
+/// How long a lease lasts without renewal, with a margin.
 const LEASE: Duration = Duration::from_secs(50);
-/// How long nothing comes that is not to come.
+/// How long the test waits to see that no message arrives.
 const NEVER: Duration = Duration::from_secs(3);
 
-/// Neither its wait nor its host is given what is for the other one.
+/// Asserts that neither the wait nor the host of the old session receives the other session's messages.
 pub(super) async fn is_given_nothing() -> Result<()> {
     let (work, redis) = (TempDir::new()?, Redis::start().await?);
     let folder = work.path().join("other");
@@ -28,7 +28,7 @@ pub(super) async fn is_given_nothing() -> Result<()> {
     let (mut old, _) = Link::join(&here, "held").await?;
     let waiting = old.begin(CallId::fresh(), "wait_for_message", json!({"timeout": 300})).await?;
     let (began, mut said) = (Instant::now(), 0);
-    // It lives and says so, but no heartbeat of it reaches the store.
+    // It is alive and sends frames, but none of its heartbeats reaches the store.
     let new = eventually("another session has the name", LEASE, async || {
         if began.elapsed().as_secs() > said {
             said = began.elapsed().as_secs();
@@ -45,7 +45,7 @@ pub(super) async fn is_given_nothing() -> Result<()> {
     let sent = sender.call("send_message", json!({"target": "held", "message": "for the new one"})).await?;
     let received = new.call("wait_for_message", json!({"timeout": 10})).await?;
     ensure!(received["id"] == sent["id"], "{received}");
-    // It is told that it is over, or nothing at all.
+    // The wait is refused, or gets no answer at all.
     let ended = old.end_within(waiting, NEVER).await;
     let given = ended.ok().flatten().map(|answer| answer.is_ok());
     ensure!(given != Some(true), "an outdated session was given a message");

@@ -1,4 +1,4 @@
-//! The link between a proxy and its coordinator breaks without a word: half open, or held up for half a minute.
+//! Silent breaks of the link between a proxy and its coordinator: half open, or held for half a minute.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use harness::proxy::session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// After so much silence a link counts as broken.
+/// The silence after which a link counts as broken.
 const SILENCE: Duration = Duration::from_secs(45);
-/// What follows when it is noticed: dialling, and what waited.
+/// The time for redialling and for the delivery of queued messages.
 const SLACK: Duration = Duration::from_secs(6);
-/// For how long a route is lost.
+/// How long a route is lost.
 const HELD: Duration = Duration::from_secs(30);
 
-/// How a link breaks.
+/// A kind of break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Both,
@@ -52,7 +52,7 @@ impl Break {
         }
     }
 
-    /// How long it may take until what waited goes on.
+    /// How long it may take until the delayed calls continue.
     fn noticed_within(self) -> Duration {
         match self {
             Self::Held => HELD + SLACK,
@@ -61,12 +61,12 @@ impl Break {
     }
 }
 
-/// Waits for the next message and returns it.
+/// Waits for the result of that wait and returns it.
 async fn next(session: &McpClient, wait: u64, within: Duration) -> Result<Value> {
     session.call_result(wait, within).await?.json()
 }
 
-/// A session behind a link that breaks while it waits, and while it sends. Returns both.
+/// Breaks the link of a session while it waits and sends. Returns the breaker and the session.
 async fn through(
     how: Break,
     work: &TempDir,
@@ -77,7 +77,7 @@ async fn through(
     let proxy = session(work.path(), how.name(), &format!("http://{}", breaker.address())).await?;
     proxy.reply("ping", json!({})).await?;
     let waiting = proxy.begin_call("wait_for_message", json!({"timeout": 300})).await?;
-    // Behind the wait on the same link: the coordinator has both.
+    // Follows the wait on the same link, so its answer shows that the coordinator has received the wait.
     proxy.reply("ping", json!({})).await?;
     let broken = Instant::now();
     how.apply(&breaker);
@@ -97,7 +97,7 @@ async fn through(
     ensure!(broken.elapsed() < how.noticed_within(), "{how:?}: {:?}", broken.elapsed());
     ensure!((breaker.taken() == 1) == (how == Break::Held), "{how:?}: {} links", breaker.taken());
 
-    // It is in the session once, and said so.
+    // It was delivered to the session once, and that was reported.
     let again = proxy.reply("wait_for_message", json!({"timeout": 1})).await?;
     ensure!(again["timeout"] == true, "{how:?}: {again}");
     let status = eventually("it is seen", SLACK, async || {
@@ -111,7 +111,7 @@ async fn through(
     Ok((breaker, proxy))
 }
 
-/// Whoever is at the end of such a link notices within 45 s, and nothing has an effect twice.
+/// Asserts that both ends notice such a break within 45 s, and that nothing has an effect twice.
 pub(super) async fn breaks_without_a_word() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;

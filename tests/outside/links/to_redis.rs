@@ -1,4 +1,4 @@
-//! The link between a coordinator and Redis breaks without a word, while agents wait and send behind it.
+//! Silent breaks of the link between a coordinator and Redis, while agents wait and send through it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use harness::redis::Redis;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Within so much a coordinator has found its store again, and what waits behind it goes on.
+/// The time within which a coordinator must have found its store again, and delayed calls must continue.
 const NOTICED: Duration = Duration::from_secs(45);
-/// A call on a store that does not answer is refused within this, on a machine that builds at the same time.
+/// The time within which a call must be refused if the store does not respond, on a machine that builds at the same time.
 const REFUSED: Duration = Duration::from_secs(4);
-/// For how long a route is lost.
+/// How long a route is lost.
 const HELD: Duration = Duration::from_secs(30);
 
-/// How the link breaks.
+/// A kind of break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     HalfOpen(&'static [Way]),
@@ -29,7 +29,7 @@ enum Break {
     Cut(Way),
 }
 
-/// All of them, by the names of the agents behind them.
+/// All of them, with the names of the agents behind them.
 const BREAKS: [(&str, Break); 5] = [
     ("both", Break::HalfOpen(&[Way::There, Way::Back])),
     ("back", Break::HalfOpen(&[Way::Back])),
@@ -38,7 +38,7 @@ const BREAKS: [(&str, Break); 5] = [
     ("cut-back", Break::Cut(Way::Back)),
 ];
 
-/// Sends until one is accepted. Returns the text of that one.
+/// Sends until a message is accepted. Returns the text of that message.
 async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker, how: Break) -> Result<String> {
     let (broken, mut attempt) = (Instant::now(), 0);
     eventually("a send is accepted", NOTICED, async || {
@@ -48,7 +48,7 @@ async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker
         if let Break::Cut(way) = how
             && attempt < 5
         {
-            // In the middle of the next frames that way.
+            // In the middle of the next frames in that direction.
             breaker.cut_after(way, 100 + 37 * attempt);
         }
         attempt += 1;
@@ -61,7 +61,7 @@ async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker
             Ok(answer)
         });
         match answer {
-            // The last cut is due after some 300 bytes, and an answer of Redis to a send has 27.
+            // The last cut happens after about 300 bytes, and Redis's answer to a send has 27.
             Ok(answer) if answer.is_error || (matches!(how, Break::Cut(_)) && attempt < 20) => None,
             Ok(_) => Some(Ok(text)),
             Err(error) => Some(Err(error)),
@@ -70,7 +70,7 @@ async fn send_until_accepted(sender: &McpClient, target: &str, breaker: &Breaker
     .await?
 }
 
-/// A coordinator whose link to Redis breaks under two agents; a third one is at a coordinator whose link is whole.
+/// Breaks a coordinator's link to Redis under two agents. A third agent is at a coordinator with an intact link.
 async fn behind(name: &str, how: Break, work: &TempDir, redis: &Redis, whole: &McpClient) -> Result<()> {
     let folder = work.path().join(format!("coordinator-{name}"));
     std::fs::create_dir(&folder)?;
@@ -109,7 +109,7 @@ async fn behind(name: &str, how: Break, work: &TempDir, redis: &Redis, whole: &M
     Ok(())
 }
 
-/// The coordinator is well again within 45 s, and nothing came twice.
+/// Asserts that the coordinator recovers within 45 s, and that no message arrives twice.
 pub(super) async fn breaks_without_a_word() -> Result<()> {
     let (work, redis) = (TempDir::new()?, Redis::start().await?);
     let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;

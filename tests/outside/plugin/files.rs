@@ -1,4 +1,4 @@
-//! The plugin's files by themselves: they agree with the code, and Claude Code finds nothing wrong with them.
+//! The plugin's files: they match the code, and Claude Code validates them without errors.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::host::Host;
 use super::{project, text};
 
-/// How Claude Code calls a tool of the plugin's server.
+/// The prefix that Claude Code gives to the tools of the plugin's server.
 const TOOLS: &str = "mcp__plugin_c3po_c3po";
 
 fn json(path: &str) -> Result<Value> {

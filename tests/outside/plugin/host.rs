@@ -1,4 +1,4 @@
-//! A host of its own: an empty home, a folder with nothing but `c3po` and `claude` in PATH.
+//! A separate host: an empty home, and a folder in PATH with only `c3po` and `claude`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 /// One call of claude takes 0.3 s alone; c3po makes up to four.
 pub(super) const CALL: Duration = Duration::from_secs(60);
-/// So much of a file is compared; programs are longer.
+/// The length up to which files are compared; programs are longer.
 const COMPARED: usize = 1 << 20;
 
-/// What keeps Claude Code from the network.
+/// The variables that keep Claude Code off the network.
 const SILENCE: [&str; 3] = ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY"];
 
 pub(super) struct Host {
@@ -33,11 +33,11 @@ pub(super) struct Said {
     pub(super) err: String,
 }
 
-/// What a path is: its mode, its time, its length, its text.
+/// The state of all paths: mode, time, length and contents.
 pub(super) type Tree = BTreeMap<PathBuf, (u32, SystemTime, u64, Vec<u8>)>;
 
 impl Host {
-    /// One with `c3po`, and with `claude` where it is given.
+    /// Creates a host with `c3po`, and with `claude` if given.
     pub(super) fn new(claude: Option<&ClaudeCode>) -> Result<Self> {
         let host = Self { folder: tempfile::tempdir()? };
         fs::create_dir_all(host.home())?;
@@ -49,12 +49,12 @@ impl Host {
         Ok(host)
     }
 
-    /// Where all of it is, and where its programs run.
+    /// Returns the folder of the host, in which its programs run.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its user's folder. A space in it, as some have.
+    /// Returns the user's home. Its name contains a space, as some do.
     pub(super) fn home(&self) -> PathBuf {
         self.folder.path().join("home of ann")
     }
@@ -63,7 +63,7 @@ impl Host {
         self.folder.path().join("bin")
     }
 
-    /// Where c3po keeps what it installs.
+    /// Returns the folder to which c3po installs.
     pub(super) fn installed(&self) -> PathBuf {
         self.home().join(".local/share/c3po/claude-code")
     }
@@ -81,7 +81,7 @@ impl Host {
         Ok(serde_json::from_str(&fs::read_to_string(self.settings())?)?)
     }
 
-    /// Returns the backups of the settings that are there.
+    /// Returns the backups of the settings.
     pub(super) fn backups(&self) -> Result<Vec<PathBuf>> {
         let names = fs::read_dir(self.home().join(".claude"))?.map(|entry| Ok(entry?.path()));
         let names: Vec<_> = names.collect::<Result<_>>()?;
@@ -104,7 +104,7 @@ impl Host {
         self.run_with(program, &[], arguments).await
     }
 
-    /// Runs a command of c3po where a person sits before it.
+    /// Runs a c3po command in a terminal, as a person would.
     pub(super) async fn terminal(&self, arguments: &[&str]) -> Result<Terminal> {
         let path = format!("{}:/usr/bin:/bin", self.bin().display());
         let folder = |folder: &Path| folder.as_os_str().to_owned();
@@ -115,12 +115,12 @@ impl Host {
         ];
         environment.extend(SILENCE.map(|silence| (silence.to_owned(), "1".into())));
         let arguments: Vec<_> = arguments.iter().map(OsString::from).collect();
-        // Its place on the disk is its own each time: the server of an ended one may still go.
+        // A new path each time: the server of an ended terminal may still be exiting.
         let socket = tempfile::Builder::new().prefix("tmux").tempfile_in(self.folder())?.path().to_owned();
         Terminal::open(&socket, self.folder(), &environment, &self.bin().join("c3po"), &arguments).await
     }
 
-    /// Runs a program, with nothing in PATH but this host's programs and the system's.
+    /// Runs a program with only this host's programs and the system's in PATH.
     async fn run_with(&self, program: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Result<Said> {
         let mut command = command(program, &self.home());
         command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null()).kill_on_drop(true);
@@ -135,14 +135,14 @@ impl Host {
         })
     }
 
-    /// Returns what Claude Code says of the plugin.
+    /// Returns Claude Code's entry for the plugin.
     pub(super) async fn plugin(&self) -> Result<Option<Value>> {
         let said = self.claude(&["plugin", "list", "--json"]).await?.good()?;
         let listed: Vec<Value> = serde_json::from_str(&said)?;
         Ok(listed.into_iter().find(|plugin| plugin["id"] == "c3po@c3po"))
     }
 
-    /// Returns everything in the home.
+    /// Returns the state of everything in the home.
     pub(super) fn tree(&self) -> Result<Tree> {
         let mut tree = Tree::new();
         collect(&self.home(), &mut tree)?;
@@ -151,15 +151,15 @@ impl Host {
 }
 
 impl Said {
-    /// Returns what was printed.
+    /// Returns the standard output.
     ///
-    /// Errors: it did not go well.
+    /// Errors: the program failed.
     pub(super) fn good(&self) -> Result<String> {
         ensure!(self.status.success(), "{}: {}\n{}", self.status, self.out, self.err);
         Ok(self.out.clone())
     }
 
-    /// Returns the outcome of every step with that name, of what `--json` prints.
+    /// Returns the outcome of every step with that name in the output of `--json`.
     pub(super) fn outcomes(&self, step: &str) -> Result<Vec<String>> {
         let document: Value = serde_json::from_str(&self.good()?)?;
         let steps = document["steps"].as_array().context("no steps")?.iter().filter(|one| one["step"] == step);
@@ -167,7 +167,7 @@ impl Said {
     }
 }
 
-/// A link is the program itself to `c3po install`; across disks a copy is one as well.
+/// `c3po install` treats a hard link as the program itself; across file systems a copy works too.
 fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
     fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).context("putting c3po into PATH")
 }

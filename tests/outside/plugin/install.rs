@@ -1,4 +1,4 @@
-//! `c3po install` on an empty home: what it does, that it does it once, and what it says when it cannot.
+//! `c3po install` with an empty home: its effect, its idempotence, and its messages when it cannot install.
 
 use std::fs;
 use std::path::Path;
@@ -95,7 +95,7 @@ async fn a_foreign_marketplace_of_the_same_name_is_left_alone() -> Result<()> {
     assert!(said.contains("droids/c3po") && said.contains("marketplace remove c3po"), "{said}");
     assert_eq!(host.tree()?, before);
 
-    // Of one that Claude Code has read the printed command makes room.
+    // If Claude Code has already read the other one, the printed command removes it.
     let host = Host::new(Some(&claude))?;
     let other = host.folder().join("other/.claude-plugin");
     fs::create_dir_all(&other)?;
@@ -179,7 +179,7 @@ async fn tools_are_allowed_one_by_one_if_that_is_said_and_taken_back() -> Result
     let host = Host::new(Some(&claude))?;
     host.write_settings(r#"{"permissions": {"allow": ["Bash(ls)"]}}"#)?;
     let allow = |host: &Host| anyhow::Ok(host.parsed_settings()?["permissions"]["allow"].clone());
-    // Nobody is there to be asked.
+    // There is no terminal for a question.
     let said = host.c3po(&["install"]).await?.good()?;
     assert!(said.contains("send_message, reply") && said.contains("c3po install --allow"), "{said}");
     assert_eq!(allow(&host)?, serde_json::json!(["Bash(ls)"]));

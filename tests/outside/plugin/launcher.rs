@@ -1,4 +1,4 @@
-//! `plugin/bin/c3po`: becomes the binary of the host, wherever it is; is silent for hooks where there is none.
+//! `plugin/bin/c3po`: it executes the host's binary wherever that is, and is silent for hooks if there is none.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,7 +18,7 @@ use super::project;
 
 const RUN: Duration = Duration::from_secs(90);
 
-/// Puts a program there that prints where it is, its parent, and what it was asked.
+/// Creates a program that prints its path, its parent process and its arguments.
 fn put(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let path = folder.join("c3po");
@@ -50,7 +50,7 @@ fn the_first_binary_takes_the_launchers_place() -> Result<()> {
         assert_eq!(String::from_utf8(output.stdout)?, expected, "with {variables:?}");
         Ok(())
     };
-    // From the last place to the first.
+    // From the last place in the search order to the first.
     check(&variables, &put(&home.join(".cargo/bin"))?)?;
     check(&variables, &put(&home.join(".local/bin"))?)?;
     check(&variables, &put(&path)?)?;
@@ -61,7 +61,7 @@ fn the_first_binary_takes_the_launchers_place() -> Result<()> {
 fn without_a_binary_hooks_are_silent_and_the_rest_says_what_to_do() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = project("plugin/bin").display().to_string();
-    // Another plugin's copy of the launcher is none either.
+    // Another plugin's copy of the launcher does not count as a binary.
     let copy = folder.path().join("copy/bin");
     fs::create_dir_all(folder.path().join("copy/.claude-plugin"))?;
     fs::write(folder.path().join("copy/.claude-plugin/plugin.json"), "{}")?;
@@ -105,7 +105,7 @@ async fn a_session_without_a_binary_goes_on_and_is_not_nagged() -> Result<()> {
         .plugin(&project("plugin"))
         .environment("PATH", "/usr/bin:/bin")
         .arguments(["--output-format", "stream-json", "--verbose", "--include-hook-events"]);
-    // Longer than a pipe holds: who reads nothing of it must not be a broken hook either.
+    // Longer than the buffer of a pipe: a hook that does not read its input must not be reported as broken.
     let run = claude.print(&options, &"long ".repeat(20_000))?.finish(RUN).await?;
     assert!(run.status.success(), "{}\n{}", run.output, run.log);
     assert!(run.output.contains("Hello."));

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use harness::project::root;
 
-/// A folder or a file of the project.
+/// Returns the path of a folder or file of the project.
 fn project(path: &str) -> PathBuf {
     root().join(path)
 }

@@ -1,4 +1,4 @@
-//! The installation and the user's settings: a backup first, nothing where they are not JSON, and another status line stays.
+//! Installation and the user's settings: a backup is made first, invalid JSON is not changed, another status line is kept.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 
-/// Settings as a person formats them.
+/// Settings with a person's formatting.
 pub(super) const BY_HAND: &str = "{ \"zeta\" : true,\n\t\"permissions\":{\"allow\":[\"Bash(ls)\",  \"Read\"],\"deny\":[ ] }, \"env\": {\"A\":\"é\"} }\n\n";
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn another_status_line_stays_unless_its_place_is_forced() -> Result<()> {
     let now = host.parsed_settings()?;
     let command = now["statusLine"]["command"].as_str().context("no command")?;
     assert_eq!(command, format!("'{}' statusline", host.installed().join("plugin/bin/c3po").display()));
-    // As Claude Code runs it: by a shell, with the session on standard input. There is no session here.
+    // As Claude Code runs it: in a shell, with the session on standard input. Here there is no session.
     let drawn = host.run("/bin/sh".as_ref(), &["-c", command]).await?;
     assert!(drawn.status.success(), "{}", drawn.err);
     assert_eq!(host.c3po(&["install", "--statusline", "--json"]).await?.outcomes("status line")?, ["unchanged"]);

@@ -1,4 +1,4 @@
-//! The plugin's commands in a real session of an installed plugin: their tools run without asking anybody.
+//! The plugin's commands in a real session with the installed plugin: their tools run without a permission question.
 
 use anyhow::{Context, Result, ensure};
 use harness::claude::ClaudeCode;
@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 
-/// Types a command into a new session whose model calls that tool, and returns what the tool answered.
+/// Types a command into a new session whose model calls that tool, and returns the tool's reply.
 async fn answer_to(host: &Host, typed: &str, tool: &'static str, part: &str) -> Result<Value> {
-    // Its first request does not wait for servers: so it calls twice, by the whole name, which it cannot know from there.
+    // The first request does not wait for servers, so the model calls twice, by the full name, which that request does not
+    // contain.
     let call = || [Block::pause(1_000), Block::call(format!("mcp__plugin_c3po_c3po__{tool}"), json!({}))];
     let script = Script::new().then(call()).then(call()).then([Block::text("Done.")]);
     let model = FakeApi::start(script).await?;
@@ -42,7 +43,7 @@ async fn the_commands_of_the_plugin_use_its_tools_without_asking() -> Result<()>
     assert!(pong["agent_id"].is_string(), "{pong}");
     let inbox = answer_to(&host, "/c3po:mailbox", "get_messages", "The user looks into the mailbox").await?;
     assert_eq!(inbox["count"], 0, "{inbox}");
-    // Only the command allows that, and only what it names.
+    // Only the command grants the permission, and only for the tools that it names.
     for (typed, tool) in [("Say hello.", "ping"), ("/c3po:mailbox", "send_message")] {
         let refused = answer_to(&host, typed, tool, typed.trim_start_matches("/c3po:")).await.err();
         let refused = refused.with_context(|| format!("{tool} runs after {typed}"))?.to_string();

@@ -1,4 +1,4 @@
-//! `c3po uninstall`: nothing of c3po is left, also if half is missing or something was changed since.
+//! `c3po uninstall`: it leaves nothing of c3po behind, even if parts are missing or were changed meanwhile.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::host::Host;
 use super::settings::BY_HAND;
 
-/// What Claude Code keeps for itself, whatever was installed and removed.
+/// Returns whether Claude Code keeps the path for itself, whatever was installed and removed.
 fn is_claudes_own(home: &Path, path: &Path) -> bool {
     let claude = home.join(".claude");
     let own = [home.join(".claude.json"), claude.join("backups"), claude.join("plugins")];
     own.iter().any(|own| path.starts_with(own))
 }
 
-/// The settings without the objects that Claude Code leaves empty.
+/// Returns the settings without the objects that Claude Code leaves empty.
 fn settings(host: &Host) -> Result<Value> {
     let mut settings = if host.settings().exists() { host.parsed_settings()? } else { json!({}) };
     settings.as_object_mut().context("no object")?.retain(|_, value| *value != json!({}));
@@ -98,7 +98,7 @@ async fn half_an_installation_is_taken_back_as_well() -> Result<()> {
     host.c3po(&["uninstall"]).await?.good()?;
     assert_eq!(settings(&host)?, serde_json::from_str::<Value>(BY_HAND)?);
 
-    // And where claude is gone: ours is taken out, and what claude itself remembers is named.
+    // Without claude, our settings are removed, and the output names those that claude itself keeps.
     host.c3po(&["install"]).await?.good()?;
     fs::remove_file(host.bin().join("claude"))?;
     let said = host.c3po(&["uninstall"]).await?.good()?;

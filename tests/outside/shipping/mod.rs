@@ -1,4 +1,4 @@
-//! How c3po gets onto machines: archives of a release, a coordinator as a service, and the page about running one.
+//! Shipping c3po: release archives, the coordinator as a service, and the documentation for operators.
 
 mod operations;
 mod release;
@@ -13,7 +13,7 @@ use harness::project::root;
 
 pub(super) use self::operations::check;
 
-/// Returns the kind of this machine, as archives are called.
+/// Returns the name of this platform in archives.
 fn machine() -> String {
     format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH)
 }
@@ -24,17 +24,17 @@ fn programs() -> Result<PathBuf> {
     Ok(program("c3po")?.parent().context("a folder")?.to_owned())
 }
 
-/// Returns a script or file that is shipped.
+/// Returns a shipped script or file.
 fn dist(name: &str) -> PathBuf {
     root().join("dist").join(name)
 }
 
-/// Returns a text file that is there.
+/// Returns the contents of an existing text file.
 fn text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// Returns both outputs of a program that ended well.
+/// Returns both outputs of a program that succeeded.
 fn well(output: &Output) -> Result<String> {
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.success(), "{}: {said}", output.status);

@@ -1,4 +1,4 @@
-//! Every command in `docs/OPERATIONS.md` exists, with its flags: programs are asked for their help, the rest is compared.
+//! Every command in `docs/OPERATIONS.md` exists with its flags: programs are run with `--help`, other commands are compared.
 
 use anyhow::{Context, Result, bail, ensure};
 use harness::process::{command, program};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::{text, well};
 
-/// What else a command may begin with. What they are given is the system's.
+/// System commands that are allowed. Their arguments are not checked.
 const OF_THE_SYSTEM: [&str; 6] = ["git", "install", "mv", "rm", "journalctl", "redis-cli"];
 
 /// Returns the lines of the code blocks in a document.
@@ -15,7 +15,7 @@ fn commands(document: &str) -> Vec<&str> {
     document.split("\n```").skip(1).step_by(2).flat_map(str::lines).filter(|line| !line.is_empty()).collect()
 }
 
-/// Returns a command without what says as whom it runs.
+/// Returns a command without `sudo` and its user.
 fn without_sudo(line: &str) -> Vec<&str> {
     let mut words: Vec<_> = line.split_whitespace().collect();
     if words.first() == Some(&"sudo") {
@@ -27,7 +27,7 @@ fn without_sudo(line: &str) -> Vec<&str> {
     words
 }
 
-/// Checks a command of one of our programs: its subcommand and its flags.
+/// Checks the subcommand and the flags of a command of one of our programs.
 async fn check_program(name: &str, words: &[&str]) -> Result<()> {
     let work = TempDir::new()?;
     let is_subcommand =
@@ -41,7 +41,7 @@ async fn check_program(name: &str, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Checks a command without running it: what it names has to exist.
+/// Checks a command without running it: everything that it names must exist.
 pub(crate) async fn check(line: &str) -> Result<()> {
     let words = without_sudo(line);
     let (first, rest) = words.split_first().context("a command")?;
@@ -55,7 +55,7 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         "c3po-coordinator" | "target/shipped/c3po-coordinator" => check_program("c3po-coordinator", rest).await?,
         "docker" => ensure!(rest.first() == Some(&"compose"), "compose is what the project has files for"),
         "systemctl" => ensure!(rest.last() == Some(&"c3po-coordinator"), "no such unit"),
-        // Its own parser is asked where it is installed.
+        // Only its subcommand is checked here, because claude may not be installed.
         "claude" => ensure!(rest.first() == Some(&"plugin"), "plugins are what the project calls it for"),
         setting if setting.starts_with("C3PO_") => {
             let (variable, _) = setting.split_once('=').context("a value")?;
@@ -63,7 +63,7 @@ pub(crate) async fn check(line: &str) -> Result<()> {
         }
         other => ensure!(OF_THE_SYSTEM.contains(&other), "{other} is not known here"),
     }
-    // Every place of the service is one that installing it makes.
+    // Every path of the service must be one that the installation creates.
     let installs = file("dist/install-server")? + &file("dist/c3po-coordinator.service")?;
     for path in rest.iter().filter(|word| word.starts_with('/')) {
         let known =

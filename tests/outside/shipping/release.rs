@@ -1,4 +1,4 @@
-//! An archive of a release, from packing it to a program that runs.
+//! A release archive, from packing to a program that runs.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{dist, machine, well};
 
-/// Packs the built programs as a release in that folder, without what only a debugger reads: that is most of them.
+/// Packs the built programs as a release in that folder, without debug symbols, which are most of their size.
 async fn release(folder: &Path) -> Result<()> {
     let stripped = folder.join("stripped");
     fs::create_dir(&stripped)?;

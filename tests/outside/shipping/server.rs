@@ -1,4 +1,4 @@
-//! The coordinator as a service: where its files go, and whether systemd takes its unit and finds it confined.
+//! The coordinator as a service: the location of its files, and whether systemd accepts its unit and rates it as confined.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use super::{dist, programs, text, well};
 
-/// Where the unit lies.
+/// The path of the unit.
 const UNIT: &str = "etc/systemd/system/c3po-coordinator.service";
-/// Where the settings lie.
+/// The path of the settings.
 const SETTINGS: &str = "etc/c3po/coordinator.env";
-/// What `systemd-analyze security` may find at the most, in tenths: 100 is a service without any confinement.
+/// The highest exposure allowed in `systemd-analyze security`, in tenths: 100 is a service without any confinement.
 const EXPOSURE_MAX: &str = "--threshold=15";
 
-/// Puts the files of the service below a folder.
+/// Installs the files of the service below a folder.
 async fn install(root: &Path, url: &str) -> Result<String> {
     let mut script = command(dist("install-server"), root);
     script.arg(programs()?).env("DESTDIR", root).env("C3PO_PUBLIC_URL", url);
@@ -54,7 +54,7 @@ async fn systemd_takes_the_unit_and_finds_it_confined() -> Result<()> {
     if command("systemd-analyze", work.path()).arg("--version").output().await.is_err() {
         return skipped(NAME, "systemd-analyze is not installed");
     }
-    // With a program that is there: the unit is refused otherwise.
+    // With an existing program, because the unit is rejected otherwise.
     let shipped = text(&dist("c3po-coordinator.service"))?;
     let program = program("c3po-coordinator")?;
     let unit = work.path().join("c3po-coordinator.service");

@@ -1,4 +1,4 @@
-//! The certificate: kept through restarts, taken up when its files change, and never given up for broken ones.
+//! The certificate: it is kept across restarts, reloaded when its files change, and never replaced by broken ones.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! TLS between hosts and coordinator: whom a host trusts, what it says of others, and what the port makes of whoever comes.
+//! TLS between hosts and coordinator: the certificates that a host trusts, its errors about others, and the port's behaviour.
 
 mod files;
 mod port;
@@ -14,7 +14,7 @@ use harness::proxy::proxy_command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What ends by a deadline of 10 s is over by then, on a machine that builds at the same time.
+/// How long a connection with a deadline of 10 s may last, on a machine that builds at the same time.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn coordinator(work: &TempDir, tls: &str) -> Result<Coordinator> {
@@ -24,7 +24,7 @@ async fn coordinator(work: &TempDir, tls: &str) -> Result<Coordinator> {
     Ok(coordinator)
 }
 
-/// Starts a session with further variables.
+/// Starts a session with additional variables.
 async fn session(work: &Path, project: &str, url: &str, variables: &[(&str, &str)]) -> Result<McpClient> {
     let mut command = proxy_command(work, project, url)?;
     command.envs(variables.iter().copied());
@@ -38,7 +38,7 @@ async fn pinned(work: &TempDir, project: &str, coordinator: &Coordinator, finger
     session(work.path(), project, &coordinator.url(), &[("C3PO_FINGERPRINT", fingerprint)]).await
 }
 
-/// Returns what a session is told that has no link.
+/// Returns the refusal that a session without a link gets.
 async fn refusal(session: &McpClient) -> Result<Value> {
     let refused = session.call("ping", json!({})).await?;
     anyhow::ensure!(refused.is_error, "{:?}", refused.json()?);

@@ -1,4 +1,4 @@
-//! Who comes to a port with TLS, and to one without.
+//! Clients of a port with TLS, and of one without.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::{SOON, coordinator, pinned, refusal, session};
 
-/// By then whoever was turned away knows, and whoever was not may still speak.
+/// After this time a rejected client has its answer, and an accepted one may still begin its handshake.
 const TURNED_AWAY: Duration = Duration::from_secs(3);
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn a_handshake_that_never_comes_ends_and_is_in_nobodys_way() -> Result<()>
     let mut waiting = Vec::new();
     for _ in 0..100 {
         let mut stream = TcpStream::connect(coordinator.address()).await?;
-        // The beginning of a handshake.
+        // The start of a handshake.
         stream.write_all(&[0x16, 3, 1]).await?;
         waiting.push(stream);
     }
@@ -61,20 +61,20 @@ async fn a_handshake_that_never_comes_ends_and_is_in_nobodys_way() -> Result<()>
     timeout(Duration::from_secs(5), good.reply("ping", json!({}))).await??;
     for mut stream in waiting {
         let rest = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.context("the connection goes on")?;
-        // Cut off is over as well.
+        // A reset connection has ended too.
         ensure!(rest.unwrap_or(0) == 0, "nothing is answered");
     }
     good.reply("ping", json!({})).await?;
     Ok(())
 }
 
-/// Takes so many places with connections that say nothing, and further ones until one is turned away: a question from
-/// before may have held a place for a moment.
+/// Takes that many connection slots with silent connections, and further ones until a connection is rejected: an earlier
+/// request may have held a slot for a moment.
 async fn take_every_place(address: SocketAddr, places: usize) -> Result<Vec<TcpStream>> {
     let mut silent = Vec::new();
     loop {
         let mut stream = TcpStream::connect(address).await?;
-        // Who is turned away hears it within a second, who has a place is asked for a handshake for ten.
+        // A rejected connection gets its answer within a second. An accepted one has ten seconds for its handshake.
         if silent.len() >= places && timeout(TURNED_AWAY, stream.read_u8()).await.is_ok() {
             return Ok(silent);
         }

@@ -1,4 +1,4 @@
-//! Whom a host takes for its coordinator.
+//! The certificates that a host trusts.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ async fn two_sessions_that_know_the_certificate_talk_over_tls() -> Result<()> {
     answers.reply("reply", json!({"message_id": sent["id"], "response": "that"})).await?;
     let answer = asks.reply("wait_for_message", json!({"timeout": 10})).await?;
     assert_eq!(answer["response"], "that", "{answer}");
-    // A person's commands are a host's as well. The doctor takes the agent that it played off the list, by HTTP.
+    // A person's commands use the host's trust too. The doctor removes its temporary agent over HTTP.
     let person = async |arguments: &[&str]| {
         let mut c3po = command(program("c3po")?, work.path());
         c3po.args(arguments).env("C3PO_COORDINATOR_URL", coordinator.url());
@@ -90,7 +90,7 @@ async fn without_a_fingerprint_the_systems_authorities_decide() -> Result<()> {
 #[tokio::test]
 async fn a_certificate_that_signed_itself_as_an_authority_is_not_taken_for_a_forged_one() -> Result<()> {
     let work = TempDir::new()?;
-    // As `openssl req -x509` makes it.
+    // Like the output of `openssl req -x509`.
     let mut parameters = CertificateParams::new(["127.0.0.1".to_owned()])?;
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let own = KeyPair::generate()?;
@@ -98,7 +98,7 @@ async fn a_certificate_that_signed_itself_as_an_authority_is_not_taken_for_a_for
     fs::write(&certificate, parameters.self_signed(&own)?.pem())?;
     fs::write(&key, own.serialize_pem())?;
     let coordinator = coordinator(&work, &format!("{},{}", certificate.display(), key.display())).await?;
-    // The system trusts it as an authority, which makes it no server.
+    // The system trusts it as an authority, which does not make it a valid server certificate.
     let trusts = [("SSL_CERT_FILE", certificate.to_str().unwrap_or_default())];
     let stranger = session(work.path(), "stranger", &coordinator.url(), &trusts).await?;
     let told = refusal(&stranger).await?.to_string();

@@ -1,8 +1,9 @@
-//! What must hold of the last hop whatever persons, clients and services do: records in, findings out. Pure: knows no process.
+//! The guarantees of the last hop, whatever people, clients and services do: takes records, returns findings. Pure code,
+//! without access to processes.
 //!
-//! Every message stands in a request of its recipient that the service answered, and before that no receipt says that it
-//! was seen. None stands twice in one request unless the second says so, and none says so that was never there. What a
-//! receipt says of the last context is in its conversation. No idle session is left with a question.
+//! Every message is in an answered request of its recipient, and no receipt reports it as seen earlier. A second copy in one
+//! request carries the repeated mark, and a first copy carries it only if the message may have been shown before. Every
+//! receipt about the last context is confirmed by its conversation. No idle session is left with a question.
 
 mod rules;
 #[cfg(test)]
@@ -17,161 +18,161 @@ use c3po_shared::time::Timestamp;
 use super::token::Token;
 use crate::fake_api::Fate;
 
-/// Which session of a run, from 0, whatever conversations and processes it has one after the other.
+/// The number of a session in a run, from 0; it stays the same across conversations and processes.
 pub type Seat = usize;
 
-/// A message that was accepted.
+/// An accepted message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
-    /// What stands in its text. Its seat is the recipient.
+    /// The token in its text. Its seat is the recipient.
     pub token: Token,
     /// Its id.
     pub id: String,
-    /// Whether it wants an answer. One that does not is settled when it was seen.
+    /// Whether it needs an answer. If not, it is settled when it is seen.
     pub wants_answer: bool,
-    /// Whether it may start a turn: questions do, news do not unless they are urgent.
+    /// Whether it may start a turn: questions may, news only if they are urgent.
     pub presses: bool,
     /// When it was accepted.
     pub at: Timestamp,
 }
 
-/// Whose request it is.
+/// The origin of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asker {
     /// The session itself.
     Session,
-    /// A subagent of it.
+    /// A subagent of the session.
     Subagent,
     /// The compaction of its conversation.
     Compaction,
-    /// Something without tools, such as a title.
+    /// A request without tools, such as the one for a title.
     Side,
 }
 
 /// A message in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Which.
+    /// The message.
     pub token: Token,
-    /// Whether it says there that it may have been shown before.
+    /// Whether it is marked there as possibly shown before.
     pub marked: bool,
 }
 
 /// A request of a session's model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Which session's.
+    /// The session.
     pub seat: Seat,
-    /// Who asked.
+    /// The origin.
     pub asker: Asker,
-    /// When it came.
+    /// The time at which it arrived.
     pub at: Timestamp,
-    /// What became of it, and when.
+    /// How and when it ended.
     pub ended: Option<(Fate, Timestamp)>,
-    /// The messages in it, each as often as it stands there, in order.
+    /// The messages in it, in order, with every copy.
     pub standing: Vec<Standing>,
 }
 
-/// A time in which a session's client said that it was idle, and nothing of it was open.
+/// A period in which a session's client reported that it was idle, with no dialog or screen open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Idle {
-    /// Which session's.
+    /// The session.
     pub seat: Seat,
-    /// From when.
+    /// The start.
     pub from: Timestamp,
-    /// Until when.
+    /// The end.
     pub to: Timestamp,
 }
 
-/// What a person's action means for what was shown before.
+/// The consequence of a person's action for messages that were shown before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
     None,
-    /// What was on its way may have been lost, so that it comes with a mark.
+    /// Messages on their way may have been lost, so that they come again with a mark.
     Disturbs,
-    /// The conversation that follows holds nothing of what was shown.
+    /// The next conversation contains no messages that were shown before.
     Renews,
 }
 
 /// An action of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deed {
-    /// In which session.
+    /// The session.
     pub seat: Seat,
     /// Its name.
     pub name: String,
-    /// When it began.
+    /// The start.
     pub from: Timestamp,
-    /// When it was over.
+    /// The end.
     pub to: Timestamp,
-    /// What it means.
+    /// Its consequence.
     pub effect: Effect,
 }
 
-/// A line of a history.
+/// An entry of a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// How far.
+    /// The stage.
     pub stage: String,
-    /// By which way.
+    /// The way by which it was reached.
     pub via: Option<String>,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Which session and context of the recipient, as the coordinator counts.
+    /// The recipient's session and context, as the coordinator numbers them.
     pub session: Option<String>,
 }
 
 /// Everything that happened in a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The messages, in the order in which they were accepted.
+    /// The messages, in the order of their acceptance.
     pub sent: Vec<Sent>,
-    /// The requests, in the order in which they came.
+    /// The requests, in the order of their arrival.
     pub requests: Vec<Request>,
-    /// Idle times.
+    /// The idle periods.
     pub idle: Vec<Idle>,
-    /// What persons did.
+    /// The actions of people.
     pub deeds: Vec<Deed>,
-    /// When a model answered or acknowledged a message.
+    /// When a model answered or acknowledged each message.
     pub settled: BTreeMap<Token, Timestamp>,
-    /// At the end: how far each message got.
+    /// At the end: the history of each message.
     pub histories: BTreeMap<Token, Vec<Step>>,
-    /// At the end: what is in an inbox.
+    /// At the end: the messages that are still in an inbox.
     pub left: BTreeSet<Token>,
-    /// The last message to each session, which its last context was shown.
+    /// For each session, the last message that was sent to it; its last context was shown this message.
     pub last: BTreeMap<Seat, Token>,
-    /// What was on a screen that must never be there.
+    /// Text on a screen that must never be there.
     pub screens: Vec<(Seat, String)>,
-    /// When everything was over.
+    /// The end of the run.
     pub over: Timestamp,
 }
 
-/// Something that must not be.
+/// A violated guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
-    /// A receipt says that a message was seen before a request with it was answered.
+    /// A receipt reports a message as seen before a request with it was answered.
     Unseen { token: Token, via: String },
-    /// A receipt says that a message was in a session, and no request of it ever held it.
+    /// A receipt reports a message as in a session, but no request of the session contained it.
     NeverThere { token: Token, via: String },
     /// No request with the message was answered.
     Lost { token: Token },
-    /// One request holds a message twice, and the later one does not say so.
+    /// One request contains a message twice, and the later copy is not marked.
     Twice { token: Token, copies: usize, asker: Asker },
-    /// A message says that it may have been shown before, and nothing happened by which it may have been.
+    /// A message is marked as possibly shown before, but nothing happened that could explain it.
     FalselyMarked { token: Token },
-    /// A receipt says that a message is in the last context, and its conversation does not hold it.
+    /// A receipt reports a message as in the last context, but its conversation does not contain it.
     Missing { token: Token, stage: String },
-    /// A message is in the inbox, and the last context was not shown it.
+    /// A message is still in the inbox, but the last context was not shown it.
     Forgotten { token: Token },
-    /// A session was idle for so many seconds with a message that starts a turn.
+    /// A session was idle for that many seconds although a message could have started a turn.
     LeftIdle { token: Token, seconds: u64 },
     /// A screen showed something that must never be there.
     Screen { seat: Seat, text: String },
 }
 
 impl Finding {
-    /// Returns the message that it is about.
+    /// Returns the message that the finding is about.
     pub fn token(&self) -> Option<Token> {
         match self {
             Self::Unseen { token, .. }
@@ -211,24 +212,24 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a run amounts to.
+/// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many messages were accepted that may start a turn.
+    /// The accepted messages that may start a turn.
     pub questions: usize,
-    /// How many others.
+    /// The other messages.
     pub news: usize,
-    /// How many requests were answered, failed, and were cut off.
+    /// The numbers of requests that were answered, failed, and were cut off.
     pub requests: [usize; 3],
-    /// How many actions there were, by name.
+    /// The number of actions, by name.
     pub deeds: BTreeMap<String, usize>,
-    /// How many messages stood twice or more in one request, marked.
+    /// The messages with more than one copy in a request, all marked.
     pub repeated: usize,
-    /// How often the most repeated of them stood in one request.
+    /// The most copies of one message in one request.
     pub most: usize,
-    /// The longest time for which a message waited beside an idle session.
+    /// The longest time for which a message waited while the session was idle.
     pub longest: Duration,
-    /// What must not be.
+    /// The violated guarantees.
     pub findings: Vec<Finding>,
 }
 
@@ -250,7 +251,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Looks through everything that happened.
+/// Checks the whole record.
 pub fn check(record: &Record) -> Report {
     let mut report = rules::counted(record);
     report.findings.extend(rules::receipts_before_requests(record));

@@ -1,4 +1,4 @@
-//! One function for each rule.
+//! The rules of the checker, one function each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use super::{Asker, Deed, Effect, Finding, Idle, Record, Report, Request, Seat, S
 use crate::fake_api::Fate;
 use crate::hostile::token::Token;
 
-/// How long a session may be idle with a message that starts a turn.
+/// How long a session may be idle while a message could start a turn.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// How exactly idle times are known.
+/// The precision of the idle periods.
 const LOOK: Duration = Duration::from_secs(1);
-/// After a failure of the model's service a session is left alone, at first for 30 s, then for 60 s.
+/// After a failure of the model's service c3po leaves a session alone, first for 30 s, then for 60 s.
 const FAILURE: Duration = Duration::from_secs(60);
-/// Times are known to the millisecond, and are those of two processes.
+/// Times have millisecond precision, and come from two processes.
 const CLOCKS: Duration = Duration::from_millis(50);
 
-/// Counts what is no finding, and takes over what is one already.
+/// Counts everything, and copies the violations that are already known.
 pub(super) fn counted(record: &Record) -> Report {
     let of =
         |fate| record.requests.iter().filter(|request| request.ended.map(|(ended, _)| ended) == Some(fate)).count();
@@ -45,7 +45,7 @@ pub(super) fn counted(record: &Record) -> Report {
     }
 }
 
-/// Receipts that say more than was true when they were recorded.
+/// Finds receipts that reported more than was true at the time.
 pub(super) fn receipts_before_requests(record: &Record) -> Vec<Finding> {
     let mut findings = Vec::new();
     for sent in &record.sent {
@@ -68,13 +68,13 @@ pub(super) fn receipts_before_requests(record: &Record) -> Vec<Finding> {
     findings
 }
 
-/// Messages that no answered request held.
+/// Finds messages that no answered request contained.
 pub(super) fn losses(record: &Record) -> Vec<Finding> {
     let is_lost = |sent: &&Sent| !of_session(record, sent.token).any(|request| answered(request).is_some());
     record.sent.iter().filter(is_lost).map(|sent| Finding::Lost { token: sent.token }).collect()
 }
 
-/// Copies in one request that do not say that they are copies, and first ones that say so.
+/// Finds repeated copies without a mark, and first copies with a wrong one.
 pub(super) fn repeats(record: &Record) -> Vec<Finding> {
     let (mut findings, mut known, mut twice) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for request in record.requests.iter().filter(|request| request.asker != Asker::Side) {
@@ -91,7 +91,7 @@ pub(super) fn repeats(record: &Record) -> Vec<Finding> {
     findings
 }
 
-/// What the last context of each session holds, against what is said of it.
+/// Compares the last context of each session with its receipts.
 pub(super) fn last_contexts(record: &Record) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (seat, last) in &record.last {
@@ -114,7 +114,7 @@ pub(super) fn last_contexts(record: &Record) -> Vec<Finding> {
     findings
 }
 
-/// How long a message waited beside an idle session, and how long it may.
+/// A message that waited while the session was idle, with the time allowed.
 pub(super) struct Wait {
     token: Token,
     pub(super) length: Duration,
@@ -128,14 +128,14 @@ impl Wait {
     }
 }
 
-/// Returns every wait of a message that starts a turn beside an idle session that was not shown it, or not since it has
-/// nothing of what it was shown.
+/// Returns the idle periods in which a session had not been shown a message that starts a turn, or had lost it with a new
+/// conversation.
 pub(super) fn waits(record: &Record) -> Vec<Wait> {
     let mut waits = Vec::new();
     for sent in record.sent.iter().filter(|sent| sent.presses) {
         let settled = record.settled.get(&sent.token).copied().unwrap_or(record.over);
         let renewed = record.deeds.iter().filter(|deed| deed.seat == sent.token.seat && deed.effect == Effect::Renews);
-        // What wants no answer is settled when it was seen, and does not come again.
+        // A message that needs no answer is settled when it is seen, and is not shown again.
         let renewed = renewed.filter(|deed| sent.wants_answer && deed.from > sent.at).map(|deed| (deed.from, deed.to));
         for (from, begins) in std::iter::once((sent.at, sent.at)).chain(renewed) {
             let is_shown = |request: &&Request| request.at >= from && fate(request) != Some(Fate::CutOff);
@@ -153,13 +153,13 @@ pub(super) fn waits(record: &Record) -> Vec<Wait> {
     waits
 }
 
-/// Returns whether the last thing before that idle time was a failure of the model's service.
+/// Returns whether the last event before that idle period was a failure of the model's service.
 fn follows_failure(record: &Record, idle: &Idle) -> bool {
     let mut before = record.requests.iter().filter(|request| is_of(request, idle.seat));
     before.rfind(|request| request.at <= idle.from).is_some_and(|request| fate(request) == Some(Fate::Failed))
 }
 
-/// Returns whether anything happened between the sending of a message and `shown` by which it may have been shown before.
+/// Returns whether any event between the sending of a message and `shown` may have shown the message before.
 fn may_have_been_shown(record: &Record, token: Token, shown: Timestamp) -> bool {
     let Some(sent) = record.sent.iter().find(|sent| sent.token == token) else { return true };
     let lies_between = |from: Timestamp, to: Timestamp| from <= shown && to >= sent.at;
@@ -171,13 +171,13 @@ fn may_have_been_shown(record: &Record, token: Token, shown: Timestamp) -> bool 
     record.deeds.iter().any(|deed| deed.seat == token.seat && disturbs(deed)) || record.requests.iter().any(broke_off)
 }
 
-/// Returns the name of the context in which a message was shown last.
+/// Returns the name of the last context in which a message was shown.
 fn shown_in(record: &Record, token: Token) -> Option<&str> {
     let mut steps = record.histories.get(&token)?.iter();
     steps.rfind(|step| step.stage == "in_session")?.session.as_deref()
 }
 
-/// Returns the requests of the recipient's session, not of its subagents, that hold the message.
+/// Returns the requests of the recipient's session that contain the message, without those of its subagents.
 fn of_session(record: &Record, token: Token) -> impl Iterator<Item = &Request> {
     record.requests.iter().filter(move |request| is_of(request, token.seat) && holds(request, token))
 }

@@ -1,4 +1,4 @@
-//! Each rule finds what breaks it, and nothing in a run in which everything is as it should be.
+//! Each rule finds its violation, and nothing in a correct run.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn token(number: usize) -> Token {
     Token { text: Text::Message, seat: 0, number }
 }
 
-/// That many seconds after the beginning.
+/// Returns the time that many seconds after the start.
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + seconds * 1_000)
 }
@@ -21,7 +21,7 @@ fn sent(number: usize, seconds: u64) -> Sent {
     Sent { token: token(number), id: format!("a::b::{number}"), wants_answer: true, presses: true, at: at(seconds) }
 }
 
-/// A request that was answered after a second, with these messages in it.
+/// Creates a request with these messages that was answered after one second.
 fn request(seconds: u64, numbers: &[usize]) -> Request {
     let standing = numbers.iter().map(|number| Standing { token: token(*number), marked: false }).collect();
     let ended = Some((Fate::Answered, at(seconds + 1)));
@@ -54,7 +54,7 @@ fn good() -> Record {
     }
 }
 
-/// Returns what is found in a run that differs from the good one.
+/// Returns the findings for a modified copy of the good run.
 fn found(change: impl FnOnce(&mut Record)) -> Vec<Finding> {
     let mut record = good();
     change(&mut record);
