@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere fuzz claude-e2e peers python inspector conformance schemathesis
+.PHONY: help up install install-server quick test check nightly demo bench load soak chaos hostile siege docker-e2e elsewhere service fuzz claude-e2e peers python inspector conformance schemathesis
 
 # Optimised code without the minutes of the released one; see [profile.quick] in Cargo.toml.
 QUICK := target/quick
@@ -60,6 +60,7 @@ nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a s
 	$(MAKE) fuzz SECONDS_EACH=120
 	$(MAKE) docker-e2e
 	$(MAKE) elsewhere
+	$(MAKE) service
 
 check: ## formatter, linter, documentation, workflows, licences and advisories; needs cargo-deny
 	@tests/setup/rust
@@ -119,6 +120,9 @@ docker-e2e: ## builds the image and runs docker-compose.yml with a real Docker E
 
 elsewhere: ## the programs as they are shipped, on a Debian 11 and where there is no C library; on Debian as root
 	@tests/setup/elsewhere
+
+service: ## install-server on a Debian that systemd runs, in a container; on Debian as root
+	@tests/setup/service
 
 fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for some of them
 	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)

@@ -111,3 +111,10 @@ fn shared_knows_no_runtime() -> Result<()> {
 fn versions_stand_only_at_the_root() -> Result<()> {
     check(packages::version_outside_root)
 }
+
+#[test]
+fn the_lock_file_of_the_fuzz_targets_knows_every_dependency() -> Result<()> {
+    let absent = packages::absent_from_fuzz_lock(&files(root())?);
+    assert!(absent.is_empty(), "\n{}\n", absent.join("\n"));
+    Ok(())
+}

@@ -48,9 +48,62 @@ pub(super) fn version_outside_root(file: &File) -> Vec<String> {
     own.map(|(name, _)| format!("{}: the version of {name} belongs into the root's Cargo.toml", file.path)).collect()
 }
 
+/// The lock file of the fuzz targets. `make test` does not build them, so no compiler reports that it is out of date.
+const FUZZ_LOCK: &str = "fuzz/Cargo.lock";
+
+/// Returns the dependencies of our packages that the lock file of the fuzz targets lacks. `make fuzz` would build whatever
+/// versions of them the registry has on that day.
+pub(super) fn absent_from_fuzz_lock(files: &[File]) -> Vec<String> {
+    let lock = files.iter().find(|file| file.path == FUZZ_LOCK).and_then(|file| file.text.parse::<Table>().ok());
+    let locked = lock.as_ref().and_then(|lock| lock.get("package")?.as_array());
+    let manifests: Vec<Table> = files.iter().filter_map(manifest).collect();
+    let ours = locked.into_iter().flatten().filter_map(Value::as_table);
+    ours.flat_map(|locked| absent(locked, &manifests)).collect()
+}
+
+fn manifest(file: &File) -> Option<Table> {
+    file.path.ends_with("Cargo.toml").then(|| file.text.parse().ok())?
+}
+
+/// Returns the dependencies that the manifest of a locked package names beyond its entry.
+fn absent(locked: &Table, manifests: &[Table]) -> Vec<String> {
+    let name = locked.get("name");
+    let named = |manifest: &&Table| name.is_some() && manifest.get("package").and_then(|own| own.get("name")) == name;
+    let Some(manifest) = manifests.iter().find(named) else { return Vec::new() };
+    let entries: Vec<&str> = locked
+        .get("dependencies")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        // Where two versions of a package are locked, an entry is its name and its version.
+        .filter_map(|entry| entry.as_str()?.split(' ').next())
+        .collect();
+    let needed = ["dependencies", "build-dependencies"].into_iter().filter_map(|kind| manifest.get(kind)?.as_table());
+    let absent = needed.flat_map(Table::keys).filter(|key| !entries.contains(&key.as_str()));
+    let name = name.and_then(Value::as_str).unwrap_or_default();
+    let mend = "run `cargo update --workspace --manifest-path fuzz/Cargo.toml`";
+    absent.map(|key| format!("{FUZZ_LOCK}: {name} needs {key}: {mend}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dependency_that_the_lock_file_of_the_fuzz_targets_lacks_is_caught() {
+        let manifest =
+            "[package]\nname = \"c3po-x\"\n[dependencies]\naide = \"1\"\n[dev-dependencies]\nonly-tests = \"1\"\n";
+        let lock = "[[package]]\nname = \"c3po-x\"\n[[package]]\nname = \"aide\"\n";
+        let files = |lock: &str| [File::new("x/Cargo.toml", manifest), File::new("fuzz/Cargo.lock", lock)];
+        let absent = absent_from_fuzz_lock(&files(lock));
+        assert_eq!(absent.len(), 1, "{absent:?}");
+        assert!(
+            absent.iter().all(|complaint| complaint.starts_with("fuzz/Cargo.lock: c3po-x needs aide")),
+            "{absent:?}"
+        );
+        let whole = lock.replacen("\n[[", "\ndependencies = [\"aide 1.0.0\"]\n[[", 1);
+        assert!(absent_from_fuzz_lock(&files(&whole)).is_empty());
+    }
 
     #[test]
     fn arrows_between_packages_are_caught() {
