@@ -13,6 +13,7 @@
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: what must hold all the same; [`dice`]: chance
 //!   that repeats itself
 //! - [`hostile`]: real sessions whose persons do anything, by a seed, and what must hold of their messages
+//! - [`siege`]: everything that should not be sent; [`unfinished`]: what is never finished; [`entry`]: how both connect
 //! - [`small_disk`]: one that is full soon
 //! - [`eventually`]: waiting for something without sleeping blindly; [`skip`]: saying that a test could not run
 
@@ -24,6 +25,7 @@ pub mod cluster;
 pub mod coordinator;
 pub mod crowd;
 pub mod dice;
+pub mod entry;
 pub mod eventually;
 pub mod fake_api;
 pub mod hostile;

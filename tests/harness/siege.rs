@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use c3po_shared::wire::SUBPROTOCOL;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::dice::Dice;
+use crate::entry::Entry;
 
 /// How many attacks are under way at once; those that come on top are left out and counted.
 const AT_ONCE: usize = 400;
@@ -25,7 +25,7 @@ const LARGE: usize = 1_200_000;
 #[derive(Debug, Clone)]
 pub struct Siege {
     /// The coordinator.
-    pub address: SocketAddr,
+    pub entry: Entry,
     /// A key, for what is behind the door.
     pub key: Option<String>,
     /// Attacks in a second.
@@ -104,7 +104,7 @@ impl Siege {
 
     /// Writes, sometimes slowly, and listens for a moment.
     async fn say(&self, bytes: &[u8], dice: &mut Dice) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(self.address).await?;
+        let mut stream = self.entry.connect(dice.throw() as u32).await?;
         if dice.percent(10) {
             for piece in bytes.chunks(bytes.len() / 8 + 1) {
                 stream.write_all(piece).await?;
@@ -138,7 +138,7 @@ impl Siege {
         const METHODS: [&str; 5] = ["GET", "POST", "DELETE", "PUT", "BREW"];
         let (method, path) = (METHODS[dice.below(METHODS.len())], PATHS[dice.below(PATHS.len())]);
         let mut head =
-            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n", self.address, body.len());
+            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n", self.entry.address, body.len());
         head +=
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n";
         match (&self.key, dice.below(4)) {
@@ -155,8 +155,8 @@ impl Siege {
 
     /// Opens a link where the door lets us, and says nonsense on it.
     async fn link(&self, dice: &mut Dice) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(self.address).await?;
-        stream.write_all(upgrade(self.address, self.key.as_deref()).as_bytes()).await?;
+        let mut stream = self.entry.connect(dice.throw() as u32).await?;
+        stream.write_all(upgrade(self.entry.address, self.key.as_deref()).as_bytes()).await?;
         let mut answer = [0; 512];
         if stream.read(&mut answer).await? == 0 {
             return Ok(());
@@ -198,21 +198,25 @@ pub(crate) fn hello(name: &str, instance: u32) -> String {
 
 /// A frame of a client, masked with zeros.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![kind];
-    match u16::try_from(payload.len()) {
-        Ok(length) if length < 126 => frame.push(0x80 | length as u8),
+    [&frame_head(kind, payload.len())[..], payload].concat()
+}
+
+/// The head of a frame with so many bytes.
+pub(crate) fn frame_head(kind: u8, length: usize) -> Vec<u8> {
+    let mut head = vec![kind];
+    match u16::try_from(length) {
+        Ok(length) if length < 126 => head.push(0x80 | length as u8),
         Ok(length) => {
-            frame.push(0x80 | 126);
-            frame.extend(length.to_be_bytes());
+            head.push(0x80 | 126);
+            head.extend(length.to_be_bytes());
         }
         Err(_) => {
-            frame.push(0x80 | 127);
-            frame.extend((payload.len() as u64).to_be_bytes());
+            head.push(0x80 | 127);
+            head.extend((length as u64).to_be_bytes());
         }
     }
-    frame.extend([0; 4]);
-    frame.extend(payload);
-    frame
+    head.extend([0; 4]);
+    head
 }
 
 fn noise(dice: &mut Dice, most: usize) -> Vec<u8> {

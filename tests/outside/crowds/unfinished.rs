@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use futures_util::future::join_all;
 use harness::coordinator::Coordinator;
+use harness::entry::Entry;
 use harness::eventually::eventually;
 use harness::mcp::McpClient;
 use harness::proxy::{proxy_command, session};
@@ -33,13 +34,13 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
     let good = session(work.path(), "good", &coordinator.url()).await?;
     good.reply("ping", json!({})).await?;
     let before = Vitals::of(process)?.resident;
 
     let kinds = [Half::Body("/mcp"), Half::Body("/api/agents/remove"), Half::FirstFrame, Half::LaterFrame];
-    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(address, None, number, WITHIN)));
+    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(&entry, None, number, WITHIN)));
     let held: Vec<_> = join_all(halves).await.into_iter().flatten().collect();
     ensure!(held.len() > EACH as usize, "only {} connections are held", held.len());
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
@@ -68,9 +69,9 @@ async fn handshakes_that_are_never_finished_are_cut_and_keep_nobody_out() -> Res
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto");
     coordinator.restart().await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
     let before = Vitals::of(process)?.resident;
-    let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(address, None, number, WITHIN));
+    let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(&entry, None, number, WITHIN));
     let held: Vec<_> = join_all(halves).await;
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
     ensure!(grown < HANDSHAKES_GROWTH_MAX, "it grew by {} kB", grown >> 10);
