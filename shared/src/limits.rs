@@ -17,7 +17,7 @@ pub const CAPABILITIES_MAX: usize = 50;
 pub const FRAME_MAX: usize = 1 << 20;
 /// The largest frame on the link before `hello` was answered, in bytes.
 pub const HELLO_MAX: usize = 16 << 10;
-/// How many bytes of messages and requests that are not whole yet a coordinator holds.
+/// How many bytes of messages and requests that are not whole, or whose calls are not done, a coordinator holds.
 pub const UNFINISHED_MAX: usize = 64 << 20;
 /// How many of them may come under one key, or without any.
 pub const UNFINISHED_PER_KEY: usize = 16 << 20;
