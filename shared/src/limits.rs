@@ -17,7 +17,7 @@ pub const CAPABILITIES_MAX: usize = 50;
 pub const FRAME_MAX: usize = 1 << 20;
 /// The largest frame on the link before `hello` is answered, in bytes.
 pub const HELLO_MAX: usize = 16 << 10;
-/// The most bytes of incomplete messages and requests that a coordinator holds.
+/// The most bytes of incomplete messages and requests, and of calls in progress, that a coordinator holds.
 pub const UNFINISHED_MAX: usize = 64 << 20;
 /// The share of these that one key may use, or all requests without a key.
 pub const UNFINISHED_PER_KEY: usize = 16 << 20;

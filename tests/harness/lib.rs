@@ -13,6 +13,7 @@
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: the guarantees that must hold; [`dice`]:
 //!   repeatable randomness
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
+//! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
 //! - [`small_disk`]: a disk that is soon full
 //! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
 
@@ -24,6 +25,7 @@ pub mod cluster;
 pub mod coordinator;
 pub mod crowd;
 pub mod dice;
+pub mod entry;
 pub mod eventually;
 pub mod fake_api;
 pub mod hostile;

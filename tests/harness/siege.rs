@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use c3po_shared::wire::SUBPROTOCOL;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::dice::Dice;
+use crate::entry::Entry;
 
 /// The most concurrent attacks; further ones are skipped and counted.
 const AT_ONCE: usize = 400;
@@ -26,7 +26,7 @@ const LARGE: usize = 1_200_000;
 #[derive(Debug, Clone)]
 pub struct Siege {
     /// The coordinator.
-    pub address: SocketAddr,
+    pub entry: Entry,
     /// A key, for endpoints that need one.
     pub key: Option<String>,
     /// The number of attacks per second.
@@ -105,7 +105,7 @@ impl Siege {
 
     /// Writes the bytes, sometimes slowly, and usually reads the response.
     async fn say(&self, bytes: &[u8], dice: &mut Dice) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(self.address).await?;
+        let mut stream = self.entry.connect(dice.throw() as u32).await?;
         if dice.percent(10) {
             for piece in bytes.chunks(bytes.len() / 8 + 1) {
                 stream.write_all(piece).await?;
@@ -139,7 +139,7 @@ impl Siege {
         const METHODS: [&str; 5] = ["GET", "POST", "DELETE", "PUT", "BREW"];
         let (method, path) = (METHODS[dice.below(METHODS.len())], PATHS[dice.below(PATHS.len())]);
         let mut head =
-            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n", self.address, body.len());
+            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: {}\r\n", self.entry.address, body.len());
         head +=
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n";
         match (&self.key, dice.below(4)) {
@@ -156,8 +156,8 @@ impl Siege {
 
     /// Opens a link if the coordinator accepts it, and sends invalid frames on it.
     async fn link(&self, dice: &mut Dice) -> std::io::Result<()> {
-        let mut stream = TcpStream::connect(self.address).await?;
-        stream.write_all(upgrade(self.address, self.key.as_deref()).as_bytes()).await?;
+        let mut stream = self.entry.connect(dice.throw() as u32).await?;
+        stream.write_all(upgrade(self.entry.address, self.key.as_deref()).as_bytes()).await?;
         let mut answer = [0; 512];
         if stream.read(&mut answer).await? == 0 {
             return Ok(());
@@ -199,21 +199,25 @@ pub(crate) fn hello(name: &str, instance: u32) -> String {
 
 /// Returns a client frame with a zero mask.
 pub(crate) fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
-    let mut frame = vec![kind];
-    match u16::try_from(payload.len()) {
-        Ok(length) if length < 126 => frame.push(0x80 | length as u8),
+    [&frame_head(kind, payload.len())[..], payload].concat()
+}
+
+/// The head of a frame with so many bytes.
+pub(crate) fn frame_head(kind: u8, length: usize) -> Vec<u8> {
+    let mut head = vec![kind];
+    match u16::try_from(length) {
+        Ok(length) if length < 126 => head.push(0x80 | length as u8),
         Ok(length) => {
-            frame.push(0x80 | 126);
-            frame.extend(length.to_be_bytes());
+            head.push(0x80 | 126);
+            head.extend(length.to_be_bytes());
         }
         Err(_) => {
-            frame.push(0x80 | 127);
-            frame.extend((payload.len() as u64).to_be_bytes());
+            head.push(0x80 | 127);
+            head.extend((length as u64).to_be_bytes());
         }
     }
-    frame.extend([0; 4]);
-    frame.extend(payload);
-    frame
+    head.extend([0; 4]);
+    head
 }
 
 fn noise(dice: &mut Dice, most: usize) -> Vec<u8> {

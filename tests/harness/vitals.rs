@@ -15,6 +15,8 @@ pub struct Vitals {
     pub processor: Duration,
     /// Its resident memory, in bytes.
     pub resident: u64,
+    /// The most resident memory so far, in bytes.
+    pub peak: u64,
     /// The number of its open descriptors.
     pub descriptors: usize,
 }
@@ -29,7 +31,9 @@ impl Vitals {
             fs::read_to_string(&path).context(path)
         };
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("its descriptors")?.count();
-        Ok(Self { processor: processor(&read("stat")?)?, resident: resident(&read("status")?)?, descriptors })
+        let status = read("status")?;
+        let (resident, peak) = (memory(&status, "VmRSS:")?, memory(&status, "VmHWM:")?);
+        Ok(Self { processor: processor(&read("stat")?)?, resident, peak, descriptors })
     }
 }
 
@@ -55,8 +59,8 @@ fn processor(stat: &str) -> Result<Duration> {
     Ok(Duration::from_secs_f64((user + system) / TICKS))
 }
 
-fn resident(status: &str) -> Result<u64> {
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+fn memory(status: &str, which: &str) -> Result<u64> {
+    let line = status.lines().find(|line| line.starts_with(which)).with_context(|| format!("no {which}"))?;
     let kilobytes: u64 = line.split_whitespace().nth(1).context("no number")?.parse()?;
     Ok(kilobytes * 1024)
 }

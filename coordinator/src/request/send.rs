@@ -25,8 +25,9 @@ use crate::store::{Agent, AnswerOutcome, Quota, Send, SendOutcome, StoreError};
 const ID_TRIES: u32 = 8;
 /// Replies may take this part of the quota beyond it: they end what others wait for.
 const REPLY_MARGIN: u64 = 8;
-/// How many copies of one broadcast are sent at once.
+/// How many copies of one broadcast are sent at once, and how many bytes of text they may have together.
 const COPIES_AT_ONCE: usize = 32;
+const COPIES_BYTES: usize = 512 << 10;
 
 /// A message as it was accepted, and how far it got.
 type Accepted = (Message, Receipt);
@@ -186,22 +187,23 @@ async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> boo
 /// Sends one copy to each recipient. One that is refused does not stop the others; its refusal stands in the reply.
 async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
     let draft = &draft;
-    let outcomes: Vec<(AgentId, Result<Accepted, Refusal>)> = stream::iter(recipients)
+    let outcomes: Vec<(AgentId, Result<_, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
             let outcome = deposit(office, caller, id, draft, &to).await;
-            (to, outcome)
+            // Not the message: each copy has the whole text.
+            (to, outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)))
         })
-        .buffered(COPIES_AT_ONCE)
+        .buffered(copies_at_once(draft.message.len()))
         .collect()
         .await;
     let mut thread = draft.thread.clone();
     let mut receipts = Vec::with_capacity(outcomes.len());
     for (agent_id, outcome) in outcomes {
         receipts.push(match outcome {
-            Ok((message, receipt)) => {
+            Ok((message_id, of_thread, stage)) => {
                 // A call that is repeated keeps the thread of the first time.
-                thread = Some(message.thread_id);
-                Copy { agent_id, message_id: Some(message.id), stage: receipt.stage, refusal: None }
+                thread = Some(of_thread);
+                Copy { agent_id, message_id: Some(message_id), stage, refusal: None }
             }
             Err(refusal) => Copy { agent_id, message_id: None, stage: Stage::Refused, refusal: Some(refusal) },
         });
@@ -209,6 +211,11 @@ async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, reci
     let id = thread.unwrap_or_else(|| MessageId::random(&caller.agent, &AgentId::all()));
     let recipients = receipts.iter().filter(|copy| copy.refusal.is_none()).map(|copy| copy.agent_id.clone()).collect();
     Copies { id, recipients, receipts }
+}
+
+/// Returns how many copies of a text of so many bytes are sent at once.
+fn copies_at_once(bytes: usize) -> usize {
+    (COPIES_BYTES / bytes.max(1)).clamp(1, COPIES_AT_ONCE)
 }
 
 /// Puts the draft into one inbox, if that is allowed.
@@ -421,5 +428,18 @@ fn envelope_of_reply(
         expires_at: now + life,
         repeated: false,
         rest: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_copies_of_a_long_text_are_sent_at_once() {
+        for (bytes, copies) in [(0, COPIES_AT_ONCE), (1_000, COPIES_AT_ONCE), (50_000, 10), (200_000, 2), (1 << 20, 1)]
+        {
+            assert_eq!(copies_at_once(bytes), copies, "{bytes}");
+        }
     }
 }

@@ -26,8 +26,10 @@ const TURNED_AWAY_AT_ONCE: usize = 16;
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// How long the other side may read nothing of what is written to it.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
-/// The memory of the dearest connection, in bytes, whatever it does; what it sends has a budget of its own.
+/// The memory of the dearest connection, in bytes, whatever it does; what it sends has a budget of its own. TLS holds a
+/// record as it came and as it is read.
 const DEAREST: u64 = 32 << 10;
+const DEAREST_OF_TLS: u64 = 64 << 10;
 /// However little memory there is, so many connections are possible.
 const FEWEST: usize = 256;
 /// So few connections are told as a warning.
@@ -41,13 +43,18 @@ pub(crate) fn raise_descriptor_limit() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
+/// Returns the memory of the dearest connection, in bytes.
+pub(super) fn dearest(transport: &Transport) -> u64 {
+    if transport.acceptor().is_some() { DEAREST_OF_TLS } else { DEAREST }
+}
+
 /// Returns how many connections there may be: as many as are asked for, else as a quarter of the memory suffices for, and
 /// never more than there are descriptors for.
-pub(super) fn bound(asked: Option<usize>, memory: Option<u64>) -> usize {
+pub(super) fn bound(asked: Option<usize>, memory: Option<u64>, dearest: u64) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let descriptors = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let possible = descriptors - RESERVED.min(descriptors / 2);
-    let bound = asked.unwrap_or_else(|| held_by(memory)).min(possible);
+    let bound = asked.unwrap_or_else(|| held_by(memory, dearest)).min(possible);
     if asked.is_none_or(|asked| asked > possible) && possible < FEW {
         tracing::warn!(
             "only {descriptors} descriptors may be open, which are enough for {possible} connections; raise `ulimit -n` \
@@ -60,8 +67,8 @@ pub(super) fn bound(asked: Option<usize>, memory: Option<u64>) -> usize {
 }
 
 /// Returns how many connections a coordinator with so much memory can hold.
-fn held_by(memory: Option<u64>) -> usize {
-    let held = memory.and_then(|memory| usize::try_from(memory / 4 / DEAREST).ok());
+fn held_by(memory: Option<u64>, dearest: u64) -> usize {
+    let held = memory.and_then(|memory| usize::try_from(memory / 4 / dearest).ok());
     held.map_or(usize::MAX, |held| held.max(FEWEST))
 }
 
@@ -255,14 +262,16 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_kept_where_the_descriptors_suffice() {
-        let possible = bound(None, None);
-        assert_eq!((bound(Some(1), Some(0)), bound(Some(usize::MAX), Some(0))), (1, possible));
+        let possible = bound(None, None, DEAREST);
+        let asked = |asked| bound(Some(asked), Some(0), DEAREST);
+        assert_eq!((asked(1), asked(usize::MAX)), (1, possible));
     }
 
     #[test]
     fn where_nothing_is_asked_for_the_memory_counts_as_well() {
-        assert_eq!(held_by(Some(512 << 20)), 4_096);
-        assert_eq!((held_by(None), held_by(Some(0))), (usize::MAX, FEWEST));
-        assert_eq!(bound(None, Some(0)), FEWEST.min(bound(None, None)));
+        let memory = Some(512 << 20);
+        assert_eq!([DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)), [4_096, 2_048]);
+        assert_eq!((held_by(None, DEAREST), held_by(Some(0), DEAREST)), (usize::MAX, FEWEST));
+        assert_eq!(bound(None, Some(0), DEAREST), FEWEST.min(bound(None, None, DEAREST)));
     }
 }

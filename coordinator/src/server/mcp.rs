@@ -1,5 +1,6 @@
 //! `/mcp`: the same catalogue and rules for clients without a proxy, over streamable HTTP, without sessions of its own.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,14 +21,14 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
 use super::evidence::{self, Shown};
 use super::{Server, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
-use crate::request::{self, Office};
+use crate::request::{self, CALL_DEADLINE, Office};
 
 /// How often a client that asked for progress hears that its wait goes on.
 const PROGRESS: Duration = Duration::from_secs(25);
@@ -58,9 +59,17 @@ pub(super) fn service(server: &Server) -> Router {
 
 /// Reads the body before rmcp does, which would wait for the rest of it also while the coordinator stops.
 async fn read_first(State(server): State<Server>, mut request: Request, next: Next) -> Response {
-    match read_body(&server, &mut request, BODY_MAX).await {
-        Ok(body) => next.run(request.map(|_| Body::from(body))).await,
-        Err(refusal) => refused(refusal),
+    let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(refusal),
+    };
+    let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
+    let answered = timeout(CALL_DEADLINE, &mut answering).await;
+    // A wait lasts for longer than anything that has to make room.
+    drop(held);
+    match answered {
+        Ok(answer) => answer,
+        Err(_) => answering.await,
     }
 }
 

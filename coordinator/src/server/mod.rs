@@ -87,7 +87,7 @@ pub(crate) async fn serve(
         tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
-    let bound = admission::bound(config.max_connections, memory::limit());
+    let bound = admission::bound(config.max_connections, memory::limit(), admission::dearest(&transport));
     let admission = Admission::new(bound, Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics, &office.unfinished);
     let server = Server {

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::bounds::{MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
-use crate::unfinished::{Account, Intake};
+use crate::unfinished::{Account, Held, Intake};
 
 /// The other side is no longer there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +38,14 @@ impl Connection {
         self.socket.get_mut().allow(FRAME_MAX);
     }
 
-    /// Returns the next text frame. Cancel-safe. Binary frames break the protocol and end the link.
-    pub(super) async fn receive(&mut self) -> Result<String, Gone> {
+    /// Returns the next text frame, with what is charged for it. Cancel-safe. Binary frames break the protocol and end the
+    /// link.
+    pub(super) async fn receive(&mut self) -> Result<(String, Option<Held>), Gone> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {
-                    self.socket.get_mut().settle();
-                    return Ok(text.as_str().to_owned());
+                    let held = self.socket.get_mut().settle(text.len());
+                    return Ok((text.as_str().to_owned(), held));
                 }
                 Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
                     self.socket.get_mut().note_control(payload.len());

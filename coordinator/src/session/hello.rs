@@ -62,7 +62,7 @@ pub(super) async fn receive(
 /// Returns the first `hello`. Whatever comes before it is refused.
 async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> {
     loop {
-        let text = connection.receive().await?;
+        let (text, _held) = connection.receive().await?;
         let (id, error) = match Frame::parse(&text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
                 Ok(ToCoordinator::Hello(hello)) => return Ok((id, hello)),

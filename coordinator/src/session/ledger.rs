@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::bounds::{MISSING_MAX, QUEUE};
 use crate::request::{self, Caller, Office};
 use crate::store::{Amendment, StoreError};
+use crate::unfinished::Held;
 
 /// One thing to do.
 pub(super) enum Entry {
@@ -25,8 +26,8 @@ pub(super) enum Entry {
     Change(SessionChange),
     /// The hold ran out while the store was away.
     Renew,
-    /// A call, and when it came.
-    Call { id: RequestId, call_id: CallId, call: Call, at: Instant },
+    /// A call, what is charged for it, and when it came.
+    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Held>, at: Instant },
 }
 
 /// A call whose turn has come.
@@ -34,6 +35,8 @@ pub(super) struct ReadyCall {
     pub(super) id: RequestId,
     pub(super) call_id: CallId,
     pub(super) call: Call,
+    /// What is charged for it until it is done.
+    pub(super) held: Option<Held>,
     /// When it came.
     pub(super) at: Instant,
 }
@@ -191,7 +194,9 @@ impl Ledger {
                 self.queue = VecDeque::new();
             }
             match next {
-                Entry::Call { id, call_id, call, at } => return Some(ReadyCall { id, call_id, call, at }),
+                Entry::Call { id, call_id, call, held, at } => {
+                    return Some(ReadyCall { id, call_id, call, held, at });
+                }
                 entry => self.at_work = Some(record(Arc::clone(office), caller.clone(), entry)),
             }
         }

@@ -36,6 +36,7 @@ use crate::auth::Stay;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::StoreError;
+use crate::unfinished::Held;
 
 pub(crate) use self::bounds::MESSAGE_DEADLINE;
 
@@ -96,7 +97,7 @@ impl Finished {
 
 /// What woke the loop.
 enum Event {
-    Frame(Result<String, Gone>),
+    Frame(Result<(String, Option<Held>), Gone>),
     Finished(Option<Box<Finished>>),
     Noted(Noted),
     Delivery(delivery::Page),
@@ -229,10 +230,10 @@ impl Session {
     /// Does what an event asks for. Nothing here waits: what is to be said goes into the outbox.
     fn on(&mut self, event: Event) -> Result<(), End> {
         match event {
-            Event::Frame(text) => {
-                let text = text?;
+            Event::Frame(frame) => {
+                let (text, held) = frame?;
                 self.pace.note(text.len(), usize::from(self.calls_at_work() >= CALLS_AT_ONCE));
-                self.on_frame(&text)?;
+                self.on_frame(&text, held)?;
             }
             Event::Finished(None) => {}
             // Messages go only to whoever is the agent for sure.
@@ -276,11 +277,12 @@ impl Session {
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {
-        let ledger::ReadyCall { id, call_id, call, .. } = started;
+        let ledger::ReadyCall { id, call_id, call, held, .. } = started;
         let (office, caller, tool) = (Arc::clone(&self.office), self.caller.clone(), call.tool());
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
             let outcome = request::perform(&office, &caller, call_id, call).await;
+            drop(held);
             Box::new(Finished { id, call: call_id, tool, outcome })
         };
         self.running.insert(call_id, (tool, abort));

@@ -12,19 +12,20 @@ use tokio::time::Instant;
 use super::ledger::Entry;
 use super::{End, Session};
 use crate::presence::News;
+use crate::unfinished::Held;
 
 impl Session {
-    pub(super) fn on_frame(&mut self, text: &str) -> Result<(), End> {
+    pub(super) fn on_frame(&mut self, text: &str, held: Option<Held>) -> Result<(), End> {
         self.heard = Instant::now();
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => return self.on_said(Some(id), said),
+                Ok(said) => return self.on_said(Some(id), said, held),
                 Err(refusal) => self.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => {
                 // A malformed one has no answer; JSON-RPC has it ignored.
                 if let Ok(said) = ToCoordinator::parse(&method, params) {
-                    return self.on_said(None, said);
+                    return self.on_said(None, said, held);
                 }
             }
             Ok(Frame::Response { id, outcome }) => {
@@ -37,7 +38,7 @@ impl Session {
         Ok(())
     }
 
-    fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>) -> Result<(), End> {
+    fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>, held: Option<Held>) -> Result<(), End> {
         match (said, id) {
             (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
@@ -77,7 +78,11 @@ impl Session {
                     let error = "a call with this call_id is under way on this link";
                     self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its answer."));
                 }
-                Ok(call) => self.accept(id, params.call_id, call),
+                Ok(call) => {
+                    // A wait lasts for longer than anything that has to make room.
+                    let held = held.filter(|_| call.tool() != Tool::WaitForMessage);
+                    self.accept(id, params.call_id, call, held);
+                }
                 Err(refusal) => self.refuse(&id, refusal),
             },
             (ToCoordinator::Hello(_), Some(id)) => {
@@ -90,13 +95,13 @@ impl Session {
     }
 
     /// Lines up a call behind the receipts that came before it.
-    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call) {
+    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call, held: Option<Held>) {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(Entry::Renew);
         }
         self.ledger.push_owed();
         let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
-        self.ledger.push(Entry::Call { id, call_id, call, at: Instant::now() });
+        self.ledger.push(Entry::Call { id, call_id, call, held, at: Instant::now() });
         if shows_life {
             // A session that calls is no longer starting. Behind the call: that does not wait for it.
             self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });

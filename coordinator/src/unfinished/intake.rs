@@ -44,24 +44,22 @@ impl<S> Intake<S> {
 
     /// Charges nothing any more: what is read from now on is bounded elsewhere.
     pub(crate) fn finish(&mut self) {
-        self.settle();
+        self.settle(0);
         self.account = None;
     }
 
-    /// Notes that a message was whole.
-    pub(crate) fn settle(&mut self) {
+    /// Notes that a message of so many bytes was whole. Returns what is charged for it until it is done with.
+    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Held> {
         self.unfinished = 0;
         self.overdue = None;
-        if let Some(account) = &mut self.account {
-            account.settle();
-        }
+        self.account.as_mut().and_then(|account| account.settle(bytes))
     }
 
     /// Notes a control frame, which may stand between the fragments of a message and is no part of it.
     pub(crate) fn note_control(&mut self, payload: usize) {
         self.unfinished = self.unfinished.saturating_sub(payload + CONTROL_HEAD);
         if self.unfinished == 0 {
-            self.settle();
+            self.settle(0);
         }
     }
 
@@ -218,7 +216,7 @@ mod tests {
         }
         theirs.write_all(b"x").await.expect("written");
         ours.read_u8().await.expect("read");
-        ours.settle();
+        ours.settle(1);
         assert!(tokio::time::timeout(10 * WITHIN, ours.read(&mut [0; 8])).await.is_err());
     }
 }

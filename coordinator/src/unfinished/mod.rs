@@ -1,7 +1,8 @@
-//! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole yet.
+//! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole or not done yet.
 //!
 //! Input that is longer than a few kilobytes is charged first to the key under which it comes, then to the coordinator.
-//! Reading waits where either has no room. Whoever holds room has a deadline for the rest of it, so room comes back.
+//! Reading waits where either has no room. The rest of it has a deadline, and so has the call that it makes, so room
+//! comes back.
 
 mod intake;
 
@@ -75,8 +76,17 @@ impl Room {
 /// Bytes that are charged, until this is gone.
 #[derive(Debug)]
 pub(crate) struct Held {
-    _one: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
+    one: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Held {
+    /// Gives back what is beyond so many bytes.
+    fn shrink(&mut self, bytes: usize) {
+        for permits in [&mut self.one, &mut self.all] {
+            drop(permits.split(permits.num_permits().saturating_sub(bytes)));
+        }
+    }
 }
 
 /// Charges one message or request after the other.
@@ -104,7 +114,7 @@ impl Account {
         let (one, all) = (self.one.clone(), self.all.clone());
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         // Always in this order, so that a key that has no room holds none of the others'.
-        async move { Held { _one: one.take(missing).await, _all: all.take(missing).await } }
+        async move { Held { one: one.take(missing).await, all: all.take(missing).await } }
     }
 
     /// Keeps what was taken for the message or request.
@@ -121,10 +131,14 @@ impl Account {
         }
     }
 
-    /// Gives everything back: the message is whole.
-    pub(crate) fn settle(&mut self) {
-        self.held = Vec::new();
+    /// Ends the charge of a message that is whole. Returns what is charged for it until it is done with: it and one copy.
+    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Held> {
+        let mut held = std::mem::take(&mut self.held).into_iter().next();
         self.charged = 0;
+        if let Some(held) = &mut held {
+            held.shrink(2 * bytes);
+        }
+        held
     }
 }
 
@@ -176,8 +190,21 @@ mod tests {
         assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "its key has no room");
         second.hold(FREE).await;
         timeout(NOW, third.hold(2 * STEP)).await.expect("another key has room");
-        first.settle();
+        drop(first.settle(2 * STEP));
         timeout(NOW, second.hold(2 * STEP)).await.expect("what is settled makes room");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_whole_message_is_charged_by_its_length_until_it_is_done() {
+        let (all, one) = (Room::of(STEP), Room::of(STEP));
+        let (mut first, mut second) = (account(&one, &all), account(&one, &all));
+        first.hold(FREE + 1).await;
+        let held = first.settle(FREE + 1);
+        assert_eq!([&one, &all].map(|room| room.0.available_permits()), [STEP - 2 * (FREE + 1); 2]);
+        assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "the other one is not done");
+        drop(held);
+        timeout(NOW, second.hold(FREE + 1)).await.expect("it is done");
+        assert!(first.settle(FREE).is_none(), "nothing was charged");
     }
 
     #[tokio::test(start_paused = true)]

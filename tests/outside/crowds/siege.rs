@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use harness::coordinator::Coordinator;
+use harness::entry::Entry;
 use harness::process::{command, program};
 use harness::proxy::session;
 use harness::siege::Siege;
@@ -43,7 +44,7 @@ async fn survives(is_closed: bool) -> Result<()> {
     let (mut coordinator, key) = besieged(&work, is_closed).await?;
     let process = coordinator.process()?.id()?;
     let before = Vitals::of(process)?.resident;
-    let siege = Siege { address: coordinator.address(), key: key.clone(), rate: RATE, span: SPAN, seed: 7 };
+    let siege = Siege { entry: Entry::clear(coordinator.address()), key: key.clone(), rate: RATE, span: SPAN, seed: 7 };
     let good = async {
         if is_closed {
             return anyhow::Ok(());

@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use c3po_shared::limits::TEXT_MAX;
 use futures_util::future::join_all;
 use harness::coordinator::Coordinator;
+use harness::entry::Entry;
 use harness::eventually::eventually;
+use harness::link::Link;
 use harness::mcp::McpClient;
 use harness::proxy::{proxy_command, session};
 use harness::unfinished::Half;
@@ -25,6 +28,10 @@ const WITHIN: Duration = Duration::from_secs(3);
 const GROWTH_MAX: u64 = 80 << 20;
 /// More than closed connections leave behind, and far less than the budget.
 const LEFT_MAX: u64 = 24 << 20;
+/// The recipients of a broadcast of the longest text, which takes 60 MB once for each of them.
+const RECIPIENTS: u32 = 300;
+/// More than the text and the few copies that are written at a time.
+const BROADCAST_GROWTH_MAX: u64 = 20 << 20;
 /// How long the well-behaved session may take for a few calls, on a machine that builds at the same time.
 const IN_TIME: Duration = Duration::from_secs(5);
 
@@ -33,13 +40,13 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
     let good = session(work.path(), "good", &coordinator.url()).await?;
     good.reply("ping", json!({})).await?;
     let before = Vitals::of(process)?.resident;
 
     let kinds = [Half::Body("/mcp"), Half::Body("/api/agents/remove"), Half::FirstFrame, Half::LaterFrame];
-    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(address, None, number, WITHIN)));
+    let halves = (0..EACH).flat_map(|number| kinds.map(|half| half.send(&entry, None, number, WITHIN)));
     let held: Vec<_> = join_all(halves).await.into_iter().flatten().collect();
     ensure!(held.len() > EACH as usize, "only {} connections are held", held.len());
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
@@ -62,15 +69,33 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
 }
 
 #[tokio::test]
+async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let (process, address) = (coordinator.process()?.id()?, coordinator.address().to_string());
+    for number in 0..RECIPIENTS {
+        Link::join(&address, &format!("reader-{number}")).await?;
+    }
+    let (mut link, _) = Link::join(&address, "caster").await?;
+    let before = Vitals::of(process)?.peak;
+    let text = "\u{1f4e2}".repeat(TEXT_MAX);
+    // Also where the deadline of the call ends it.
+    let _ = link.try_call("broadcast", json!({"message": text})).await?;
+    let grown = Vitals::of(process)?.peak - before;
+    ensure!(grown < BROADCAST_GROWTH_MAX, "it grew by {} kB", grown >> 10);
+    Ok(())
+}
+
+#[tokio::test]
 async fn handshakes_that_are_never_finished_are_cut_and_keep_nobody_out() -> Result<()> {
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto");
     coordinator.restart().await?;
-    let (process, address) = (coordinator.process()?.id()?, coordinator.address());
+    let (process, entry) = (coordinator.process()?.id()?, Entry::clear(coordinator.address()));
     let before = Vitals::of(process)?.resident;
-    let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(address, None, number, WITHIN));
+    let halves = (0..HANDSHAKES).map(|number| Half::Handshake.send(&entry, None, number, WITHIN));
     let held: Vec<_> = join_all(halves).await;
     let grown = Vitals::of(process)?.resident.saturating_sub(before);
     ensure!(grown < HANDSHAKES_GROWTH_MAX, "it grew by {} kB", grown >> 10);

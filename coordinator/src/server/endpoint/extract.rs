@@ -30,7 +30,7 @@ use crate::request::{belongs_to, check_host, check_name};
 use crate::server::Server;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
-use crate::unfinished::Account;
+use crate::unfinished::{Account, Held};
 
 /// After how many seconds a request that found no room is to be sent again.
 const RETRY_AFTER: u64 = 5;
@@ -154,7 +154,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<Server> for Body<T, MAX>
         if !media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON) {
             return Err(Refusal::invalid(format!("the body has to be JSON: send it with Content-Type: {JSON}")).into());
         }
-        let bytes = read_body(server, &mut request, MAX).await?;
+        let (bytes, _held) = read_body(server, &mut request, MAX).await?;
         // serde would read a list as the members of an object in their order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body has to be a JSON object").into());
@@ -184,14 +184,15 @@ fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: 
     add_parameters(context, operation, parameters);
 }
 
-/// Takes the body and reads all of it, unless the credential ends or the coordinator stops before that.
+/// Takes the body and reads all of it, unless the credential ends or the coordinator stops before that. Returns it with
+/// what is charged for it.
 ///
 /// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `TIMEOUT`, `UNAUTHORIZED`, `COORD_DOWN`.
 pub(in crate::server) async fn read_body(
     server: &Server,
     request: &mut Request,
     limit: usize,
-) -> Result<Bytes, Refusal> {
+) -> Result<(Bytes, Option<Held>), Refusal> {
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
     let budget = &server.office.unfinished;
     let mut account =
@@ -203,7 +204,9 @@ pub(in crate::server) async fn read_body(
             None => reading.await,
         }
     };
-    server.stop.run_until_cancelled(reading).await.unwrap_or_else(|| Err(stopping()))
+    let bytes = server.stop.run_until_cancelled(reading).await.unwrap_or_else(|| Err(stopping()))?;
+    let held = account.settle(bytes.len());
+    Ok((bytes, held))
 }
 
 /// Reads a body. Its deadline runs on while the budget has no room for it, so that all of them end.
