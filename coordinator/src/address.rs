@@ -22,7 +22,7 @@ pub struct RedisAddress {
     /// What stands there.
     pub topology: Topology,
     /// The servers that are named: the one, the sentinels, or some of the cluster.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerAddress>,
     /// Whether to speak TLS.
     pub tls: bool,
     /// As whom.
@@ -34,14 +34,14 @@ pub struct RedisAddress {
     /// The file of the certificate authority that is trusted instead of the system's.
     pub authority: Option<PathBuf>,
     /// Our own certificate, for a Redis that asks for one.
-    pub identity: Option<Identity>,
+    pub identity: Option<CertificateFiles>,
     /// Whether what an earlier build stored there is deleted, but for the keys of hosts and the invites.
     pub discard_old: bool,
 }
 
 /// The files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct CertificateFiles {
     /// The certificate, with those that vouch for it behind it.
     pub certificate: PathBuf,
     /// Its key.
@@ -61,7 +61,7 @@ pub enum Topology {
 
 /// One server. Its text is `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Server {
+pub struct ServerAddress {
     /// Its name or address, without brackets.
     pub host: String,
     /// Its port.
@@ -82,7 +82,7 @@ pub enum AddressError {
     NoPath,
     /// A server is not one.
     #[error("'{0}' is not HOST:PORT; a '/', '?', '#', '@' or ',' in a password is written %2F, %3F, %23, %40 or %2C")]
-    Server(String),
+    ServerAddress(String),
     /// Several servers for one.
     #[error("several servers are redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
     Several,
@@ -202,19 +202,19 @@ fn read_database(text: &str) -> Result<i64, AddressError> {
     text.parse::<u32>().map(i64::from).map_err(|_| AddressError::Database(text.to_owned()))
 }
 
-fn read_servers(scheme: Scheme, text: &str) -> Result<Vec<Server>, AddressError> {
+fn read_servers(scheme: Scheme, text: &str) -> Result<Vec<ServerAddress>, AddressError> {
     let port = if scheme == Scheme::Sentinel { PORTS.1 } else { PORTS.0 };
-    let servers = text.split(',').map(|server| Server::parse(server, port)).collect::<Result<Vec<_>, _>>()?;
+    let servers = text.split(',').map(|server| ServerAddress::parse(server, port)).collect::<Result<Vec<_>, _>>()?;
     if scheme == Scheme::One && servers.len() > 1 {
         return Err(AddressError::Several);
     }
     Ok(servers)
 }
 
-impl Server {
+impl ServerAddress {
     /// Reads `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
     fn parse(text: &str, default: u16) -> Result<Self, AddressError> {
-        let wrong = || AddressError::Server(text.to_owned());
+        let wrong = || AddressError::ServerAddress(text.to_owned());
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((host, rest)) => (host, rest.strip_prefix(':').or(rest.is_empty().then_some("")).ok_or_else(wrong)?),
             None => text.split_once(':').unwrap_or((text, "")),
@@ -227,7 +227,7 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {
             true => write!(f, "[{}]:{}", self.host, self.port),
@@ -248,7 +248,7 @@ impl fmt::Display for StoreAddress {
 impl fmt::Display for RedisAddress {
     /// Writes the address without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers = self.servers.iter().map(Server::to_string).collect::<Vec<_>>().join(",");
+        let servers = self.servers.iter().map(ServerAddress::to_string).collect::<Vec<_>>().join(",");
         let (kind, master) = match &self.topology {
             Topology::One => ("", String::new()),
             Topology::Sentinel(master) => ("+sentinel", format!("/{master}")),

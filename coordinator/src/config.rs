@@ -13,7 +13,7 @@ use c3po_shared::time::Span;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-pub use crate::address::{AddressError, Identity, RedisAddress, Server, StoreAddress, Topology};
+pub use crate::address::{AddressError, CertificateFiles, RedisAddress, ServerAddress, StoreAddress, Topology};
 use crate::bytes::bytes;
 pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
@@ -27,7 +27,7 @@ const QUOTA_MIN: u64 = 1_000_000;
 
 /// How to serve, as it is written on the command line.
 #[derive(Debug, Args)]
-pub struct Settings {
+pub struct ServeFlags {
     /// Address and port to listen on; 0.0.0.0:8420 serves the network
     #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true, value_parser = listen_address)]
     pub listen: SocketAddr,
@@ -173,7 +173,7 @@ pub enum ConfigError {
     NoDataFolder,
 }
 
-impl Settings {
+impl ServeFlags {
     /// Returns where the coordinator keeps what is its own.
     pub fn data_dir(&self) -> Result<PathBuf, ConfigError> {
         match &self.data_dir {
@@ -192,7 +192,8 @@ impl Settings {
             Some(store) => store.reveal().parse().map_err(ConfigError::Store)?,
             None => StoreAddress::Sqlite(data_dir.join(DATABASE)),
         };
-        let identity = self.redis_cert.zip(self.redis_key).map(|(certificate, key)| Identity { certificate, key });
+        let identity =
+            self.redis_cert.zip(self.redis_key).map(|(certificate, key)| CertificateFiles { certificate, key });
         let mut store = with_certificates(store, self.redis_ca, identity)?;
         if let StoreAddress::Redis(address) = &mut store {
             address.discard_old = self.discard_old;
@@ -227,7 +228,7 @@ pub enum Tls {
     /// A certificate that the coordinator makes for itself and keeps.
     Auto,
     /// These files, whenever they change as well.
-    Files(Identity),
+    Files(CertificateFiles),
 }
 
 /// The text does not say whether clients speak TLS.
@@ -243,7 +244,7 @@ impl FromStr for Tls {
             None if text == "off" => Ok(Self::Off),
             None if text == "auto" => Ok(Self::Auto),
             Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
-                Ok(Self::Files(Identity { certificate: certificate.into(), key: key.into() }))
+                Ok(Self::Files(CertificateFiles { certificate: certificate.into(), key: key.into() }))
             }
             _ => Err(TlsError),
         }
@@ -297,7 +298,7 @@ fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> boo
 fn with_certificates(
     store: StoreAddress,
     authority: Option<PathBuf>,
-    identity: Option<Identity>,
+    identity: Option<CertificateFiles>,
 ) -> Result<StoreAddress, ConfigError> {
     match store {
         store if authority.is_none() && identity.is_none() => Ok(store),
@@ -353,10 +354,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        settings: Settings,
+        settings: ServeFlags,
     }
 
-    fn settings(arguments: &[&str]) -> Settings {
+    fn settings(arguments: &[&str]) -> ServeFlags {
         Line::parse_from([&["c3po-coordinator"], arguments].concat()).settings
     }
 
@@ -393,7 +394,7 @@ mod tests {
         check(&[network, "--open"], Tls::Off);
         check(&[network, "--open", "--tls=auto"], Tls::Auto);
         check(&[network, "--tls=off"], Tls::Off);
-        let files = Identity { certificate: "c.pem".into(), key: "k.pem".into() };
+        let files = CertificateFiles { certificate: "c.pem".into(), key: "k.pem".into() };
         check(&[network, "--tls=c.pem, k.pem"], Tls::Files(files));
         for text in ["", "on", "c.pem", "c.pem,", ","] {
             assert_eq!(text.parse::<Tls>(), Err(TlsError), "{text}");

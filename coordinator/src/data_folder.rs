@@ -29,7 +29,7 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
 
 /// How a folder stands to others.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+enum Exposure {
     Private,
     /// They can list it.
     Readable,
@@ -42,12 +42,12 @@ enum Standing {
 /// Returns how a folder of that owner and mode stands to a process of that user.
 ///
 /// One of root is trusted, and may be for a group: so are volumes given to containers.
-fn standing(owner: u32, mode: u32, user: u32) -> Standing {
+fn standing(owner: u32, mode: u32, user: u32) -> Exposure {
     match () {
-        () if owner != user && owner != 0 => Standing::Foreign,
-        () if mode & 0o002 != 0 || (owner == user && mode & 0o020 != 0) => Standing::Writable,
-        () if owner == user && mode & 0o077 != 0 => Standing::Readable,
-        () => Standing::Private,
+        () if owner != user && owner != 0 => Exposure::Foreign,
+        () if mode & 0o002 != 0 || (owner == user && mode & 0o020 != 0) => Exposure::Writable,
+        () if owner == user && mode & 0o077 != 0 => Exposure::Readable,
+        () => Exposure::Private,
     }
 }
 
@@ -55,16 +55,16 @@ fn check(folder: &Path) -> anyhow::Result<()> {
     let (found, user, shown) = (fs::metadata(folder)?, geteuid().as_raw(), folder.display());
     let (mode, word) = (found.mode() & 0o777, shell_word(&shown.to_string()));
     match standing(found.uid(), mode, user) {
-        Standing::Private => Ok(()),
-        Standing::Readable => {
+        Exposure::Private => Ok(()),
+        Exposure::Readable => {
             let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
             closed.with_context(|| format!("closing the data folder {shown} to others"))
         }
-        Standing::Writable => bail!(
+        Exposure::Writable => bail!(
             "others can write the data folder {shown} (mode {mode:03o}), and may have put a certificate, a policy or a \
              database there: look what lies in it, then `chmod 700 {word}`"
         ),
-        Standing::Foreign => bail!(
+        Exposure::Foreign => bail!(
             "the data folder {shown} belongs to uid {}, who reads and replaces what lies in it, and this coordinator runs as \
              uid {user}: look what lies in it and `chown {user} {word}`, or name another folder with --data-dir",
             found.uid()
@@ -78,18 +78,18 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_may_write_or_own_is_refused_and_one_that_they_read_is_closed() -> anyhow::Result<()> {
-        let check = |owner: u32, mode: u32, user: u32, expected: Standing| {
+        let check = |owner: u32, mode: u32, user: u32, expected: Exposure| {
             assert_eq!(standing(owner, mode, user), expected, "{owner} {mode:o} {user}");
         };
-        check(7, 0o700, 7, Standing::Private);
-        check(7, 0o755, 7, Standing::Readable);
-        check(7, 0o775, 7, Standing::Writable);
-        check(7, 0o777, 7, Standing::Writable);
-        check(8, 0o700, 7, Standing::Foreign);
-        check(8, 0o700, 0, Standing::Foreign);
-        check(0, 0o2770, 7, Standing::Private);
-        check(0, 0o777, 7, Standing::Writable);
-        check(0, 0o755, 0, Standing::Readable);
+        check(7, 0o700, 7, Exposure::Private);
+        check(7, 0o755, 7, Exposure::Readable);
+        check(7, 0o775, 7, Exposure::Writable);
+        check(7, 0o777, 7, Exposure::Writable);
+        check(8, 0o700, 7, Exposure::Foreign);
+        check(8, 0o700, 0, Exposure::Foreign);
+        check(0, 0o2770, 7, Exposure::Private);
+        check(0, 0o777, 7, Exposure::Writable);
+        check(0, 0o755, 0, Exposure::Readable);
 
         let folder = tempfile::tempdir()?;
         let set = |mode| fs::set_permissions(folder.path(), Permissions::from_mode(mode));

@@ -24,7 +24,7 @@ struct Counted<T> {
 
 /// A limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct LimitReached {
     /// How much was counted in the window.
     pub(crate) count: u32,
     /// In how many seconds there is room again.
@@ -42,7 +42,7 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
     const LENGTH: Duration = Duration::from_secs(SECONDS);
 
     /// Counts one more, unless the limit is reached.
-    pub(crate) fn take(&mut self, what: T, limit: u32, now: Instant) -> Result<(), Reached> {
+    pub(crate) fn take(&mut self, what: T, limit: u32, now: Instant) -> Result<(), LimitReached> {
         let count = self.count(now);
         if count < limit {
             self.0.push_back(Counted { at: now, what, weight: 1 });
@@ -54,7 +54,7 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
             left < limit
         });
         let wait = enough.map_or(Self::LENGTH, |counted| Self::LENGTH.saturating_sub(now.duration_since(counted.at)));
-        Err(Reached { count, retry_after_seconds: wait.as_secs() + 1 })
+        Err(LimitReached { count, retry_after_seconds: wait.as_secs() + 1 })
     }
 
     /// Returns how much is counted.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
-use c3po_coordinator::config::{Config, Settings};
+use c3po_coordinator::config::{Config, ServeFlags};
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use c3po_shared::logs::quieted;
 use c3po_shared::text::harmless;
@@ -92,7 +92,7 @@ fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error
 }
 
 /// Does what is to be done besides serving, and prints the answer.
-async fn ask(action: &Action, settings: Settings) -> anyhow::Result<()> {
+async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
     let answer = match action {
         Action::Health => {
             eprintln!("{}", harmless(&ask_health(&settings).await?, true));

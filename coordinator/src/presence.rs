@@ -15,12 +15,12 @@ use crate::store::Arrival;
 /// The connections and listeners of this process. A cheap clone of one shared registry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Presence {
-    shared: Arc<Shared>,
+    shared: Arc<PresenceMap>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    connections: Mutex<HashMap<AgentId, Connection>>,
+struct PresenceMap {
+    connections: Mutex<HashMap<AgentId, Attached>>,
     listeners: Mutex<HashMap<AgentId, Vec<Arc<Ear>>>>,
     serial: AtomicU64,
     waiting: AtomicUsize,
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Connection {
+struct Attached {
     serial: u64,
     replaced: CancellationToken,
     /// By how many milliseconds its host's clock was ahead of ours at the last heartbeat.
@@ -104,7 +104,7 @@ impl Presence {
     pub(crate) fn enter(&self, agent: &AgentId) -> Present {
         let serial = self.shared.serial.fetch_add(1, Ordering::Relaxed);
         let replaced = CancellationToken::new();
-        let connection = Connection { serial, replaced: replaced.clone(), ahead_ms: 0 };
+        let connection = Attached { serial, replaced: replaced.clone(), ahead_ms: 0 };
         if let Some(older) = lock(&self.shared.connections).insert(agent.clone(), connection) {
             older.replaced.cancel();
         }
@@ -119,8 +119,7 @@ impl Presence {
     /// Returns the agents of this process whose host's clock is apart from ours, and by how many milliseconds it is ahead:
     /// at most so many, the largest differences first.
     pub(crate) fn clocks_apart(&self, most: usize) -> Vec<(AgentId, i64)> {
-        let is_apart =
-            |connection: &Connection| u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis();
+        let is_apart = |connection: &Attached| u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis();
         let mut apart: Vec<_> = lock(&self.shared.connections)
             .iter()
             .filter(|(_, connection)| is_apart(connection))

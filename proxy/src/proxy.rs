@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::deliver::{self, Arrivals, LastHop};
 use crate::link::{self, Link};
-use crate::local::{self, Place};
+use crate::local::{self, Rendezvous};
 use crate::mcp;
 
 /// How long the end may take: clients kill what is still there after 100 ms.
@@ -27,7 +27,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
     let stop = CancellationToken::new();
     let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };
-    let place = Place::of_session(&config.sockets);
+    let place = Rendezvous::of_session(&config.sockets);
     let arrivals = Arc::new(Arrivals::new(&config));
     let link = Link::of_session(config, arrivals.clone());
     let hop = LastHop::new(arrivals, link.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use c3po::config::{Config, Coordinators, Places, Secret, Sockets};
-use c3po::deliver::Inbox;
+use c3po::deliver::PersonInbox;
 use c3po::link::{self, Link, State};
 use c3po_shared::catalogue::Call;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -111,7 +111,7 @@ impl Talk {
 /// A running link of a session.
 struct Running {
     link: Link,
-    inbox: Arc<Inbox>,
+    inbox: Arc<PersonInbox>,
     stop: CancellationToken,
     tasks: TaskTracker,
     _state: tempfile::TempDir,
@@ -148,7 +148,7 @@ fn run_as(urls: Vec<String>, state: tempfile::TempDir, token: Option<Secret>) ->
         problems: Vec::new(),
         warnings: Vec::new(),
     };
-    let inbox = Arc::new(Inbox::default());
+    let inbox = Arc::new(PersonInbox::default());
     let link = Link::of_session(config, inbox.clone());
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     tasks.spawn(link::run(link.clone(), stop.clone()));

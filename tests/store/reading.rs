@@ -1,7 +1,7 @@
 //! Reads: complete, in order, filtered, and without side effects.
 
 use anyhow::Result;
-use c3po_coordinator::store::{Pending, Selection};
+use c3po_coordinator::store::{Backlog, Selection};
 use c3po_shared::receipt::Stage;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
@@ -102,13 +102,13 @@ pub(crate) async fn kind_and_thread_select(fixture: Fixture) -> Result<()> {
 
 pub(crate) async fn pending_counts_what_is_in_the_inbox(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
-    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 0, oldest: None });
-    assert_eq!(fixture.store.pending(&id("nobody")).await?, Pending { count: 0, oldest: None });
+    assert_eq!(fixture.store.pending(&id("b")).await?, Backlog { count: 0, oldest: None });
+    assert_eq!(fixture.store.pending(&id("nobody")).await?, Backlog { count: 0, oldest: None });
     let first = fixture.say("a", "b", "first").await?;
     let second = fixture.say("a", "b", "second").await?;
-    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 2, oldest: Some(first.timestamp) });
+    assert_eq!(fixture.store.pending(&id("b")).await?, Backlog { count: 2, oldest: Some(first.timestamp) });
     fixture.acknowledge(&first).await?;
-    assert_eq!(fixture.store.pending(&id("b")).await?, Pending { count: 1, oldest: Some(second.timestamp) });
+    assert_eq!(fixture.store.pending(&id("b")).await?, Backlog { count: 1, oldest: Some(second.timestamp) });
     Ok(())
 }
 

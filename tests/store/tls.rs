@@ -1,7 +1,7 @@
 //! The Redis store over TLS: the certificates that it trusts.
 
 use anyhow::Result;
-use c3po_coordinator::config::{Fleet, Identity, RedisAddress};
+use c3po_coordinator::config::{CertificateFiles, Fleet, RedisAddress};
 use c3po_coordinator::store::redis::{OpenError, RedisStore};
 use harness::certificates::Certificates;
 use harness::cluster::Cluster;
@@ -66,7 +66,7 @@ async fn a_redis_that_asks_for_a_certificate_gets_ours() -> Result<()> {
 
     let identity = |certificates: &Certificates| {
         let (certificate, key) = certificates.identity();
-        Some(Identity { certificate, key })
+        Some(CertificateFiles { certificate, key })
     };
     let known = RedisAddress { identity: identity(&certificates), ..trusting(&certificates, &url) };
     let fixture = fixture_at(known.clone(), ()).await?;
@@ -77,8 +77,8 @@ async fn a_redis_that_asks_for_a_certificate_gets_ours() -> Result<()> {
     let others = Certificates::make()?;
     let strange = RedisAddress { identity: identity(&others), ..known.clone() };
     RedisStore::open(&strange, &Fleet::default()).await.expect_err("nobody there vouches for us");
-    let Identity { certificate, .. } = known.identity.clone().expect("ours");
-    let mixed = Some(Identity { certificate, key: others.identity().1 });
+    let CertificateFiles { certificate, .. } = known.identity.clone().expect("ours");
+    let mixed = Some(CertificateFiles { certificate, key: others.identity().1 });
     let refused = RedisStore::open(&RedisAddress { identity: mixed, ..known }, &Fleet::default())
         .await
         .expect_err("it is another's key");

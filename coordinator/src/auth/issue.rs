@@ -298,7 +298,7 @@ pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -
     vouching(&keys, by.presented())?;
     let found = store.invites().await.map_err(unchanged)?.into_iter().find(|invite| invite.id == id);
     let ended = match found.and_then(|invite| standing(invite, &keys, Timestamp::now())) {
-        Some(Standing { invite, .. }) => store.forget_invite(&invite.hash).await?,
+        Some(OpenInvite { invite, .. }) => store.forget_invite(&invite.hash).await?,
         None => None,
     };
     ended.ok_or_else(|| {
@@ -313,28 +313,28 @@ fn unchanged(error: impl Into<Refusal>) -> Refusal {
 }
 
 /// An invite that lets somebody in.
-pub(crate) struct Standing {
+pub(crate) struct OpenInvite {
     pub(crate) invite: Invite,
     /// The key that it was made with, if it was made with one.
     made_with: Option<Key>,
 }
 
 /// Returns the invite as one that lets somebody in; `None` where the key has ended that it was made with.
-fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<Standing> {
+fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<OpenInvite> {
     let made_with = match &invite.key_hash {
         None => None,
         Some(hash) => Some(keys.iter().find(|key| key.hash == *hash && key.is_valid(now))?.clone()),
     };
-    Some(Standing { invite, made_with })
+    Some(OpenInvite { invite, made_with })
 }
 
 /// An invite whose code was presented, and the keys at that time.
-pub(crate) struct Presented {
-    pub(crate) standing: Standing,
+pub(crate) struct PresentedInvite {
+    pub(crate) standing: OpenInvite,
     keys: Vec<Key>,
 }
 
-impl Presented {
+impl PresentedInvite {
     /// Returns whether the key that the host has already is valid; `None` if this fleet does not know it.
     pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
         let id = request.older_key.as_deref()?;
@@ -347,13 +347,13 @@ impl Presented {
 ///
 /// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
 /// or got another text since.
-pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<Presented>, Refusal> {
+pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<PresentedInvite>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
     let (keys, now) = (store.keys().await?, Timestamp::now());
     let Some(standing) = standing(invite, &keys, now) else { return Ok(None) };
     in_the_way(&keys, now)?;
-    Ok(Some(Presented { standing, keys }))
+    Ok(Some(PresentedInvite { standing, keys }))
 }
 
 /// Lets a host in, by the invite that it presented, of which a use is taken with the very step that keeps the key. Returns
@@ -361,10 +361,10 @@ pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<
 pub(crate) async fn join(
     store: &dyn Store,
     request: &JoinRequest,
-    mut presented: Presented,
+    mut presented: PresentedInvite,
 ) -> Result<Option<(Key, JoinReply)>, Refusal> {
     for _ in 0..CHANGE_TRIES {
-        let Presented { standing: Standing { invite, made_with }, keys } = presented;
+        let PresentedInvite { standing: OpenInvite { invite, made_with }, keys } = presented;
         let (name, agents) = (invite.host.clone().unwrap_or_else(|| request.host.clone()), invite.agents.clone());
         let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
         let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds, host: None };

@@ -15,7 +15,7 @@ use crate::store::Key;
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
     /// `None` until the store's keys were read for the first time.
-    known: RwLock<Option<Known>>,
+    known: RwLock<Option<KnownKeys>>,
     /// How often it was begun to read them.
     readings: AtomicU64,
 }
@@ -36,15 +36,15 @@ pub(crate) enum Found {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownKeys {
     reading: Reading,
     /// How often keys had changed before that reading.
     changes: u64,
-    held: HashMap<String, Held>,
+    held: HashMap<String, CachedKey>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct CachedKey {
     key: Key,
     hash: blake3::Hash,
     principal: Arc<Principal>,
@@ -79,12 +79,12 @@ impl Keyring {
             held.extend(next.map(|next| (next.key.id.clone(), next)));
         }
         before.into_values().for_each(|ended| ended.principal.end());
-        *known = Some(Known { reading, changes, held });
+        *known = Some(KnownKeys { reading, changes, held });
     }
 
     /// Ends what goes on under keys whose time is over.
     pub(crate) fn expire(&self, now: Timestamp) {
-        let is_over = |held: &Held| !held.key.is_valid(now);
+        let is_over = |held: &CachedKey| !held.key.is_valid(now);
         if !self.of_known(|known| known.held.values().any(is_over)).unwrap_or_default() {
             return;
         }
@@ -96,7 +96,7 @@ impl Keyring {
 
     /// Returns what the text of a key admits somebody as.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Found {
-        let is_it = |held: &&Held| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
+        let is_it = |held: &&CachedKey| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
         let found = self.of_known(|known| {
             let held = secret::id_of(text).and_then(|id| known.held.get(id)).filter(is_it);
             held.map_or(Found::Nothing, |held| {
@@ -109,7 +109,7 @@ impl Keyring {
 
     /// Returns the keys that were used here after that time, each with when it was last.
     pub(crate) fn used_since(&self, since: Timestamp, now: Timestamp) -> Vec<(String, Timestamp)> {
-        let of = |held: &Held| Some((held.key.id.clone(), held.principal.last_use(now)?));
+        let of = |held: &CachedKey| Some((held.key.id.clone(), held.principal.last_use(now)?));
         let used = self.of_known(|known| known.held.values().filter_map(of).collect::<Vec<_>>());
         used.into_iter().flatten().filter(|(_, at)| *at > since).collect()
     }
@@ -124,19 +124,19 @@ impl Keyring {
         self.of_known(|known| known.held.is_empty()).unwrap_or_default()
     }
 
-    fn of_known<T>(&self, look: impl FnOnce(&Known) -> T) -> Option<T> {
+    fn of_known<T>(&self, look: impl FnOnce(&KnownKeys) -> T) -> Option<T> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 }
 
 /// What cannot be read admits nobody.
-fn hold(key: Key) -> Option<Held> {
+fn hold(key: Key) -> Option<CachedKey> {
     let agents = AgentGlobs::new(key.agents.clone());
     match (blake3::Hash::from_hex(&key.hash), agents) {
         (Ok(hash), Ok(agents)) => {
             let principal =
                 Arc::new(Principal::key(key.id.clone(), key.revision, key.scope, agents, key.host().to_owned()));
-            Some(Held { key, hash, principal })
+            Some(CachedKey { key, hash, principal })
         }
         _ => {
             tracing::error!("the key {} cannot be read and admits nobody", key.id);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use super::{absent, exchange};
-use crate::server::{Typed, control_socket};
+use crate::server::{PrintedCommand, control_socket};
 
 /// How long the answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -27,26 +27,26 @@ const DEADLINE: Duration = Duration::from_secs(10);
 pub enum Admin {
     /// Make, list, renew or end the keys of hosts
     #[command(subcommand)]
-    Keys(Keys),
+    Keys(KeysCommand),
     /// Print the line that lets a new host in
-    Invite(Invite),
+    Invite(InviteOptions),
     /// List or end the invites that let somebody in
     #[command(subcommand)]
-    Invites(Invites),
+    Invites(InvitesCommand),
     /// Forget agents that no session holds
     #[command(subcommand)]
-    Agents(Agents),
+    Agents(AgentsCommand),
     /// Give what a host has to another name of it
     #[command(subcommand)]
     Hosts(Hosts),
     /// List, allow or stop pairs of agents that write to each other without a person
     #[command(subcommand)]
-    Guard(Guard),
+    Guard(GuardCommand),
 }
 
 /// What is done with agents.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Agents {
+pub enum AgentsCommand {
     /// Forget an agent that no session holds, with its mail; its name is free then
     Rm {
         /// Its name
@@ -74,7 +74,7 @@ pub enum Hosts {
 
 /// What is done with keys.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Keys {
+pub enum KeysCommand {
     /// Make a key; its text is printed this once
     Create(Create),
     /// List keys, those that have ended as well
@@ -97,7 +97,7 @@ pub enum Keys {
 
 /// What is done with invites.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Invites {
+pub enum InvitesCommand {
     /// List the invites that let somebody in; their lines were printed once, and nobody knows them
     List {
         /// Print JSON
@@ -113,7 +113,7 @@ pub enum Invites {
 
 /// Commands about pairs of agents.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Guard {
+pub enum GuardCommand {
     /// List the pairs that are stopped, or near the limit of messages without a person, as this coordinator counts them
     List {
         /// Print JSON
@@ -156,7 +156,7 @@ pub struct Create {
 
 /// A new invite.
 #[derive(Debug, Clone, Args)]
-pub struct Invite {
+pub struct InviteOptions {
     /// Which agents the host may be, as globs separated by commas; `*,human` includes the mailbox of persons
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
@@ -184,60 +184,62 @@ impl Admin {
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr, command: Option<&str>) -> anyhow::Result<String> {
         let (method, in_path, body) = self.http();
         let answer = asked(data_dir, listen, (method, &in_path, body)).await?;
-        self.show(&answer, &Typed::new(command, data_dir, listen))
+        self.show(&answer, &PrintedCommand::new(command, data_dir, listen))
     }
 
     /// Returns it as HTTP: method, path and body.
     fn http(&self) -> (Method, String, String) {
         let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
-            Self::Keys(Keys::List { .. }) => (Method::GET, "/api/keys".to_owned(), String::new()),
-            Self::Keys(Keys::Create(Create { name, scope, agents, expires, host })) => {
+            Self::Keys(KeysCommand::List { .. }) => (Method::GET, "/api/keys".to_owned(), String::new()),
+            Self::Keys(KeysCommand::Create(Create { name, scope, agents, expires, host })) => {
                 let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires), "host": host});
                 (Method::POST, "/api/keys".to_owned(), body.to_string())
             }
-            Self::Keys(Keys::Revoke { id }) => (Method::DELETE, format!("/api/keys/{}", in_path(id)), String::new()),
-            Self::Keys(Keys::Rotate { id }) => {
+            Self::Keys(KeysCommand::Revoke { id }) => {
+                (Method::DELETE, format!("/api/keys/{}", in_path(id)), String::new())
+            }
+            Self::Keys(KeysCommand::Rotate { id }) => {
                 (Method::POST, format!("/api/keys/{}/rotate", in_path(id)), String::new())
             }
-            Self::Invite(Invite { agents, scope, uses, expires, key_expires, host }) => {
+            Self::Invite(InviteOptions { agents, scope, uses, expires, key_expires, host }) => {
                 let body = json!({
                     "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.duration().as_secs(),
                     "key_expires_in": seconds(key_expires), "host": host,
                 });
                 (Method::POST, "/api/invites".to_owned(), body.to_string())
             }
-            Self::Invites(Invites::List { .. }) => (Method::GET, "/api/invites".to_owned(), String::new()),
-            Self::Invites(Invites::Revoke { id }) => {
+            Self::Invites(InvitesCommand::List { .. }) => (Method::GET, "/api/invites".to_owned(), String::new()),
+            Self::Invites(InvitesCommand::Revoke { id }) => {
                 (Method::DELETE, format!("/api/invites/{}", in_path(id)), String::new())
             }
-            Self::Agents(Agents::Rm { name, .. }) => {
+            Self::Agents(AgentsCommand::Rm { name, .. }) => {
                 (Method::POST, "/api/agents/remove".to_owned(), json!({"agent_id": name}).to_string())
             }
             Self::Hosts(Hosts::Rename { from, to, .. }) => {
                 (Method::POST, "/api/hosts/rename".to_owned(), json!({"from": from, "to": to}).to_string())
             }
-            Self::Guard(Guard::List { .. }) => (Method::GET, "/api/guard".to_owned(), String::new()),
-            Self::Guard(Guard::Allow(agents)) => (Method::POST, "/api/guard/allow".to_owned(), agents.body()),
-            Self::Guard(Guard::Stop(agents)) => (Method::POST, "/api/guard/stop".to_owned(), agents.body()),
+            Self::Guard(GuardCommand::List { .. }) => (Method::GET, "/api/guard".to_owned(), String::new()),
+            Self::Guard(GuardCommand::Allow(agents)) => (Method::POST, "/api/guard/allow".to_owned(), agents.body()),
+            Self::Guard(GuardCommand::Stop(agents)) => (Method::POST, "/api/guard/stop".to_owned(), agents.body()),
         }
     }
 
     /// Returns the answer as people read it, with commands for the coordinator that answered.
-    fn show(&self, answer: &Value, typed: &Typed) -> anyhow::Result<String> {
+    fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
-            Self::Keys(Keys::List { json: true })
-            | Self::Invites(Invites::List { json: true })
-            | Self::Agents(Agents::Rm { json: true, .. })
+            Self::Keys(KeysCommand::List { json: true })
+            | Self::Invites(InvitesCommand::List { json: true })
+            | Self::Agents(AgentsCommand::Rm { json: true, .. })
             | Self::Hosts(Hosts::Rename { json: true, .. })
-            | Self::Guard(Guard::List { json: true }) => harmless_json(&format!("{answer:#}")),
-            Self::Keys(Keys::List { json: false }) => every_key(listed(answer, "keys"), typed),
-            Self::Invites(Invites::List { json: false }) => open_invites(listed(answer, "invites"), typed),
-            Self::Keys(Keys::Create(_)) => {
+            | Self::Guard(GuardCommand::List { json: true }) => harmless_json(&format!("{answer:#}")),
+            Self::Keys(KeysCommand::List { json: false }) => every_key(listed(answer, "keys"), typed),
+            Self::Invites(InvitesCommand::List { json: false }) => open_invites(listed(answer, "invites"), typed),
+            Self::Keys(KeysCommand::Create(_)) => {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
-            Self::Keys(Keys::Rotate { .. }) => format!(
+            Self::Keys(KeysCommand::Rotate { .. }) => format!(
                 "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or let the host in \
                  again under its name, with the line of:\n\n  {}\n",
                 said("key")?,
@@ -245,7 +247,7 @@ impl Admin {
                 said("name")?,
                 typed.line(&format!("invite --host {}", shell_word(said("host")?)))
             ),
-            Self::Keys(Keys::Revoke { .. }) => {
+            Self::Keys(KeysCommand::Revoke { .. }) => {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
             Self::Invite(_) => format!(
@@ -258,10 +260,10 @@ impl Admin {
                 id = said("id")?,
                 end = typed.line(&format!("invites revoke {}", said("id")?))
             ),
-            Self::Invites(Invites::Revoke { .. }) => {
+            Self::Invites(InvitesCommand::Revoke { .. }) => {
                 format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
             }
-            Self::Agents(Agents::Rm { json: false, .. }) => {
+            Self::Agents(AgentsCommand::Rm { json: false, .. }) => {
                 let expired = &answer["expired"];
                 format!("{} is forgotten; {expired} messages of its inbox have expired.", said("agent_id")?)
             }
@@ -272,11 +274,11 @@ impl Admin {
                 answer["agents"],
                 answer["keys"]
             ),
-            Self::Guard(Guard::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
-            Self::Guard(Guard::Allow(Two { one, other })) => {
+            Self::Guard(GuardCommand::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
+            Self::Guard(GuardCommand::Allow(Two { one, other })) => {
                 format!("{one} and {other} may go on, and are counted anew.")
             }
-            Self::Guard(Guard::Stop(Two { one, other })) => format!(
+            Self::Guard(GuardCommand::Stop(Two { one, other })) => format!(
                 "Messages between {one} and {other} are refused until you allow them:\n\n  {}\n",
                 typed.line(&format!("guard allow {one} {other}"))
             ),
@@ -320,7 +322,7 @@ fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
     answer[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-fn every_key(keys: &[Value], typed: &Typed) -> String {
+fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     if keys.is_empty() {
         return format!("There are no keys. `{}` prints the line that lets a host in.", typed.line("invite"));
     }
@@ -344,7 +346,7 @@ fn state(key: &Value) -> String {
     }
 }
 
-fn open_invites(invites: &[Value], typed: &Typed) -> String {
+fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String {
     if invites.is_empty() {
         return format!("There are no open invites. `{}` prints the line that lets a host in.", typed.line("invite"));
     }
@@ -398,8 +400,8 @@ fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLU
 mod tests {
     use super::*;
 
-    fn typed() -> Typed {
-        Typed::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())
+    fn typed() -> PrintedCommand {
+        PrintedCommand::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())
     }
 
     #[test]
@@ -416,7 +418,7 @@ mod tests {
             key("0000000f", "guest", "expired", past.clone(), Value::Null),
             key("00000010", "old", "revoked", soon, past),
         ]});
-        let list = |json| Admin::Keys(Keys::List { json });
+        let list = |json| Admin::Keys(KeysCommand::List { json });
         assert_eq!(
             list(false).show(&answer, &typed()).expect("a list"),
             "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   AGENTS\n\
@@ -436,7 +438,7 @@ mod tests {
             {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000,
                 "expires_at": "2026-01-22T08:00:59.999Z", "made_by": null},
         ]});
-        let list = |json| Admin::Invites(Invites::List { json });
+        let list = |json| Admin::Invites(InvitesCommand::List { json });
         assert_eq!(
             list(false).show(&answer, &typed()).expect("a list"),
             "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
@@ -454,7 +456,7 @@ mod tests {
             {"agents": ["api", "web"], "standing": "suspected", "count": 60},
             {"agents": ["a", "b"], "standing": "stopped", "count": 0, "stopped_at": "2026-01-15T10:45:00.000Z"},
         ]});
-        let list = |json| Admin::Guard(Guard::List { json });
+        let list = |json| Admin::Guard(GuardCommand::List { json });
         assert_eq!(
             list(false).show(&answer, &typed()).expect("a list"),
             "AGENT  AGENT  MESSAGES  STANDING   STOPPED (UTC)\n\
@@ -468,7 +470,7 @@ mod tests {
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {
-        let request = Admin::Keys(Keys::Revoke { id: "../agents?x=1".into() });
+        let request = Admin::Keys(KeysCommand::Revoke { id: "../agents?x=1".into() });
         assert_eq!(request.http().1, "/api/keys/%2E%2E%2Fagents%3Fx%3D1");
     }
 }

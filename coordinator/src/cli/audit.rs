@@ -16,7 +16,7 @@ use super::admin::asked;
 
 /// Which part of it.
 #[derive(Debug, Clone, Args)]
-pub struct Audit {
+pub struct AuditOptions {
     /// Only what happened since: a time such as 2026-01-15T10:30:00Z, or how long ago, such as 10m, 2h or 3d
     #[arg(long)]
     pub since: Option<Since>,
@@ -28,7 +28,7 @@ pub struct Audit {
     pub json: bool,
 }
 
-impl Audit {
+impl AuditOptions {
     /// Asks the coordinator of this machine that listens there, page by page. Returns what is to be printed: no more than
     /// the audit holds, which is bounded.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use c3po_shared::text::shell_word;
 
-use crate::config::{Config, Settings, StoreAddress};
+use crate::config::{Config, ServeFlags, StoreAddress};
 use crate::server::this_program;
 use crate::store::sqlite::SqliteStore;
 
 /// Copies the store into a new file. Returns what to print.
 ///
 /// Errors: the store is in Redis, or it cannot be copied.
-pub fn back_up(settings: Settings, file: &Path) -> Result<String> {
+pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
     let command = settings.command.clone().unwrap_or_else(this_program);
     let (database, data_dir) = embedded(settings)?;
     SqliteStore::back_up(&database, &data_dir, file)?;
@@ -31,7 +31,7 @@ pub fn back_up(settings: Settings, file: &Path) -> Result<String> {
 /// Puts a copy in the store's place. Returns what to print.
 ///
 /// Errors: the store is in Redis, a coordinator runs, or the file is no copy.
-pub fn restore(settings: Settings, file: &Path) -> Result<String> {
+pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     let (database, data_dir) = embedded(settings)?;
     let moved = SqliteStore::restore(file, &database, &data_dir)?;
     let mut lines = vec![format!("{} is restored from {}", database.display(), file.display())];
@@ -40,7 +40,7 @@ pub fn restore(settings: Settings, file: &Path) -> Result<String> {
 }
 
 /// Returns where the database is, and the data folder.
-fn embedded(settings: Settings) -> Result<(PathBuf, PathBuf)> {
+fn embedded(settings: ServeFlags) -> Result<(PathBuf, PathBuf)> {
     match settings.into_config()? {
         Config { store: StoreAddress::Sqlite(path), data_dir, .. } => Ok((path, data_dir)),
         Config { store, .. } => bail!(

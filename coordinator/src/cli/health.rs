@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::exchange;
-use crate::config::Settings;
+use crate::config::ServeFlags;
 use crate::server::control_socket;
 
 /// How long connecting may take, and the answer.
@@ -21,7 +21,7 @@ const SPEAKS_TLS: StatusCode = StatusCode::BAD_REQUEST;
 ///
 /// The port must answer in any case. If it speaks TLS, nothing more can be learned there without knowing its certificate,
 /// and the same coordinator's own socket has the rest.
-pub async fn ask(settings: &Settings) -> anyhow::Result<String> {
+pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
     let (listen, question) = (settings.listen, || (Method::GET, "/api/health", String::new()));
     let address = SocketAddr::new(reachable(listen.ip()), listen.port());
     let connecting = timeout(DEADLINE, TcpStream::connect(address)).await.map_err(std::io::Error::from).flatten();

@@ -21,10 +21,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 pub use self::admin::Admin;
-pub use self::audit::Audit;
+pub use self::audit::AuditOptions;
 pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
-use crate::config::Settings;
+use crate::config::ServeFlags;
 
 /// The longest answer that is read, in bytes: 10,000 keys.
 const ANSWER_MAX: usize = 16 << 20;
@@ -38,7 +38,7 @@ pub struct CommandLine {
     pub action: Option<Action>,
     /// How to serve.
     #[command(flatten)]
-    pub settings: Settings,
+    pub settings: ServeFlags,
 }
 
 /// What the program can do besides serving.
@@ -57,7 +57,7 @@ pub enum Action {
         file: PathBuf,
     },
     /// Show what happened, in order: who did what to whom, and why; times are in UTC
-    Audit(Audit),
+    Audit(AuditOptions),
     /// Ask the coordinator of this machine for something, over its own socket.
     #[command(flatten)]
     Admin(Admin),
@@ -65,7 +65,7 @@ pub enum Action {
 
 /// An answer over HTTP.
 #[derive(Debug)]
-struct Answer {
+struct HttpAnswer {
     status: StatusCode,
     body: String,
 }
@@ -75,7 +75,7 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     (method, path, body): (Method, &str, String),
     deadline: Duration,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<HttpAnswer> {
     let request = Request::builder().method(method).uri(path).header(HOST, "localhost").header(CONNECTION, "close");
     let request = request.header(CONTENT_TYPE, "application/json").body(Body::from(body))?;
     let exchange = async {
@@ -84,7 +84,7 @@ async fn exchange(
             let response = sender.send_request(request).await?;
             let status = response.status();
             let body = to_bytes(Body::new(response.into_body()), ANSWER_MAX).await?;
-            Ok(Answer { status, body: String::from_utf8(body.into())? })
+            Ok(HttpAnswer { status, body: String::from_utf8(body.into())? })
         };
         // Whatever breaks the connection also fails the request on it.
         let (answer, _) = tokio::join!(asking, connection);

@@ -15,11 +15,11 @@ use crate::files;
 #[derive(Debug)]
 pub(crate) struct Policies {
     path: PathBuf,
-    current: RwLock<Current>,
+    current: RwLock<CurrentRules>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Current {
+struct CurrentRules {
     policy: Arc<Policy>,
     text: Arc<str>,
     /// Why the file is not in force as it is now.
@@ -27,7 +27,7 @@ struct Current {
 }
 
 /// The content of the file; `None` if there is none. An error is the reason why it cannot be read.
-type Found = Result<Option<Vec<u8>>, String>;
+type FoundRules = Result<Option<Vec<u8>>, String>;
 
 impl Policies {
     /// Reads the file. One that was named must exist; the usual one need not.
@@ -39,7 +39,7 @@ impl Policies {
         let current = match found.map_err(|why| anyhow::anyhow!("the policy cannot be used: {why}"))? {
             Some(current) => current,
             None if named.is_some() => anyhow::bail!("the policy cannot be used: there is no {}", path.display()),
-            None => Current::default(),
+            None => CurrentRules::default(),
         };
         if !current.policy.is_empty() {
             tracing::info!("{} rules are in force, from {}", current.policy.len(), path.display());
@@ -54,7 +54,7 @@ impl Policies {
 
     /// Returns the rules in force as they are shown.
     pub(crate) fn in_force(&self) -> PolicyInForce {
-        let Current { policy, text, outdated } = self.now();
+        let CurrentRules { policy, text, outdated } = self.now();
         PolicyInForce { rules: policy.len(), path: self.path.display().to_string(), text: text.to_string(), outdated }
     }
 
@@ -63,18 +63,18 @@ impl Policies {
         self.now().outdated
     }
 
-    fn now(&self) -> Current {
+    fn now(&self) -> CurrentRules {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Puts the rules of the file in force. Returns a sentence about the change, if there is one.
     ///
     /// Errors: the file cannot be used. The rules before it stay, and that is noted.
-    fn take(&self, found: &Found) -> Result<Option<String>, String> {
+    fn take(&self, found: &FoundRules) -> Result<Option<String>, String> {
         let before = self.now();
         let usable = match found {
             Ok(Some(bytes)) => parse(&self.path, bytes),
-            Ok(None) if before.policy.is_empty() => Ok(Current::default()),
+            Ok(None) if before.policy.is_empty() => Ok(CurrentRules::default()),
             Ok(None) => Err(format!("{} is gone", self.path.display())),
             Err(why) => Err(why.clone()),
         };
@@ -84,7 +84,7 @@ impl Policies {
                 let change = format!("{} rules in force (previously {})", now.policy.len(), before.policy.len());
                 (now, Ok(Some(change)))
             }
-            Err(why) => (Current { outdated: Some(why.clone()), ..before }, Err(why)),
+            Err(why) => (CurrentRules { outdated: Some(why.clone()), ..before }, Err(why)),
         };
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = now;
         taken
@@ -94,7 +94,7 @@ impl Policies {
 /// Keeps the rules as the file has them until `stop` is cancelled. `note` gets each change, and each state of the file that
 /// cannot be used.
 pub(crate) async fn keep(policies: Arc<Policies>, note: impl Fn(String), stop: CancellationToken) {
-    let take = |found: &Found| {
+    let take = |found: &FoundRules| {
         if let Some(change) = policies.take(found)? {
             tracing::info!("the policy has changed: {change}");
             note(change);
@@ -110,7 +110,7 @@ pub(crate) async fn keep(policies: Arc<Policies>, note: impl Fn(String), stop: C
     files::follow(move || read(&path), take, report, stop).await;
 }
 
-fn read(path: &Path) -> Found {
+fn read(path: &Path) -> FoundRules {
     match files::read(path, POLICY_BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -120,7 +120,7 @@ fn read(path: &Path) -> Found {
 
 /// Reads the rules of a file. An empty file is an error: it is more likely lost, or about to be written, than meant to
 /// allow everything.
-fn parse(path: &Path, bytes: &[u8]) -> Result<Current, String> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
     let place = path.display();
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
@@ -130,7 +130,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Current, String> {
         return Err(format!("{place} is empty; for no rules, write a comment into it"));
     }
     let policy = Policy::parse(text).map_err(|why| format!("{place}, {why}"))?;
-    Ok(Current { policy: Arc::new(policy), text: text.into(), outdated: None })
+    Ok(CurrentRules { policy: Arc::new(policy), text: text.into(), outdated: None })
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const STRETCHES_MAX: usize = 5;
 
 /// A message or a reply that is about to be sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn<'a> {
+pub(super) struct Exchange<'a> {
     /// By which call.
     pub(super) call: CallId,
     /// To whom.
@@ -34,7 +34,7 @@ pub(super) struct Turn<'a> {
 pub(super) async fn bounded<T>(
     office: &Office,
     caller: &Caller,
-    turn: Turn<'_>,
+    turn: Exchange<'_>,
     sending: impl Future<Output = Result<T, Refusal>>,
 ) -> Result<T, Refusal> {
     if !is_between_agents(&caller.agent, turn.to) {
@@ -64,7 +64,7 @@ fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
 }
 
 /// Counts the turn. The store is asked for a person only where the pair is at its limit.
-async fn count(office: &Office, pair: &Pair, turn: Turn<'_>) -> Result<Result<(), Suspicion>, StoreError> {
+async fn count(office: &Office, pair: &Pair, turn: Exchange<'_>) -> Result<Result<(), Suspicion>, StoreError> {
     let counted = office.guard.take(pair, turn.call, Instant::now());
     if !matches!(counted, Err(Suspicion::Loop { .. })) {
         return Ok(counted);

@@ -5,7 +5,7 @@ use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
-use super::part::{Cursor, Place};
+use super::part::{Cursor, ReadFrom};
 use super::{Caller, Office};
 use crate::store::{Placed, Selection};
 
@@ -26,7 +26,7 @@ pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::
     let last = placed.last().filter(|_| selection.is_filled_by(&placed)).map(|last| last.position.to_string());
     let mut page = Page::of(caller, limit);
     for one in placed {
-        if !page.add(one.message, Place::Inbox(one.position), std::mem::take(&mut from)) {
+        if !page.add(one.message, ReadFrom::Inbox(one.position), std::mem::take(&mut from)) {
             break;
         }
     }

@@ -8,7 +8,7 @@ use c3po_shared::refusal::Refusal;
 use tokio::time::Instant;
 
 use super::Caller;
-use super::part::{Cursor, Place, length, part, size};
+use super::part::{Cursor, ReadFrom, length, part, size};
 
 /// What a page's own members take besides what is on it. The longest is the cursor of a thread: a time, an id with the
 /// names of two agents, and a number of characters.
@@ -23,7 +23,7 @@ pub(super) struct Page {
     /// Whether a message that is longer than a page comes whole all the same.
     is_whole: bool,
     /// Where the last message stands.
-    last: Option<Place>,
+    last: Option<ReadFrom>,
     /// Where the next page begins, once this one has ended.
     next: Option<String>,
 }
@@ -41,13 +41,13 @@ impl Page {
     /// Adds the message that stands there, from that character on, and returns whether the page goes on behind it.
     ///
     /// One that is longer than a page comes first on one: the part that has room, or, for a person, all of it.
-    pub(super) fn add(&mut self, message: Message, place: Place, from: usize) -> bool {
+    pub(super) fn add(&mut self, message: Message, place: ReadFrom, from: usize) -> bool {
         let is_first = self.messages.is_empty();
         let room = if self.is_whole { usize::MAX } else { self.room() };
         let message = if is_first { part(message, from, room, &place) } else { message };
         let size = size(&message) + 1;
         if !is_first && (self.free() == 0 || size > self.room()) {
-            self.next = self.last.as_ref().map(Place::behind);
+            self.next = self.last.as_ref().map(ReadFrom::behind);
             return false;
         }
         self.size += size;
@@ -145,7 +145,7 @@ pub(super) mod tests {
             let mut page = Page::new(limit);
             for (number, size) in (1..).zip(sizes) {
                 // Two bytes each.
-                if !page.add(message(number, &"é".repeat(*size)), Place::Inbox(number.into()), 0) {
+                if !page.add(message(number, &"é".repeat(*size)), ReadFrom::Inbox(number.into()), 0) {
                     break;
                 }
             }
@@ -163,14 +163,14 @@ pub(super) mod tests {
     fn a_longer_message_comes_in_parts_to_a_session_and_whole_to_a_person() {
         let long = message(7, &"é".repeat(50_000));
         let (mut page, mut whole) = (Page::new(50), Page { is_whole: true, ..Page::new(50) });
-        assert!(!page.add(long.clone(), Place::Inbox(7), 0));
+        assert!(!page.add(long.clone(), ReadFrom::Inbox(7), 0));
         assert_eq!((page.next.is_some(), &page.next), (true, &page.messages[0].rest));
         assert!(bytes(&page.messages) <= PAGE_BYTES);
-        assert!(whole.add(long.clone(), Place::Inbox(7), 0) && !whole.add(message(8, "x"), Place::Inbox(8), 0));
+        assert!(whole.add(long.clone(), ReadFrom::Inbox(7), 0) && !whole.add(message(8, "x"), ReadFrom::Inbox(8), 0));
         assert_eq!((whole.messages, whole.next.as_deref()), (vec![long.clone()], Some("7")));
 
         let mut last = Page::new(50);
-        assert!(last.add(long, Place::Inbox(7), 49_000) && last.add(message(8, "x"), Place::Inbox(8), 0));
+        assert!(last.add(long, ReadFrom::Inbox(7), 49_000) && last.add(message(8, "x"), ReadFrom::Inbox(8), 0));
         assert_eq!((last.messages[0].text().chars().count(), last.messages.len(), last.next), (1_000, 2, None));
     }
 
@@ -180,7 +180,7 @@ pub(super) mod tests {
         let longest = Mark { at: Timestamp::from_millis(u64::from(u32::MAX) * 1_000), id };
         for length in (0..400).chain(23_000..25_000) {
             let mut page = Page::new(1_000);
-            let place = || Place::Thread(longest.clone());
+            let place = || ReadFrom::Thread(longest.clone());
             if page.add(message(1, &"x".repeat(length)), place(), 0) {
                 while page.add(message(2, ""), place(), 0) {}
             }

@@ -15,14 +15,14 @@ const TEXT_NAME: usize = r#""response":"","#.len();
 
 /// Where a message stands, and so by which call the rest of it is read.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum ReadFrom {
     /// At that position of the inbox.
     Inbox(u64),
     /// There in its thread.
     Thread(Mark),
 }
 
-impl Place {
+impl ReadFrom {
     /// Returns the cursor of what stands behind the message.
     pub(super) fn behind(&self) -> String {
         match self {
@@ -78,7 +78,7 @@ pub(super) fn size(message: &Message) -> usize {
 
 /// Returns a message from that character on, as far as there is room. Where that is not to its end, it is marked by its
 /// `rest` and at the end of its text.
-pub(super) fn part(message: Message, from: usize, room: usize, place: &Place) -> Message {
+pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom) -> Message {
     if from == 0 && size(&message) <= room {
         return message;
     }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     /// Reads a message to its end in parts, each of which fits and names the next. Returns its text and its context.
-    fn joined(whole: &Message, place: &Place) -> (String, String) {
+    fn joined(whole: &Message, place: &ReadFrom) -> (String, String) {
         let (mut text, mut context, mut from) = (String::new(), String::new(), 0);
         for _ in 0..10_000 {
             let part = part(whole.clone(), from, ROOM, place);
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_message_are_the_whole_of_it() {
-        for place in [Place::Inbox(u64::MAX), Place::Thread(mark())] {
+        for place in [ReadFrom::Inbox(u64::MAX), ReadFrom::Thread(mark())] {
             for part in ["x", "é", "\u{4e00}", "\u{1f6f0}", "\"\\", "a\n", "\u{1}", "\u{7f}\u{2028}", "e\u{301}"] {
                 let long = &*part.repeat(5_000);
                 for (text, context) in [(long, ""), ("x", long), (long, long), (long, "x"), ("", long)] {
@@ -204,7 +204,7 @@ mod tests {
     fn a_message_that_fits_is_not_cut() {
         for length in 0..ROOM {
             let whole = message(1, &"x".repeat(length));
-            let part = part(whole.clone(), 0, ROOM, &Place::Inbox(1));
+            let part = part(whole.clone(), 0, ROOM, &ReadFrom::Inbox(1));
             let fits = size(&whole) <= ROOM;
             assert_eq!((part == whole, part.rest.is_none()), (fits, fits), "{length}");
         }
@@ -212,14 +212,14 @@ mod tests {
 
     #[test]
     fn a_cut_says_how_much_there_is_and_how_to_read_on() {
-        let check = |place: Place, expected: &str| {
+        let check = |place: ReadFrom, expected: &str| {
             let part = part(message(1, &"x".repeat(50_000)), 0, 24_000, &place);
             let read = part.text().find('\n').expect("a line of its own");
             assert_eq!(part.text()[read + 1..], expected.replace("READ", &read.to_string()));
         };
-        check(Place::Inbox(17), "[cut: READ of 50000 characters; read on with get_messages and cursor \"17+READ\"]");
+        check(ReadFrom::Inbox(17), "[cut: READ of 50000 characters; read on with get_messages and cursor \"17+READ\"]");
         check(
-            Place::Thread(mark()),
+            ReadFrom::Thread(mark()),
             "[cut: READ of 50000 characters; read on with get_thread, message_id \"human::all::00000001\" \
              and cursor \"1.human::all::00000001+READ\"]",
         );

@@ -9,9 +9,9 @@ use c3po_shared::receipt::{Progress, furthest};
 use c3po_shared::refusal::Refusal;
 
 use super::page::{self, Page};
-use super::part::{Cursor, Place};
+use super::part::{Cursor, ReadFrom};
 use super::{Caller, Office};
-use crate::store::{Kept, Mark, StoreError, Stretch};
+use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 
 /// How many stretches of a thread one page may take. Where most of it is others', the page ends there with what was found.
 const STRETCHES_MAX: usize = 20;
@@ -27,7 +27,7 @@ pub(crate) async fn advance(office: &Office, caller: &Caller, progress: &Progres
 }
 
 /// Returns the message if the caller sent or received it; to everybody else it does not exist.
-pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<Kept, Refusal> {
+pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<StoredMessage, Refusal> {
     match office.store.message(id).await? {
         Some(kept) if kept.message.concerns(&caller.agent) => Ok(kept),
         _ => Err(Refusal::message_not_found(id)),
@@ -45,7 +45,7 @@ pub(super) async fn message_status(
 }
 
 /// Returns the receipt that readers see.
-pub(super) fn tracked(kept: Kept) -> Tracked {
+pub(super) fn tracked(kept: StoredMessage) -> Tracked {
     Tracked { message_id: kept.message.id, stage: furthest(&kept.history), history: kept.history }
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     if let Some(Cursor { at, from: Some(from) }) = &cursor {
         let begun = begun(office, caller, &thread, at).await?;
         page::check_within(&begun, *from)?;
-        if !page.add(begun, Place::Thread(at.clone()), *from) {
+        if !page.add(begun, ReadFrom::Thread(at.clone()), *from) {
             return Ok(shown(page, caller, None));
         }
     }
@@ -72,7 +72,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
         let excerpt = office.store.thread(&thread, stretch).await?;
         for message in excerpt.messages {
-            let place = Place::Thread(Mark::of(&message));
+            let place = ReadFrom::Thread(Mark::of(&message));
             if !page.add(message, place, 0) {
                 return Ok(shown(page, caller, None));
             }

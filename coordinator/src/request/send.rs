@@ -15,7 +15,7 @@ use futures_util::stream;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use super::guard::{self, Turn};
+use super::guard::{self, Exchange};
 use super::leave::Leave;
 use super::target::{self, Target};
 use super::{Caller, Office};
@@ -232,7 +232,7 @@ async fn deposit(
         // A copy of one wants no answer, and so continues no loop.
         return storing.await;
     }
-    let turn = Turn { call, to, verb: Verb::Message, thread: None };
+    let turn = Exchange { call, to, verb: Verb::Message, thread: None };
     guard::bounded(office, caller, turn, storing).await
 }
 
@@ -366,7 +366,7 @@ pub(super) async fn reply(
         take_turn(office, caller, id, Verb::Reply)?;
     }
     Leave::of(office, caller, Verb::Reply).await?.check(office, caller, &question.from_agent).await?;
-    let turn = Turn { call: id, to: &question.from_agent, verb: Verb::Reply, thread: Some(&question.thread_id) };
+    let turn = Exchange { call: id, to: &question.from_agent, verb: Verb::Reply, thread: Some(&question.thread_id) };
     let (message, receipt) =
         guard::bounded(office, caller, turn, store_reply(office, caller, id, &question, &call)).await?;
     Ok(Reply::Sent(Sent { message, receipt }))

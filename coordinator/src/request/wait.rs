@@ -12,7 +12,7 @@ use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::vocabulary::KindFilter;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::part::{Place, part};
+use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
 use super::{CALL_DEADLINE, Caller, Office, check_speaker};
 use crate::presence::{Listener, News};
@@ -72,7 +72,7 @@ pub(super) async fn wait_for_message(
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
         if let Some(arrival) = arrivals.iter().find(|arrival| wanted.is_met_by(arrival, caller)) {
-            return Ok(result(caller, arrival.message.clone(), &Place::Inbox(arrival.position)));
+            return Ok(result(caller, arrival.message.clone(), &ReadFrom::Inbox(arrival.position)));
         }
         if Instant::now() >= deadline {
             return Ok(Reply::TimedOut(match about {
@@ -111,7 +111,7 @@ fn look_again(caller: &Caller, now: Instant) -> Duration {
 }
 
 /// Returns what a wait returns of a message: all of it, or the part that has room. No wait begins that one again soon.
-fn result(caller: &Caller, message: Message, place: &Place) -> Reply {
+fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
     if caller.is_person() {
         return Reply::Message(message);
     }
@@ -173,7 +173,7 @@ async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Res
         for placed in page {
             after = placed.position;
             if caller.memory.hand(&placed.message.id, Instant::now()) {
-                return Ok(Some(result(caller, placed.message, &Place::Inbox(placed.position))));
+                return Ok(Some(result(caller, placed.message, &ReadFrom::Inbox(placed.position))));
             }
         }
         if complete {
@@ -191,7 +191,7 @@ async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Opti
     match kept.reply {
         Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| {
             // It may be in the inbox no more.
-            let place = Place::Thread(Mark::of(&kept.message));
+            let place = ReadFrom::Thread(Mark::of(&kept.message));
             result(caller, kept.message, &place)
         })),
         None if furthest(&kept.history) == Stage::Expired => {

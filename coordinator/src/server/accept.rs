@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, Admitted, STALL_MAX, farewell};
+use super::admission::{Admission, AdmittedStream, STALL_MAX, farewell};
 use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
 use crate::request::Office;
@@ -138,7 +138,7 @@ impl Serving {
     }
 
     /// Serves one connection to its end.
-    async fn connection(self, admitted: Admitted, stop: CancellationToken) {
+    async fn connection(self, admitted: AdmittedStream, stop: CancellationToken) {
         let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
         let Some(Ok(Ok(Some(first)))) = begun else { return };
         // In boxes, for what is served is large and those who are silent are many.

@@ -11,7 +11,7 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::SUBPROTOCOL;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
-use super::Server;
+use super::AppState;
 use super::endpoint::Refused;
 use crate::auth::{Principal, Right};
 use crate::request::check_right;
@@ -21,7 +21,7 @@ use crate::session;
 ///
 /// Not by axum's extractor, whose socket has one limit for the length of messages, before `hello` and after it.
 pub(super) async fn upgrade(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     Extension(principal): Extension<Arc<Principal>>,
     mut request: Request,
 ) -> Response {
@@ -40,7 +40,7 @@ pub(super) async fn upgrade(
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     }
     let upgrading = hyper::upgrade::on(&mut request);
-    let Server { office, tasks, stop, .. } = server;
+    let AppState { office, tasks, stop, .. } = server;
     tasks.clone().spawn(async move {
         // The other side may be gone before the answer was written.
         let Ok(upgraded) = upgrading.await else { return };

@@ -74,8 +74,8 @@ fn held_by(memory: Option<u64>, dearest: u64) -> usize {
 
 /// Who gives places to connections, and turns away those for whom there is none.
 pub(super) struct Admission {
-    places: Arc<Places>,
-    leaving: Arc<Places>,
+    places: Arc<Slots>,
+    leaving: Arc<Slots>,
     office: Arc<Office>,
     transport: Transport,
     tasks: TaskTracker,
@@ -84,18 +84,18 @@ pub(super) struct Admission {
 impl Admission {
     pub(super) fn new(bound: usize, office: Arc<Office>, transport: Transport, tasks: TaskTracker) -> Self {
         office.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
-        let places = Places::new(bound, office.metrics.connections.clone());
-        let leaving = Places::new(TURNED_AWAY_AT_ONCE, Gauge::default());
+        let places = Slots::new(bound, office.metrics.connections.clone());
+        let leaving = Slots::new(TURNED_AWAY_AT_ONCE, Gauge::default());
         Self { places, leaving, office, transport, tasks }
     }
 
     /// Gives a connection a place, or tells it that there is none.
-    pub(super) fn admit(&self, stream: TcpStream) -> Option<Admitted> {
+    pub(super) fn admit(&self, stream: TcpStream) -> Option<AdmittedStream> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("small frames may wait for large ones on this connection: {error}");
         }
-        match Places::take(&self.places) {
-            Some(place) => Some(Admitted { stream, stalled: None, _place: place }),
+        match Slots::take(&self.places) {
+            Some(place) => Some(AdmittedStream { stream, stalled: None, _place: place }),
             None => {
                 self.turn_away(stream);
                 None
@@ -110,7 +110,7 @@ impl Admission {
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
         }
-        let Some(place) = Places::take(&self.leaving) else { return };
+        let Some(place) = Slots::take(&self.leaving) else { return };
         let acceptor = self.transport.acceptor();
         self.tasks.spawn(async move {
             let status = "Service Unavailable";
@@ -154,32 +154,32 @@ async fn say_why(
 }
 
 /// So many places, some of them taken.
-struct Places {
+struct Slots {
     taken: AtomicUsize,
     bound: usize,
     /// How many are taken, for whoever looks from outside.
     shown: Gauge,
 }
 
-impl Places {
+impl Slots {
     fn new(bound: usize, shown: Gauge) -> Arc<Self> {
         Arc::new(Self { taken: AtomicUsize::new(0), bound, shown })
     }
 
-    fn take(places: &Arc<Self>) -> Option<Place> {
+    fn take(places: &Arc<Self>) -> Option<Slot> {
         let one_more = |taken| (taken < places.bound).then_some(taken + 1);
         let taken = places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         taken.ok().map(|_| {
             places.shown.inc();
-            Place(Arc::clone(places))
+            Slot(Arc::clone(places))
         })
     }
 }
 
 /// A place, free again once this is gone.
-struct Place(Arc<Places>);
+struct Slot(Arc<Slots>);
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.taken.fetch_sub(1, Ordering::Relaxed);
         self.0.shown.dec();
@@ -187,14 +187,14 @@ impl Drop for Place {
 }
 
 /// A connection that has a place, until it ends or its other side reads nothing for too long.
-pub(super) struct Admitted {
+pub(super) struct AdmittedStream {
     stream: TcpStream,
     /// Since when nothing more can be written, as the end of that.
     stalled: Option<Pin<Box<Sleep>>>,
-    _place: Place,
+    _place: Slot,
 }
 
-impl Admitted {
+impl AdmittedStream {
     /// Waits for the first byte and leaves it where it is. `None` is the end of the connection.
     pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
         let mut first = [0];
@@ -212,13 +212,13 @@ impl Admitted {
     }
 }
 
-impl AsyncRead for Admitted {
+impl AsyncRead for AdmittedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Admitted {
+impl AsyncWrite for AdmittedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.in_time(cx, written)
@@ -252,12 +252,12 @@ mod tests {
 
     #[test]
     fn there_are_as_many_places_as_the_bound_says() {
-        let places = Places::new(2, Gauge::default());
-        let (first, second) = (Places::take(&places), Places::take(&places));
-        assert!(first.is_some() && second.is_some() && Places::take(&places).is_none());
+        let places = Slots::new(2, Gauge::default());
+        let (first, second) = (Slots::take(&places), Slots::take(&places));
+        assert!(first.is_some() && second.is_some() && Slots::take(&places).is_none());
         assert_eq!(places.shown.get(), 2);
         drop(first);
-        assert!(Places::take(&places).is_some());
+        assert!(Slots::take(&places).is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use time::{Duration, OffsetDateTime};
 
-use crate::config::Identity;
+use crate::config::CertificateFiles;
 
 /// The folder in the data folder.
 const FOLDER: &str = "tls";
@@ -20,9 +20,9 @@ const LIFE: Duration = Duration::days(3_650);
 const EARLIER: Duration = Duration::days(1);
 
 /// Returns the files of the coordinator's own certificate, which are made if they are not there.
-pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Identity> {
+pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<CertificateFiles> {
     let folder = data_dir.join(FOLDER);
-    let files = Identity { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+    let files = CertificateFiles { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
     let is_there = || files.certificate.exists() && files.key.exists();
     if is_there() {
         close_to_others(&files.key).with_context(|| files.key.display().to_string())?;
@@ -114,7 +114,7 @@ mod tests {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().join("c3po");
         let own = || own(&folder, "127.0.0.1".parse().expect("an address")).expect("a certificate");
-        let read = |files: &Identity| (fs::read(&files.certificate).ok(), fs::read(&files.key).ok());
+        let read = |files: &CertificateFiles| (fs::read(&files.certificate).ok(), fs::read(&files.key).ok());
         let files = own();
         let first = read(&files);
         assert!(first.0.is_some() && first.1.is_some());

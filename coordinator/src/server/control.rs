@@ -20,14 +20,14 @@ const NAME: &str = "c3po-coordinator";
 
 /// The listening end.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Which file it is: a successor's may lie there in the end.
     inode: u64,
 }
 
-impl Socket {
+impl ControlSocket {
     /// Takes the place of the coordinator that listens on that port. What a killed one left there is replaced: the port
     /// is ours.
     pub(super) fn bind(data_dir: &Path, port: u16) -> anyhow::Result<Self> {
@@ -73,12 +73,12 @@ pub(crate) fn place(data_dir: &Path, port: u16) -> PathBuf {
 
 /// How commands for a coordinator are typed on its machine, so that they work as they are pasted.
 #[derive(Debug, Clone)]
-pub(crate) struct Typed {
+pub(crate) struct PrintedCommand {
     program: String,
     options: String,
 }
 
-impl Typed {
+impl PrintedCommand {
     /// Those for the coordinator that listens there. They begin with `command`, or else as this program was called: by its
     /// name if a shell found it, and by its path otherwise.
     pub(crate) fn new(command: Option<&str>, data_dir: &Path, listen: SocketAddr) -> Self {
@@ -109,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn only_its_user_reaches_it_and_a_successor_keeps_its_own() {
         let folder = tempfile::tempdir().expect("a folder");
-        let bind = || Socket::bind(folder.path(), 8420).expect("a socket");
+        let bind = || ControlSocket::bind(folder.path(), 8420).expect("a socket");
         let (first, path) = (bind(), place(folder.path(), 8420));
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         let second = bind();
@@ -125,7 +125,7 @@ mod tests {
     fn a_command_leads_to_the_coordinator_that_printed_it() {
         let check = |command: Option<&str>, data_dir: &str, expected: &str| {
             let listen = "0.0.0.0:8440".parse().expect("an address");
-            let line = Typed::new(command, Path::new(data_dir), listen).line("keys list");
+            let line = PrintedCommand::new(command, Path::new(data_dir), listen).line("keys list");
             assert!(line.ends_with(expected), "{line}");
         };
         check(Some("c3po-coordinator"), "/data", "c3po-coordinator keys list --data-dir /data --listen 0.0.0.0:8440");

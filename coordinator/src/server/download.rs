@@ -24,7 +24,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::Server;
+use super::AppState;
 use super::endpoint::{InPath, Media, Plain, Refused};
 
 /// Where the script stands.
@@ -146,7 +146,7 @@ impl Media for Script {
 }
 
 /// `GET /join.sh`
-pub(super) async fn script(State(server): State<Server>) -> Result<Plain<Script>, Refused> {
+pub(super) async fn script(State(server): State<AppState>) -> Result<Plain<Script>, Refused> {
     let script = server.downloads.script(&server.joins.url(), &server.joins.curl()).await;
     Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
@@ -168,7 +168,7 @@ impl Media for Bytes {
 
 /// `GET /download/{machine}/c3po`
 pub(super) async fn program(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     InPath(For { machine }): InPath<For>,
 ) -> Result<Plain<Bytes>, Refused> {
     let programs = server.downloads.programs().await.map_err(|error| unreadable(&error))?;

@@ -13,42 +13,42 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{Server, http_session};
+use super::{AppState, http_session};
 use crate::request::Caller;
 
 /// What a response puts before its reader; filled by the tool that makes the response.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shown {
-    content: Arc<Mutex<Option<Presented>>>,
+pub(super) struct Presentation {
+    content: Arc<Mutex<Option<PresentedIds>>>,
 }
 
 #[derive(Debug)]
-struct Presented {
+struct PresentedIds {
     caller: Caller,
     messages: Vec<MessageId>,
     via: Via,
 }
 
-impl Shown {
+impl Presentation {
     /// Notes what the response will show, and to whom.
     pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, via: Via) {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        *content = Some(Presented { caller, messages, via });
+        *content = Some(PresentedIds { caller, messages, via });
     }
 
-    fn take(&self) -> Option<Presented> {
+    fn take(&self) -> Option<PresentedIds> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Records `in_session` for what a response shows, once all of it was taken by the connection, and not before.
-pub(super) async fn layer(State(server): State<Server>, mut request: Request, next: Next) -> Response {
-    let shown = Shown::default();
+pub(super) async fn layer(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
+    let shown = Presentation::default();
     request.extensions_mut().insert(shown.clone());
     let response = next.run(request).await;
     response.map(|body| {
         let written = move || {
-            let Some(Presented { caller, messages, via }) = shown.take() else { return };
+            let Some(PresentedIds { caller, messages, via }) = shown.take() else { return };
             let office = Arc::clone(&server.office);
             server.tasks.spawn(async move {
                 http_session::note(&office, &caller, messages, Stage::InSession, via).await;

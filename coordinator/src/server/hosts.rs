@@ -10,8 +10,8 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::join::check_name;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
-use super::Server;
-use super::endpoint::{Answer, Body, By};
+use super::AppState;
+use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
 use crate::auth::{Principal, Right, issue};
 use crate::request::{check_host, check_name as check_speaker_name, everyone};
@@ -19,10 +19,10 @@ use crate::store::{Agent, Removal};
 
 /// `POST /api/agents/remove`
 pub(super) async fn remove(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(AgentRemoval { agent_id }): Body<AgentRemoval>,
-) -> Answer<RemovedAgent> {
+) -> RestAnswer<RemovedAgent> {
     let store = &server.office.store;
     if agent_id.is_reserved() {
         return Err(Refusal::invalid(format!("{agent_id} is no agent of a session")).into());
@@ -46,7 +46,7 @@ pub(super) async fn remove(
 
 /// Refuses whoever neither administers the coordinator nor is the agent's own host.
 fn check_remover(
-    server: &Server,
+    server: &AppState,
     principal: &Principal,
     agent_id: &AgentId,
     known: Option<&Agent>,
@@ -64,10 +64,10 @@ fn check_remover(
 
 /// `POST /api/hosts/rename`
 pub(super) async fn rename(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(HostRenaming { from, to }): Body<HostRenaming>,
-) -> Answer<RenamedHost> {
+) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {
         return Err(Refusal::invalid("to: it is the name that the host has").into());
@@ -87,7 +87,7 @@ pub(super) async fn rename(
 }
 
 /// Gives the agents of a host to another one, one base name after the other. Returns how many those were.
-async fn move_agents(server: &Server, from: &str, to: &str) -> Result<usize, Refusal> {
+async fn move_agents(server: &AppState, from: &str, to: &str) -> Result<usize, Refusal> {
     let known = everyone(&server.office).await?;
     let of_host = known.into_iter().filter(|agent| agent.host.as_deref() == Some(from) && !agent.id.is_reserved());
     let bases: BTreeSet<AgentId> = of_host.map(|agent| agent.owner.map_or(agent.id, |owner| owner.base)).collect();

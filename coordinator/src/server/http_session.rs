@@ -32,18 +32,18 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_000
 /// The clients that were heard of lately. Bounded by time: who is silent for 90 s is dropped.
 #[derive(Debug, Default)]
 pub(super) struct HttpSessions {
-    clients: Mutex<HashMap<AgentId, Client>>,
+    clients: Mutex<HashMap<AgentId, HttpClient>>,
 }
 
 #[derive(Debug)]
-struct Client {
+struct HttpClient {
     instance: Uuid,
     memory: Arc<Memory>,
     heard: Instant,
 }
 
 impl HttpSessions {
-    fn clients(&self) -> MutexGuard<'_, HashMap<AgentId, Client>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<AgentId, HttpClient>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +68,7 @@ impl HttpSessions {
         let now = Instant::now();
         let mut clients = self.clients();
         clients.retain(|_, client| now.duration_since(client.heard) < HTTP_PRESENCE);
-        let fresh = || Client { instance, memory: Arc::default(), heard: now };
+        let fresh = || HttpClient { instance, memory: Arc::default(), heard: now };
         let is_new = clients.get(agent).is_none_or(|client| client.instance != instance);
         if is_new {
             clients.insert(agent.clone(), fresh());

@@ -7,8 +7,8 @@ use c3po_shared::vocabulary::Scope;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Server;
-use super::endpoint::{Answer, Body, By, InPath};
+use super::AppState;
+use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::join::Invited;
 use super::keys::{Named, noted, unsure};
 use crate::auth::issue::{self, NewInvite};
@@ -17,7 +17,7 @@ use crate::store::Invite;
 /// An invite as lists show it: without its hash, and nobody knows its code.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Invite")]
-pub(super) struct Shown {
+pub(super) struct ListedInvite {
     /// What it is called.
     id: String,
     /// What the keys are for that are made with it.
@@ -38,21 +38,21 @@ pub(super) struct Shown {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Invites {
     /// All of them, the one that ends first before the others.
-    invites: Vec<Shown>,
+    invites: Vec<ListedInvite>,
 }
 
 /// `GET /api/invites`
-pub(super) async fn list(State(server): State<Server>) -> Answer<Invites> {
+pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> {
     let invites = issue::invites(server.office.store.as_ref()).await?;
     Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
 }
 
 /// `POST /api/invites`: returns the lines that a new host is given.
 pub(super) async fn create(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(new): Body<NewInvite>,
-) -> Answer<Invited> {
+) -> RestAnswer<Invited> {
     let by = principal.name();
     let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.presented()).await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
@@ -63,10 +63,10 @@ pub(super) async fn create(
 
 /// `DELETE /api/invites/{id}`
 pub(super) async fn revoke(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> Answer<Shown> {
+) -> RestAnswer<ListedInvite> {
     let by = principal.name();
     let ended = issue::revoke_invite(server.office.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
@@ -75,6 +75,6 @@ pub(super) async fn revoke(
     Ok(Json(shown(invite)))
 }
 
-fn shown(Invite { id, scope, agents, host, uses, expires_at, made_by, .. }: Invite) -> Shown {
-    Shown { id, scope, agents, host, uses, expires_at, made_by }
+fn shown(Invite { id, scope, agents, host, uses, expires_at, made_by, .. }: Invite) -> ListedInvite {
+    ListedInvite { id, scope, agents, host, uses, expires_at, made_by }
 }

@@ -13,13 +13,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::endpoint::{Answer, Body};
+use super::endpoint::{Body, RestAnswer};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
-use super::{Server, Typed, download};
+use super::{AppState, PrintedCommand, download};
 use crate::auth::issue::{self, NewInvite};
 use crate::config::Config;
-use crate::limit::{Reached, Window};
+use crate::limit::{LimitReached, Window};
 use crate::store::{Store, StoreError};
 
 /// The largest request that is read of somebody who has no key, in bytes.
@@ -36,7 +36,7 @@ pub(super) struct Joins {
     address: SocketAddr,
     transport: Transport,
     /// How commands for this coordinator are typed on its machine.
-    typed: Typed,
+    typed: PrintedCommand,
     /// The wrong codes of the last minute.
     wrong: Mutex<Window<()>>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Invited {
 
 impl Joins {
     pub(super) fn new(config: &Config, address: SocketAddr, transport: Transport) -> Self {
-        let typed = Typed::new(config.command.as_deref(), &config.data_dir, address);
+        let typed = PrintedCommand::new(config.command.as_deref(), &config.data_dir, address);
         Self { public_url: config.public_url.clone(), address, transport, typed, wrong: Mutex::default() }
     }
 
@@ -104,7 +104,7 @@ impl Joins {
     /// pass, or whoever can reach the port could keep others out; their 128 bits are what keeps a guesser out.
     fn refuse(&self, now: Instant) -> Refusal {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(Reached { count, retry_after_seconds }) = wrong.take((), WRONG_CODES_PER_MINUTE, now) {
+        if let Err(LimitReached { count, retry_after_seconds }) = wrong.take((), WRONG_CODES_PER_MINUTE, now) {
             return Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, retry_after_seconds);
         }
         // The same for one that never was: nobody learns which codes there were.
@@ -116,9 +116,9 @@ impl Joins {
 
 /// `POST /api/join`
 pub(super) async fn join(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     Body(request): Body<JoinRequest, BODY_MAX>,
-) -> Answer<JoinReply> {
+) -> RestAnswer<JoinReply> {
     let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
     let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
@@ -135,7 +135,7 @@ pub(super) async fn join(
 }
 
 /// Prints the line that lets the first host in, where nobody could come in without.
-pub(super) async fn announce(server: &Server) {
+pub(super) async fn announce(server: &AppState) {
     if !server.auth.demands_a_first_key() {
         return;
     }
@@ -246,7 +246,7 @@ mod tests {
             public_url: None,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),
             transport: Transport::plain(),
-            typed: Typed::new(None, Path::new("/data"), SocketAddr::from((Ipv4Addr::LOCALHOST, 8420))),
+            typed: PrintedCommand::new(None, Path::new("/data"), SocketAddr::from((Ipv4Addr::LOCALHOST, 8420))),
             wrong: Mutex::default(),
         };
         let (now, code) = (Instant::now(), |at| joins.refuse(at).code);

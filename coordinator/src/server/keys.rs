@@ -11,8 +11,8 @@ use c3po_shared::vocabulary::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Server;
-use super::endpoint::{Answer, Body, By, InPath};
+use super::AppState;
+use super::endpoint::{Body, By, InPath, RestAnswer};
 use crate::auth;
 use crate::auth::issue::{self, NewKey};
 use crate::store::Key;
@@ -27,7 +27,7 @@ pub(super) struct Named {
 /// A key as lists show it: without its hash.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Key")]
-pub(super) struct Shown {
+pub(super) struct ListedKey {
     /// What it is called.
     id: String,
     /// Whose it is.
@@ -66,7 +66,7 @@ enum KeyState {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MadeKey {
     #[serde(flatten)]
-    shown: Shown,
+    shown: ListedKey,
     /// Its text, which is said this once.
     key: String,
 }
@@ -75,11 +75,11 @@ pub(super) struct MadeKey {
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Keys {
     /// All of them, those that have ended as well.
-    keys: Vec<Shown>,
+    keys: Vec<ListedKey>,
 }
 
 /// `GET /api/keys`
-pub(super) async fn list(State(server): State<Server>) -> Answer<Keys> {
+pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
     let (store, now) = (&server.office.store, Timestamp::now());
     let mut keys = store.keys().await?;
     let mut used: HashMap<String, Timestamp> = HashMap::new();
@@ -93,17 +93,17 @@ pub(super) async fn list(State(server): State<Server>) -> Answer<Keys> {
     keys.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
     let with_use = |key: Key| {
         let last_used_at = used.get(&key.id).copied();
-        Shown { last_used_at, ..shown(key, now) }
+        ListedKey { last_used_at, ..shown(key, now) }
     };
     Ok(Json(Keys { keys: keys.into_iter().map(with_use).collect() }))
 }
 
 /// `POST /api/keys`
 pub(super) async fn create(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(new): Body<NewKey>,
-) -> Answer<MadeKey> {
+) -> RestAnswer<MadeKey> {
     let by = principal.name();
     let made = issue::create(server.office.store.as_ref(), new, &principal).await;
     made_key(&server, "created", None, by, made).await
@@ -111,22 +111,22 @@ pub(super) async fn create(
 
 /// `POST /api/keys/{id}/rotate`
 pub(super) async fn rotate(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> Answer<MadeKey> {
+) -> RestAnswer<MadeKey> {
     let rotated = issue::rotate(server.office.store.as_ref(), &id, &principal).await;
     made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
 }
 
 /// Tells whoever asked for the text of a key what came of that, and everybody else that the key has changed.
 async fn made_key(
-    server: &Server,
+    server: &AppState,
     verb: &str,
     id: Option<&str>,
     by: &str,
     made: Result<(Key, String), Refusal>,
-) -> Answer<MadeKey> {
+) -> RestAnswer<MadeKey> {
     let (key, text) = made.inspect_err(|refusal| unsure(server, verb, id, by, refusal))?;
     changed(server, verb, &key.id, by).await;
     Ok(Json(MadeKey { shown: shown(key, Timestamp::now()), key: text }))
@@ -134,10 +134,10 @@ async fn made_key(
 
 /// `DELETE /api/keys/{id}`
 pub(super) async fn revoke(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
-) -> Answer<Shown> {
+) -> RestAnswer<ListedKey> {
     let by = principal.name();
     let ended = issue::revoke(server.office.store.as_ref(), &id, &principal).await;
     let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
@@ -149,7 +149,7 @@ pub(super) async fn revoke(
 
 /// Says in log and audit what became of a key, and by whom, and lets it count here at once. The other coordinators, and
 /// this one where it cannot read now, find it by themselves.
-pub(super) async fn changed(server: &Server, verb: &str, key: &str, by: &str) {
+pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) {
     tracing::info!("the key {key} was {verb} by {by}");
     noted(server, verb, Some(key), by);
     if let Err(error) = auth::watch::load(&server.auth, server.office.store.as_ref()).await {
@@ -158,19 +158,19 @@ pub(super) async fn changed(server: &Server, verb: &str, key: &str, by: &str) {
 }
 
 /// Notes a change of which nobody knows whether it was done: the store did not answer in time.
-pub(super) fn unsure(server: &Server, verb: &str, key: Option<&str>, by: &str, refusal: &Refusal) {
+pub(super) fn unsure(server: &AppState, verb: &str, key: Option<&str>, by: &str, refusal: &Refusal) {
     if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") {
         noted(server, verb, key, &format!("{by}, but whether it was done is not known"));
     }
 }
 
 /// Says in the audit what became of a key or an invite, and by whom.
-pub(super) fn noted(server: &Server, verb: &str, key: Option<&str>, by: &str) {
+pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) {
     let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
     server.office.audit.note(Entry { key: key.map(str::to_owned), ..entry });
 }
 
-fn shown(key: Key, now: Timestamp) -> Shown {
+fn shown(key: Key, now: Timestamp) -> ListedKey {
     let state = match &key {
         Key { revoked_at: Some(_), .. } => KeyState::Revoked,
         key if key.is_valid(now) => KeyState::Valid,
@@ -178,5 +178,5 @@ fn shown(key: Key, now: Timestamp) -> Shown {
     };
     let host = key.host().to_owned();
     let Key { id, name, scope, agents, created_at, expires_at, revoked_at, made_by, .. } = key;
-    Shown { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by, last_used_at: None }
+    ListedKey { id, name, host, scope, agents, state, created_at, expires_at, revoked_at, made_by, last_used_at: None }
 }

@@ -25,8 +25,8 @@ use tokio::time::{Instant, interval_at, timeout};
 
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
-use super::evidence::{self, Shown};
-use super::{Server, http_session::HttpSessions, refused};
+use super::evidence::{self, Presentation};
+use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, CALL_DEADLINE, Office};
 
@@ -39,7 +39,7 @@ const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*",
 /// Returns the service for `/mcp`.
 ///
 /// Unlike the other paths it may be asked by pages of this machine: there are MCP clients that are one.
-pub(super) fn service(server: &Server) -> Router {
+pub(super) fn service(server: &AppState) -> Router {
     let handler = Handler { office: Arc::clone(&server.office), sessions: Arc::clone(&server.http_sessions) };
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
@@ -58,7 +58,7 @@ pub(super) fn service(server: &Server) -> Router {
 }
 
 /// Reads the body before rmcp does, which would wait for the rest of it also while the coordinator stops.
-async fn read_first(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
@@ -108,7 +108,7 @@ impl ServerHandler for Handler {
         if Tool::named(&request.name).is_none() {
             return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
         }
-        let shown = parts.extensions.get::<Shown>().cloned().unwrap_or_default();
+        let shown = parts.extensions.get::<Presentation>().cloned().unwrap_or_default();
         let call = self.call(parts, &request.name, request.arguments.unwrap_or_default(), &shown);
         let outcome = tokio::select! {
             outcome = call => outcome,
@@ -125,7 +125,13 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    async fn call(&self, parts: &Parts, name: &str, arguments: JsonObject, shown: &Shown) -> Result<Received, Refusal> {
+    async fn call(
+        &self,
+        parts: &Parts,
+        name: &str,
+        arguments: JsonObject,
+        shown: &Presentation,
+    ) -> Result<Received, Refusal> {
         let call = Call::of_object(name, arguments)?;
         let Some(principal) = parts.extensions.get::<Arc<Principal>>() else {
             return Err(Refusal::new(ErrorCode::Internal, "nobody was admitted"));

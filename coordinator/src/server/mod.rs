@@ -44,7 +44,7 @@ pub(crate) use self::accept::listen;
 use self::accept::{Door, Serving};
 use self::admission::Admission;
 pub(crate) use self::admission::raise_descriptor_limit;
-pub(crate) use self::control::{Typed, place as control_socket, this_program};
+pub(crate) use self::control::{PrintedCommand, place as control_socket, this_program};
 use self::download::Downloads;
 use self::endpoint::{retry_after, status_of};
 use self::http_session::HttpSessions;
@@ -62,7 +62,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What every path works with.
 #[derive(Debug, Clone)]
-pub(crate) struct Server {
+pub(crate) struct AppState {
     office: Arc<Office>,
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
@@ -90,7 +90,7 @@ pub(crate) async fn serve(
     let bound = admission::bound(config.max_connections, memory::limit(), admission::dearest(&transport));
     let admission = Admission::new(bound, Arc::clone(&office), transport.clone(), tasks.clone());
     accept::publish_limits(&office.metrics, &office.unfinished);
-    let server = Server {
+    let server = AppState {
         office,
         auth,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
@@ -100,7 +100,7 @@ pub(crate) async fn serve(
         stop: stop.clone(),
     };
     let routes = routes(&server, config, address.ip());
-    let control = control::Socket::bind(&config.data_dir, address.port())?;
+    let control = control::ControlSocket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
     let serving = Serving::new(routes, transport, Arc::clone(&server.office));
@@ -124,7 +124,7 @@ async fn overdue(stop: &CancellationToken) {
     sleep(STOP_DEADLINE).await;
 }
 
-fn routes(server: &Server, config: &Config, listen: IpAddr) -> Router {
+fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
     let sessions = Router::new()
         .route(c3po_shared::wire::PATH, get(acp::upgrade))
         .method_not_allowed_fallback(rest::no_such_method)
@@ -138,7 +138,7 @@ fn routes(server: &Server, config: &Config, listen: IpAddr) -> Router {
         .with_state(server.clone())
 }
 
-async fn guard_sessions(State(server): State<Server>, mut request: Request, next: Next) -> Response {
+async fn guard_sessions(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let answered = async {
         let stay = guard(&server, &mut request)?;
         stay.principal().unless_ended(next.run(request)).await
@@ -152,7 +152,7 @@ fn refused(refusal: Refusal) -> Response {
 }
 
 /// Admits a request: nothing of it is read before that.
-fn guard(server: &Server, request: &mut Request) -> Result<Arc<Stay>, Refusal> {
+fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal> {
     let admitted = match request.extensions().get::<Arc<Principal>>() {
         // Whoever reaches the control socket.
         Some(local) => Ok(Arc::clone(local)),

@@ -4,29 +4,29 @@ use axum::Json;
 use axum::extract::State;
 use c3po_shared::guard::{GuardList, GuardRequest, GuardedPair};
 
-use super::Server;
-use super::endpoint::{Answer, Body, By};
+use super::AppState;
+use super::endpoint::{Body, By, RestAnswer};
 use crate::request;
 
 /// `GET /api/guard`
-pub(super) async fn list(State(server): State<Server>) -> Answer<GuardList> {
+pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<GuardList> {
     Ok(Json(request::list_guarded(&server.office).await?))
 }
 
 /// `POST /api/guard/allow`
 pub(super) async fn allow(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
-) -> Answer<GuardedPair> {
+) -> RestAnswer<GuardedPair> {
     Ok(Json(request::rule_guarded(&server.office, &principal, &agents, false).await?))
 }
 
 /// `POST /api/guard/stop`
 pub(super) async fn stop(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
-) -> Answer<GuardedPair> {
+) -> RestAnswer<GuardedPair> {
     Ok(Json(request::rule_guarded(&server.office, &principal, &agents, true).await?))
 }

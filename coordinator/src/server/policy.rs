@@ -4,19 +4,19 @@ use axum::Json;
 use axum::extract::State;
 use c3po_shared::policy::{PolicyAnswer, PolicyInForce, PolicyQuestion};
 
-use super::Server;
-use super::endpoint::{Answer, Query};
+use super::AppState;
+use super::endpoint::{Query, RestAnswer};
 use crate::request;
 
 /// Answers from the rules that hold now.
 pub(super) async fn check(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     Query(question): Query<PolicyQuestion>,
-) -> Answer<PolicyAnswer> {
+) -> RestAnswer<PolicyAnswer> {
     Ok(Json(request::explain_policy(&server.office, question).await?))
 }
 
 /// Shows the rules that hold now.
-pub(super) async fn show(State(server): State<Server>) -> Answer<PolicyInForce> {
+pub(super) async fn show(State(server): State<AppState>) -> RestAnswer<PolicyInForce> {
     Ok(Json(server.office.policies.in_force()))
 }

@@ -17,8 +17,8 @@ use c3po_shared::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{Answer, By, MayLook, Media, Plain, Query, Refused, Speaker, described};
-use super::{Server, description};
+use super::endpoint::{By, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
+use super::{AppState, description};
 use crate::store::{Agent, Selection};
 
 /// After how many bytes of messages a page of an inbox ends, so that nobody has the coordinator hold a whole one.
@@ -95,7 +95,7 @@ impl IntoResponse for Health {
 }
 
 /// `GET /api/health`
-pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayLook) -> Health {
+pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): MayLook) -> Health {
     if let Err(error) = server.office.store.check().await {
         tracing::warn!("unhealthy: {error}");
         return Health::Unwell(Unwell {
@@ -121,7 +121,7 @@ pub(super) async fn health(State(server): State<Server>, MayLook(may_look): MayL
 /// How much of an inbox is wanted.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page {
+pub(super) struct PageQuery {
     /// How many messages at most.
     #[schemars(range(min = 1, max = PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     limit: Option<usize>,
@@ -138,10 +138,10 @@ pub(super) struct PendingMessages {
 
 /// `GET /api/pending`
 pub(super) async fn pending(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     Speaker(agent): Speaker,
-    Query(page): Query<Page>,
-) -> Answer<PendingMessages> {
+    Query(page): Query<PageQuery>,
+) -> RestAnswer<PendingMessages> {
     let limit = page.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
@@ -154,7 +154,7 @@ pub(super) async fn pending(
 }
 
 /// `GET /api/agents`: all of them, for people who look.
-pub(super) async fn agents(State(server): State<Server>) -> Answer<Vec<AgentRecord>> {
+pub(super) async fn agents(State(server): State<AppState>) -> RestAnswer<Vec<AgentRecord>> {
     let now = Timestamp::now();
     let mut records: Vec<AgentRecord> = Vec::new();
     loop {
@@ -179,10 +179,10 @@ pub(super) struct Unregistered {
 
 /// `POST /api/unregister`
 pub(super) async fn unregister(
-    State(server): State<Server>,
+    State(server): State<AppState>,
     By(principal): By,
     Speaker(agent): Speaker,
-) -> Answer<Unregistered> {
+) -> RestAnswer<Unregistered> {
     let known = server.office.store.agent(&agent).await?;
     let linked = known
         .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
@@ -210,7 +210,7 @@ impl Media for OpenMetrics {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(State(server): State<Server>) -> Plain<OpenMetrics> {
+pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics> {
     if let Ok(Some(fill)) = server.office.store.fill().await {
         server.office.metrics.fill(&fill);
     }

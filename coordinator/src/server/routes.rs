@@ -5,7 +5,7 @@ use axum::Router;
 use c3po_shared::join;
 
 use super::endpoint::{Access, Table};
-use super::{Server, audit, description, download, hosts, invites, join as joining, keys, pairs, policy, rest};
+use super::{AppState, audit, description, download, hosts, invites, join as joining, keys, pairs, policy, rest};
 use crate::auth::Right::{Administer, Look, Operate, Remove, Speak};
 
 const KEYS: &str = "/api/keys";
@@ -19,7 +19,7 @@ const GUARD_STOP: &str = "/api/guard/stop";
 const PROGRAM: &str = "/download/{machine}/c3po";
 
 /// Returns the routes of REST, the one of their description included.
-pub(super) fn router(server: &Server) -> Router<Server> {
+pub(super) fn router(server: &AppState) -> Router<AppState> {
     for_new_hosts(for_administrators(for_monitors(Table::new(server)))).finish()
 }
 

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::certificate;
-use crate::config::{Identity, Tls};
+use crate::config::{CertificateFiles, Tls};
 use crate::files;
 
 /// What a connection over TLS begins with: the type of the record that a handshake is in.
@@ -33,13 +33,13 @@ const PEM_MAX: u64 = 1 << 20;
 /// How the port is spoken to: plainly, or over TLS. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Transport {
-    shown: Option<Arc<Shown>>,
+    shown: Option<Arc<ServedCertificate>>,
 }
 
 /// The certificate that is shown, and where it comes from.
 #[derive(Debug)]
-struct Shown {
-    files: Identity,
+struct ServedCertificate {
+    files: CertificateFiles,
     loaded: RwLock<Loaded>,
 }
 
@@ -72,7 +72,7 @@ impl Transport {
         let loaded =
             load(&pems).with_context(|| format!("of {} and {}", files.certificate.display(), files.key.display()))?;
         let loaded = RwLock::new(loaded);
-        Ok(Self { shown: Some(Arc::new(Shown { files, loaded })) })
+        Ok(Self { shown: Some(Arc::new(ServedCertificate { files, loaded })) })
     }
 
     /// Returns what URLs of this coordinator begin with: `http` or `https`.
@@ -110,7 +110,7 @@ impl Transport {
     /// Takes up files that change, until `stop` is cancelled. New connections see the new certificate, older ones live on.
     pub(super) async fn follow_files(self, stop: CancellationToken) {
         let Some(shown) = self.shown else { return };
-        let take = |found: &Found| {
+        let take = |found: &FoundCertificate| {
             let loaded =
                 found.as_ref().map_err(Clone::clone).and_then(|pems| load(pems).map_err(|why| format!("{why:#}")))?;
             let mut current = shown.loaded.write().unwrap_or_else(PoisonError::into_inner);
@@ -134,9 +134,9 @@ struct Pems {
 }
 
 /// The content of both files, or the reason why they cannot be read.
-type Found = Result<Pems, String>;
+type FoundCertificate = Result<Pems, String>;
 
-fn read(identity: &Identity) -> Found {
+fn read(identity: &CertificateFiles) -> FoundCertificate {
     let read = |what, path: &Path| {
         files::read(path, PEM_MAX).map_err(|error| format!("reading the {what} {}: {error}", path.display()))
     };

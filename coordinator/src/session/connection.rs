@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 use super::bounds::{MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
-use crate::unfinished::{Account, Held, Intake};
+use crate::unfinished::{Account, Charge, Intake};
 
 /// The other side is no longer there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Connection {
 
     /// Returns the next text frame, with what is charged for it. Cancel-safe. Binary frames break the protocol and end the
     /// link.
-    pub(super) async fn receive(&mut self) -> Result<(String, Option<Held>), Gone> {
+    pub(super) async fn receive(&mut self) -> Result<(String, Option<Charge>), Gone> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {

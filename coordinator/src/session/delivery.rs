@@ -13,7 +13,7 @@ use crate::request::{Memory, Office};
 use crate::store::{Arrival, Placed, Result, Selection};
 
 /// What the store had.
-pub(super) type Page = Result<Vec<Placed>>;
+pub(super) type PushedPage = Result<Vec<Placed>>;
 
 /// How far the deliveries of one link have come.
 pub(super) struct Delivery {
@@ -26,12 +26,12 @@ pub(super) struct Delivery {
     carried: Vec<Arc<Arrival>>,
     /// Where to look again, and when: the session was handed messages there, and may not have been shown all of them.
     left_out: Option<(u64, Instant)>,
-    reading: Option<BoxFuture<'static, Page>>,
-    sent: Option<Sent>,
+    reading: Option<BoxFuture<'static, PushedPage>>,
+    sent: Option<Delivered>,
     counter: i64,
 }
 
-struct Sent {
+struct Delivered {
     id: RequestId,
     messages: Vec<MessageId>,
     at: Instant,
@@ -135,7 +135,7 @@ impl Delivery {
     }
 
     /// Resolves when a page was read. Cancel-safe.
-    pub(super) async fn page(&mut self) -> Page {
+    pub(super) async fn page(&mut self) -> PushedPage {
         let Some(reading) = &mut self.reading else { return std::future::pending().await };
         let page = reading.await;
         self.reading = None;
@@ -143,7 +143,7 @@ impl Delivery {
     }
 
     /// Returns the frame to send for a page: what no wait of the session was handed.
-    pub(super) fn frame(&mut self, page: Page, memory: &Memory) -> Option<String> {
+    pub(super) fn frame(&mut self, page: PushedPage, memory: &Memory) -> Option<String> {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
@@ -179,7 +179,7 @@ impl Delivery {
         let now = Timestamp::now();
         let messages = messages.into_iter().map(|message| Arriving::at(message, now)).collect();
         let deliver = Deliver { messages, position: self.position };
-        self.sent = Some(Sent { id: id.clone(), messages: ids, at: Instant::now() });
+        self.sent = Some(Delivered { id: id.clone(), messages: ids, at: Instant::now() });
         Some(Outgoing::request(&id, "deliver", &deliver).text())
     }
 

@@ -4,7 +4,7 @@ use super::connection::Gone;
 
 /// Why a link ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EndReason {
     /// The proxy said so.
     Goodbye,
     /// The connection broke, or fell silent.
@@ -17,7 +17,7 @@ pub(super) enum End {
     Revoked,
 }
 
-impl End {
+impl EndReason {
     /// Returns the word for it.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl End {
     }
 }
 
-impl From<Gone> for End {
+impl From<Gone> for EndReason {
     fn from(_: Gone) -> Self {
         Self::Gone
     }

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use super::bounds::{MISSING_MAX, QUEUE};
 use crate::request::{self, Caller, Office};
 use crate::store::{Amendment, StoreError};
-use crate::unfinished::Held;
+use crate::unfinished::Charge;
 
 /// One thing to do.
-pub(super) enum Entry {
+pub(super) enum LedgerEntry {
     /// Messages got further.
     Receipt { id: Option<RequestId>, progress: Progress },
     /// Something about the session changed.
@@ -27,7 +27,7 @@ pub(super) enum Entry {
     /// The hold ran out while the store was away.
     Renew,
     /// A call, what is charged for it, and when it came.
-    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Held>, at: Instant },
+    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Charge>, at: Instant },
 }
 
 /// A call whose turn has come.
@@ -36,7 +36,7 @@ pub(super) struct ReadyCall {
     pub(super) call_id: CallId,
     pub(super) call: Call,
     /// What is charged for it until it is done.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Charge>,
     /// When it came.
     pub(super) at: Instant,
 }
@@ -61,7 +61,7 @@ impl Noted {
 /// The queue of one link.
 #[derive(Default)]
 pub(super) struct Ledger {
-    queue: VecDeque<Entry>,
+    queue: VecDeque<LedgerEntry>,
     at_work: Option<BoxFuture<'static, Noted>>,
     /// What changed about the session and could not be recorded.
     owed: Option<SessionChange>,
@@ -70,14 +70,14 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: LedgerEntry) {
         self.queue.push_back(entry);
     }
 
     /// Lines up that these messages are on the host, in one step with those that wait there for the same.
     pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
-            Some(Entry::Receipt { id: None, progress: last })
+            Some(LedgerEntry::Receipt { id: None, progress: last })
                 if last.context == context && last.stage == Stage::OnHost =>
             {
                 last.message_ids.extend(message_ids);
@@ -85,7 +85,7 @@ impl Ledger {
             _ => {
                 let (stage, via) = (Stage::OnHost, Via::Deliver);
                 let progress = Progress { message_ids, stage, via, seen_via: None, context };
-                self.push(Entry::Receipt { id: None, progress });
+                self.push(LedgerEntry::Receipt { id: None, progress });
             }
         }
     }
@@ -95,13 +95,13 @@ impl Ledger {
         if let Some(owed) = self.owed.take() {
             inherit(&mut change, owed);
         }
-        self.push(Entry::Change(change));
+        self.push(LedgerEntry::Change(change));
     }
 
     /// Keeps a change that could not be recorded, behind what was said since.
     pub(super) fn owe(&mut self, older: SessionChange) {
         let newer = self.queue.iter_mut().find_map(|entry| match entry {
-            Entry::Change(change) => Some(change),
+            LedgerEntry::Change(change) => Some(change),
             _ => None,
         });
         match newer {
@@ -113,18 +113,18 @@ impl Ledger {
     /// Lines up what is owed.
     pub(super) fn push_owed(&mut self) {
         if let Some(owed) = self.owed.take() {
-            self.push(Entry::Change(owed));
+            self.push(LedgerEntry::Change(owed));
         }
     }
 
     /// Returns how many calls wait for their turn.
     pub(super) fn calls(&self) -> usize {
-        self.queue.iter().filter(|entry| matches!(entry, Entry::Call { .. })).count()
+        self.queue.iter().filter(|entry| matches!(entry, LedgerEntry::Call { .. })).count()
     }
 
     /// Returns whether that call waits for its turn.
     pub(super) fn holds(&self, wanted: CallId) -> bool {
-        self.queue.iter().any(|entry| matches!(entry, Entry::Call { call_id, .. } if *call_id == wanted))
+        self.queue.iter().any(|entry| matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == wanted))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -137,7 +137,7 @@ impl Ledger {
 
     /// Takes a call out that nobody waits for any more.
     pub(super) fn withdraw(&mut self, call: CallId) {
-        self.queue.retain(|entry| !matches!(entry, Entry::Call { call_id, .. } if *call_id == call));
+        self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == call));
     }
 
     /// Takes out the receipts that were said behind one that could not be recorded, for their hosts say them again in
@@ -145,7 +145,7 @@ impl Ledger {
     pub(super) fn withdraw_receipts(&mut self) -> Vec<RequestId> {
         let mut withdrawn = Vec::new();
         self.queue.retain_mut(|entry| match entry {
-            Entry::Receipt { id, .. } => match id.take() {
+            LedgerEntry::Receipt { id, .. } => match id.take() {
                 Some(id) => {
                     withdrawn.push(id);
                     false
@@ -186,7 +186,7 @@ impl Ledger {
     ) -> Option<ReadyCall> {
         while self.at_work.is_none() {
             let next = self.queue.pop_front_if(|entry| match entry {
-                Entry::Call { call, .. } => has_place(call.tool()),
+                LedgerEntry::Call { call, .. } => has_place(call.tool()),
                 _ => true,
             })?;
             if self.queue.is_empty() {
@@ -194,7 +194,7 @@ impl Ledger {
                 self.queue = VecDeque::new();
             }
             match next {
-                Entry::Call { id, call_id, call, held, at } => {
+                LedgerEntry::Call { id, call_id, call, held, at } => {
                     return Some(ReadyCall { id, call_id, call, held, at });
                 }
                 entry => self.at_work = Some(record(Arc::clone(office), caller.clone(), entry)),
@@ -206,7 +206,7 @@ impl Ledger {
     /// Records what is at work and every receipt and change behind it. Calls that have not begun are dropped: nobody
     /// waits for their answers.
     pub(super) async fn finish(&mut self, office: &Arc<Office>, caller: &Caller) {
-        self.queue.retain(|entry| !matches!(entry, Entry::Call { .. }));
+        self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { .. }));
         while let Some(at_work) = self.at_work.take() {
             at_work.await;
             // Whatever is in the queue needs no place.
@@ -232,22 +232,22 @@ fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.prompted |= older.prompted;
 }
 
-fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'static, Noted> {
+fn record(office: Arc<Office>, caller: Caller, entry: LedgerEntry) -> BoxFuture<'static, Noted> {
     Box::pin(async move {
         let store = &office.store;
         match entry {
-            Entry::Receipt { id, progress } => {
+            LedgerEntry::Receipt { id, progress } => {
                 if let Err(error) = request::check_speaker(&office, &caller).await {
                     return Noted { id, ..Noted::of(Err(error)) };
                 }
                 Noted { id, ..Noted::of(request::advance(&office, &caller, &progress).await) }
             }
-            Entry::Change(change) => {
+            LedgerEntry::Change(change) => {
                 let amendment = Amendment::from(change);
                 let outcome = store.amend(&caller.agent, caller.tenure.as_ref(), &amendment).await;
                 Noted { change: Some(amendment.session), ..Noted::of(outcome.map(|_| ())) }
             }
-            Entry::Renew => {
+            LedgerEntry::Renew => {
                 let Some(tenure) = &caller.tenure else { return Noted::of(Ok(())) };
                 let outcome = match store.renew(tenure, SILENCE_MAX).await {
                     Ok(true) => Ok(()),
@@ -257,7 +257,7 @@ fn record(office: Arc<Office>, caller: Caller, entry: Entry) -> BoxFuture<'stati
                 Noted { renewed: outcome.is_ok(), ..Noted::of(outcome) }
             }
             // Calls are returned by `start` and never recorded here.
-            Entry::Call { id, .. } => Noted { id: Some(id), ..Noted::of(Ok(())) },
+            LedgerEntry::Call { id, .. } => Noted { id: Some(id), ..Noted::of(Ok(())) },
         }
     })
 }
@@ -275,7 +275,7 @@ mod tests {
     fn changes(ledger: &Ledger) -> Vec<&SessionChange> {
         let mut changes = Vec::new();
         for entry in &ledger.queue {
-            if let Entry::Change(change) = entry {
+            if let LedgerEntry::Change(change) = entry {
                 changes.push(change);
             }
         }
@@ -298,7 +298,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
         let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
-        let receipt = |id| Entry::Receipt { id, progress: progress.clone() };
+        let receipt = |id| LedgerEntry::Receipt { id, progress: progress.clone() };
         ledger.push(receipt(Some(RequestId::Number(1))));
         ledger.push(receipt(None));
         ledger.change(state(State::Busy));

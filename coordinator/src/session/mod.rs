@@ -29,14 +29,14 @@ use tokio_util::sync::CancellationToken;
 use self::bounds::{CALLS_AT_ONCE, DRAIN, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
-use self::end::End;
+use self::end::EndReason;
 use self::ledger::{Ledger, Noted};
 use self::pace::Pace;
 use crate::auth::Stay;
 use crate::presence::{Listener, News, Present};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::StoreError;
-use crate::unfinished::Held;
+use crate::unfinished::Charge;
 
 pub(crate) use self::bounds::MESSAGE_DEADLINE;
 
@@ -96,11 +96,11 @@ impl Finished {
 }
 
 /// What woke the loop.
-enum Event {
-    Frame(Result<(String, Option<Held>), Gone>),
+enum Woken {
+    Frame(Result<(String, Option<Charge>), Gone>),
     Finished(Option<Box<Finished>>),
     Noted(Noted),
-    Delivery(delivery::Page),
+    Delivery(delivery::PushedPage),
     Renewed(Result<bool, StoreError>),
     News(News),
     Replaced,
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, stop: &CancellationToken) -> End {
+    async fn run(&mut self, stop: &CancellationToken) -> EndReason {
         self.delivery.ring(self.waits());
         let mut together = 0;
         loop {
@@ -180,7 +180,7 @@ impl Session {
                 None => {
                     together = 0;
                     if self.connection.send(&mut self.outbox).await.is_err() || self.is_over() {
-                        return End::Gone;
+                        return EndReason::Gone;
                     }
                     self.next_event(stop).await
                 }
@@ -206,7 +206,7 @@ impl Session {
         self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
     }
 
-    async fn next_event(&mut self, stop: &CancellationToken) -> Event {
+    async fn next_event(&mut self, stop: &CancellationToken) -> Woken {
         let rests_until = self.pace.rests_until();
         let deadline = rests_until.into_iter().fold(self.next_deadline(), Instant::min);
         if self.alarm.is_elapsed() || deadline < self.alarm.deadline() {
@@ -214,48 +214,48 @@ impl Session {
         }
         tokio::select! {
             biased;
-            () = stop.cancelled(), if self.drain_until.is_none() => Event::Stop,
-            () = replaced(self.present.as_ref()) => Event::Replaced,
-            () = self.stay.principal().ended() => Event::Revoked,
-            Some(finished) = self.calls.next(), if !self.calls.is_empty() => Event::Finished(finished),
-            noted = self.ledger.noted() => Event::Noted(noted),
-            page = self.delivery.page() => Event::Delivery(page),
-            renewed = resolved(&mut self.renewal) => Event::Renewed(renewed),
-            frame = self.connection.receive(), if rests_until.is_none() && self.ledger.has_room() => Event::Frame(frame),
-            news = self.listener.news() => Event::News(news),
-            () = self.alarm.as_mut() => Event::Tick,
+            () = stop.cancelled(), if self.drain_until.is_none() => Woken::Stop,
+            () = replaced(self.present.as_ref()) => Woken::Replaced,
+            () = self.stay.principal().ended() => Woken::Revoked,
+            Some(finished) = self.calls.next(), if !self.calls.is_empty() => Woken::Finished(finished),
+            noted = self.ledger.noted() => Woken::Noted(noted),
+            page = self.delivery.page() => Woken::Delivery(page),
+            renewed = resolved(&mut self.renewal) => Woken::Renewed(renewed),
+            frame = self.connection.receive(), if rests_until.is_none() && self.ledger.has_room() => Woken::Frame(frame),
+            news = self.listener.news() => Woken::News(news),
+            () = self.alarm.as_mut() => Woken::Tick,
         }
     }
 
     /// Does what an event asks for. Nothing here waits: what is to be said goes into the outbox.
-    fn on(&mut self, event: Event) -> Result<(), End> {
+    fn on(&mut self, event: Woken) -> Result<(), EndReason> {
         match event {
-            Event::Frame(frame) => {
+            Woken::Frame(frame) => {
                 let (text, held) = frame?;
                 self.pace.note(text.len(), usize::from(self.calls_at_work() >= CALLS_AT_ONCE));
                 self.on_frame(&text, held)?;
             }
-            Event::Finished(None) => {}
+            Woken::Finished(None) => {}
             // Messages go only to whoever is the agent for sure.
-            Event::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
+            Woken::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
                 self.unsure.push(*finished);
                 self.renew();
             }
-            Event::Delivery(_) | Event::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
-            Event::Finished(Some(finished)) => self.on_finished(finished),
-            Event::Noted(noted) => self.on_noted(noted)?,
-            Event::Delivery(page) => self.outbox.extend(self.delivery.frame(page, &self.caller.memory)),
-            Event::Renewed(renewed) => self.on_renewed(renewed)?,
-            Event::News(News::Receipt) => {}
-            Event::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
-            Event::Replaced => return Err(End::TakenOver),
-            Event::Revoked => return Err(End::Revoked),
-            Event::Stop => self.drain(),
-            Event::Tick => {}
+            Woken::Delivery(_) | Woken::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
+            Woken::Finished(Some(finished)) => self.on_finished(finished),
+            Woken::Noted(noted) => self.on_noted(noted)?,
+            Woken::Delivery(page) => self.outbox.extend(self.delivery.frame(page, &self.caller.memory)),
+            Woken::Renewed(renewed) => self.on_renewed(renewed)?,
+            Woken::News(News::Receipt) => {}
+            Woken::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
+            Woken::Replaced => return Err(EndReason::TakenOver),
+            Woken::Revoked => return Err(EndReason::Revoked),
+            Woken::Stop => self.drain(),
+            Woken::Tick => {}
         }
         let drained = self.calls_at_work() == 0 && self.ledger.is_empty();
         match self.drain_until {
-            Some(until) if drained || Instant::now() >= until => Err(End::Draining),
+            Some(until) if drained || Instant::now() >= until => Err(EndReason::Draining),
             _ => Ok(()),
         }
     }
@@ -328,18 +328,18 @@ impl Session {
         }
     }
 
-    fn on_renewed(&mut self, renewed: Result<bool, StoreError>) -> Result<(), End> {
+    fn on_renewed(&mut self, renewed: Result<bool, StoreError>) -> Result<(), EndReason> {
         self.renewal = None;
         match renewed {
             Ok(true) => self.is_renewed(),
-            Ok(false) | Err(StoreError::TakenOver(_)) => return Err(End::TakenOver),
+            Ok(false) | Err(StoreError::TakenOver(_)) => return Err(EndReason::TakenOver),
             // The next heartbeat tries again; a hold that ran out is renewed before the next call.
             Err(error) => tracing::debug!("a hold was not renewed: {error}"),
         }
         Ok(())
     }
 
-    fn on_noted(&mut self, noted: Noted) -> Result<(), End> {
+    fn on_noted(&mut self, noted: Noted) -> Result<(), EndReason> {
         match noted.outcome {
             Ok(()) => {
                 if noted.renewed {
@@ -353,7 +353,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Err(StoreError::TakenOver(_)) => Err(End::TakenOver),
+            Err(StoreError::TakenOver(_)) => Err(EndReason::TakenOver),
             Err(error) => {
                 self.on_not_noted(noted.id, noted.change, error);
                 Ok(())
@@ -452,18 +452,19 @@ impl Session {
     }
 
     /// Ends the hold where the session ended, and tells the other side why the link does.
-    async fn leave(&mut self, end: &End) {
+    async fn leave(&mut self, end: &EndReason) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
-        if let (End::Goodbye | End::Gone | End::Revoked, true, Some(tenure)) = (end, current, &self.caller.tenure)
-            && let Err(error) = self.office.store.release(tenure, *end != End::Gone).await
+        if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =
+            (end, current, &self.caller.tenure)
+            && let Err(error) = self.office.store.release(tenure, *end != EndReason::Gone).await
         {
             tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
         }
         match end {
-            End::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,
-            End::Revoked => self.connection.close(CLOSE_REVOKED, "the key has ended").await,
-            End::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator stops").await,
-            End::Goodbye | End::Gone => {}
+            EndReason::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,
+            EndReason::Revoked => self.connection.close(CLOSE_REVOKED, "the key has ended").await,
+            EndReason::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator stops").await,
+            EndReason::Goodbye | EndReason::Gone => {}
         }
     }
 }

@@ -9,13 +9,13 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator};
 use tokio::time::Instant;
 
-use super::ledger::Entry;
-use super::{End, Session};
+use super::ledger::LedgerEntry;
+use super::{EndReason, Session};
 use crate::presence::News;
-use crate::unfinished::Held;
+use crate::unfinished::Charge;
 
 impl Session {
-    pub(super) fn on_frame(&mut self, text: &str, held: Option<Held>) -> Result<(), End> {
+    pub(super) fn on_frame(&mut self, text: &str, held: Option<Charge>) -> Result<(), EndReason> {
         self.heard = Instant::now();
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
@@ -38,9 +38,14 @@ impl Session {
         Ok(())
     }
 
-    fn on_said(&mut self, id: Option<RequestId>, said: ToCoordinator<'_>, held: Option<Held>) -> Result<(), End> {
+    fn on_said(
+        &mut self,
+        id: Option<RequestId>,
+        said: ToCoordinator<'_>,
+        held: Option<Charge>,
+    ) -> Result<(), EndReason> {
         match (said, id) {
-            (ToCoordinator::Goodbye, _) => return Err(End::Goodbye),
+            (ToCoordinator::Goodbye, _) => return Err(EndReason::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
             (ToCoordinator::Receipt(progress), id) => {
@@ -54,7 +59,7 @@ impl Session {
                     self.postpone(id, Refusal::store_unavailable());
                     return Ok(());
                 }
-                self.ledger.push(Entry::Receipt { id, progress });
+                self.ledger.push(LedgerEntry::Receipt { id, progress });
             }
             (ToCoordinator::Heartbeat(beat), Some(id)) => {
                 self.renew();
@@ -95,13 +100,13 @@ impl Session {
     }
 
     /// Lines up a call behind the receipts that came before it.
-    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call, held: Option<Held>) {
+    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call, held: Option<Charge>) {
         if self.renewed.elapsed() >= SILENCE_MAX {
-            self.ledger.push(Entry::Renew);
+            self.ledger.push(LedgerEntry::Renew);
         }
         self.ledger.push_owed();
         let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
-        self.ledger.push(Entry::Call { id, call_id, call, held, at: Instant::now() });
+        self.ledger.push(LedgerEntry::Call { id, call_id, call, held, at: Instant::now() });
         if shows_life {
             // A session that calls is no longer starting. Behind the call: that does not wait for it.
             self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });

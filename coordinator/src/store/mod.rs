@@ -176,7 +176,7 @@ impl Selection<'_> {
 
 /// How much an agent has not dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pending {
+pub struct Backlog {
     /// How many messages are in the inbox.
     pub count: usize,
     /// When the oldest of them was accepted.
@@ -185,7 +185,7 @@ pub struct Pending {
 
 /// A message with everything known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredMessage {
     /// The envelope.
     pub message: Message,
     /// How far it got, step by step, the first one `stored`.
@@ -329,7 +329,7 @@ pub trait Store:
     async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
 
     /// Returns how much is in the inbox.
-    async fn pending(&self, agent: &AgentId) -> Result<Pending>;
+    async fn pending(&self, agent: &AgentId) -> Result<Backlog>;
 
     /// Takes messages out of the inbox. What was taken out before counts as acknowledged again.
     async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled>;
@@ -353,7 +353,7 @@ pub trait Store:
     ) -> Result<Vec<(MessageId, Stage)>>;
 
     /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
-    async fn message(&self, id: &MessageId) -> Result<Option<Kept>>;
+    async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>>;
 
     /// Returns an excerpt of what is kept of the thread, by time and id.
     ///

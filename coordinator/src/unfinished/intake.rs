@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
-use super::{Account, Held};
+use super::{Account, Charge};
 
 /// The bytes of a control frame from a client beside its payload.
 const CONTROL_HEAD: usize = 6;
@@ -25,7 +25,7 @@ pub(crate) struct Intake<S> {
     /// How long a message may take that has begun.
     within: Duration,
     /// Waits for room, with what is missing.
-    room: Option<(usize, BoxFuture<'static, Held>)>,
+    room: Option<(usize, BoxFuture<'static, Charge>)>,
     /// When a message that has begun is overdue.
     overdue: Option<Pin<Box<Sleep>>>,
 }
@@ -49,7 +49,7 @@ impl<S> Intake<S> {
     }
 
     /// Notes that a message of so many bytes was whole. Returns what is charged for it until it is done with.
-    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Held> {
+    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
         self.unfinished = 0;
         self.overdue = None;
         self.account.as_mut().and_then(|account| account.settle(bytes))

@@ -75,12 +75,12 @@ impl Room {
 
 /// Bytes that are charged, until this is gone.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Charge {
     one: OwnedSemaphorePermit,
     all: OwnedSemaphorePermit,
 }
 
-impl Held {
+impl Charge {
     /// Gives back what is beyond so many bytes.
     fn shrink(&mut self, bytes: usize) {
         for permits in [&mut self.one, &mut self.all] {
@@ -94,7 +94,7 @@ impl Held {
 pub(crate) struct Account {
     one: Room,
     all: Room,
-    held: Vec<Held>,
+    held: Vec<Charge>,
     charged: usize,
 }
 
@@ -110,15 +110,15 @@ impl Account {
     }
 
     /// Takes that much from both rooms, once they have it.
-    pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Held> + Send + 'static {
+    pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Charge> + Send + 'static {
         let (one, all) = (self.one.clone(), self.all.clone());
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
         // Always in this order, so that a key that has no room holds none of the others'.
-        async move { Held { one: one.take(missing).await, all: all.take(missing).await } }
+        async move { Charge { one: one.take(missing).await, all: all.take(missing).await } }
     }
 
     /// Keeps what was taken for the message or request.
-    pub(crate) fn keep(&mut self, held: Held, missing: usize) {
+    pub(crate) fn keep(&mut self, held: Charge, missing: usize) {
         self.held.push(held);
         self.charged += missing;
     }
@@ -132,7 +132,7 @@ impl Account {
     }
 
     /// Ends the charge of a message that is whole. Returns what is charged for it until it is done with: it and one copy.
-    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Held> {
+    pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
         let mut held = std::mem::take(&mut self.held).into_iter().next();
         self.charged = 0;
         if let Some(held) = &mut held {

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::inbox::every_message;
 use super::message_id::Typed;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// Which messages.
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let (acked, questions) = Session::with(config, false, async |session| {
+    let (acked, questions) = CommandSession::with(config, false, async |session| {
         if !arguments.all {
             return Ok((acknowledge(session, Typed::find_all(arguments.ids, session).await?).await?, 0));
         }
@@ -58,7 +58,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 /// Acknowledges messages, as many at a time as the tool takes.
-async fn acknowledge(session: &Session, ids: Vec<MessageId>) -> Result<Acked, Failure> {
+async fn acknowledge(session: &CommandSession, ids: Vec<MessageId>) -> Result<Acked, Failure> {
     let mut all = Acked { acked: Vec::new(), unknown: Vec::new() };
     for some in ids.chunks(IDS_MAX) {
         let call = Call::AckMessages(AckMessages { message_ids: some.to_vec() });

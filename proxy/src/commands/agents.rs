@@ -11,7 +11,7 @@ use super::completions;
 use super::failure::Failure;
 use super::hosts;
 use super::print::{Printer, aligned};
-use super::rest::{self, Answer};
+use super::rest::{self, RestReply};
 use crate::config::Config;
 
 /// Which agents.
@@ -19,7 +19,7 @@ use crate::config::Config;
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<AgentsAction>,
     /// Only those with a connected session
     #[arg(long)]
     online: bool,
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 
 /// What is done besides listing them.
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum AgentsAction {
     /// Forget an agent that no session holds, with its mail; its name is free then
     Rm {
         /// Its name
@@ -37,7 +37,7 @@ enum Action {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    if let Some(Action::Rm { name }) = arguments.action {
+    if let Some(AgentsAction::Rm { name }) = arguments.action {
         return remove(&config, printer, name).await;
     }
     let online = arguments.online;
@@ -58,7 +58,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 
 async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result<(), Failure> {
     let removal = AgentRemoval { agent_id };
-    let Answer { read: removed, raw, .. } = rest::post::<RemovedAgent>(config, "/api/agents/remove", &removal)
+    let RestReply { read: removed, raw, .. } = rest::post::<RemovedAgent>(config, "/api/agents/remove", &removal)
         .await
         .map_err(|failure| hosts::with_the_way(failure, &format!("agents rm {}", removal.agent_id)))?;
     if printer.json {

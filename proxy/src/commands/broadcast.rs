@@ -6,7 +6,7 @@ use c3po_shared::vocabulary::Priority;
 use super::failure::Failure;
 use super::print::Printer;
 use super::send::copies;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// The message, and its recipients.
@@ -31,6 +31,6 @@ pub(super) struct Arguments {
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { text, role, host, title, priority } = arguments;
     let call = Call::Broadcast(Broadcast { message: super::text(text)?, title, role, host, priority });
-    let raw = Session::with(config, false, async |session| session.call_raw(call).await).await?;
+    let raw = CommandSession::with(config, false, async |session| session.call_raw(call).await).await?;
     if printer.json { printer.document(&raw) } else { copies(&raw, printer) }
 }

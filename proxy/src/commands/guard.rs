@@ -9,12 +9,12 @@ use serde_json::json;
 use super::completions;
 use super::failure::Failure;
 use super::print::{Printer, aligned};
-use super::rest::{self, Answer};
+use super::rest::{self, RestReply};
 use crate::config::Config;
 
 /// Commands about pairs of agents.
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
+pub(super) enum GuardAction {
     /// List the pairs that are stopped, or near the limit of messages without a person
     List,
     /// Let two agents go on: they are counted anew, and no longer stopped
@@ -37,11 +37,11 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+pub(super) async fn run(config: Config, printer: &Printer, action: GuardAction) -> Result<(), Failure> {
     let typed = match &action {
-        Action::List => "list".to_owned(),
-        Action::Allow { one, other } => format!("allow {one} {other}"),
-        Action::Stop { one, other } => format!("stop {one} {other}"),
+        GuardAction::List => "list".to_owned(),
+        GuardAction::Allow { one, other } => format!("allow {one} {other}"),
+        GuardAction::Stop { one, other } => format!("stop {one} {other}"),
     };
     perform(config, printer, action).await.map_err(|failure| with_the_way(failure, &typed))
 }
@@ -58,22 +58,22 @@ fn with_the_way(failure: Failure, typed: &str) -> Failure {
     )))
 }
 
-async fn perform(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+async fn perform(config: Config, printer: &Printer, action: GuardAction) -> Result<(), Failure> {
     match action {
-        Action::List => {
-            let Answer { read: list, raw, .. } = rest::get::<GuardList>(&config, "/api/guard", &json!({})).await?;
+        GuardAction::List => {
+            let RestReply { read: list, raw, .. } = rest::get::<GuardList>(&config, "/api/guard", &json!({})).await?;
             if printer.json {
                 return printer.document(&raw);
             }
             table(printer, &list).iter().try_for_each(|line| printer.line(line))
         }
-        Action::Allow { one, other } => rule(&config, printer, "/api/guard/allow", [one, other]).await,
-        Action::Stop { one, other } => rule(&config, printer, "/api/guard/stop", [one, other]).await,
+        GuardAction::Allow { one, other } => rule(&config, printer, "/api/guard/allow", [one, other]).await,
+        GuardAction::Stop { one, other } => rule(&config, printer, "/api/guard/stop", [one, other]).await,
     }
 }
 
 async fn rule(config: &Config, printer: &Printer, path: &str, agents: [AgentId; 2]) -> Result<(), Failure> {
-    let Answer { read: pair, raw, .. } = rest::post::<GuardedPair>(config, path, &GuardRequest { agents }).await?;
+    let RestReply { read: pair, raw, .. } = rest::post::<GuardedPair>(config, path, &GuardRequest { agents }).await?;
     if printer.json {
         return printer.document(&raw);
     }

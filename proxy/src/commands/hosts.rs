@@ -7,12 +7,12 @@ use clap::Subcommand;
 
 use super::failure::Failure;
 use super::print::Printer;
-use super::rest::{self, Answer};
+use super::rest::{self, RestReply};
 use crate::config::Config;
 
 /// What is done with hosts.
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
+pub(super) enum HostsAction {
     /// Give the agents, their mail and the keys of a host to another name of it; needs an admin key
     Rename {
         /// Its name until now
@@ -22,12 +22,12 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
-    let Action::Rename { old, new } = action;
+pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) -> Result<(), Failure> {
+    let HostsAction::Rename { old, new } = action;
     let renaming = HostRenaming { from: old, to: new };
     let typed = format!("hosts rename {} {}", renaming.from, renaming.to);
     let asked = rest::post::<RenamedHost>(&config, "/api/hosts/rename", &renaming).await;
-    let Answer { read: renamed, raw, .. } = asked.map_err(|failure| with_the_way(failure, &typed))?;
+    let RestReply { read: renamed, raw, .. } = asked.map_err(|failure| with_the_way(failure, &typed))?;
     if printer.json {
         return printer.document(&raw);
     }

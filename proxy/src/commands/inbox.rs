@@ -11,7 +11,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::print::Printer;
 use super::rest;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// How many messages are asked for without a session.
@@ -19,12 +19,12 @@ const PENDING_MAX: usize = 1_000;
 
 /// The part of `GET /api/pending` that is shown.
 #[derive(Deserialize)]
-struct Pending {
+struct PendingMessages {
     messages: Vec<Message>,
 }
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
-    let shown = Session::with(config.clone(), false, async |session| {
+    let shown = CommandSession::with(config.clone(), false, async |session| {
         let messages = every_message(session).await?;
         print(&messages, printer)?;
         session.shown(messages.into_iter().map(|message| message.id).collect());
@@ -33,7 +33,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     match shown.await {
         Err(Failure::Refused(refusal)) if refusal.advice == Some(Advice::StoreFull) => {
             // A session needs a little room in the store; looking needs none.
-            let pending = rest::get::<Pending>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
+            let pending = rest::get::<PendingMessages>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
             let error = harmless(&refusal.error, false);
             eprintln!("c3po: {error}; what is shown now stays in the inbox as not shown");
             print(&pending.read.messages, printer)
@@ -53,7 +53,7 @@ fn print(messages: &[Message], printer: &Printer) -> Result<(), Failure> {
 }
 
 /// Returns every message that waits.
-pub(super) async fn every_message(session: &Session) -> Result<Vec<Message>, Failure> {
+pub(super) async fn every_message(session: &CommandSession) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
         let page = GetMessages { limit: Some(PAGE_MAX), cursor, ..GetMessages::default() };

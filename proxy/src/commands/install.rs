@@ -9,11 +9,11 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::timeout;
 
 use super::claude_code::bundle::{Bundle, Change};
-use super::claude_code::client::{self, Client};
-use super::claude_code::host_file::{self, Plan, Wanted};
+use super::claude_code::client::{self, ClaudeCommand};
+use super::claude_code::host_file::{self, Plan, WantedLines};
 use super::claude_code::permissions;
-use super::claude_code::settings::{self, Members, OURS, Settings};
-use super::claude_code::status_line::{self, Owner, STATUS_LINE};
+use super::claude_code::settings::{self, Members, OURS, SettingsFile};
+use super::claude_code::status_line::{self, STATUS_LINE, StatusLineOwner};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
@@ -58,11 +58,11 @@ pub(super) struct Arguments {
 /// Everything that is known before anything is changed.
 struct Situation {
     /// `None` where there is none.
-    claude: Option<Client>,
+    claude: Option<ClaudeCommand>,
     bundle: Bundle,
     /// This very program.
     this: PathBuf,
-    settings: Settings,
+    settings: SettingsFile,
     /// Its members.
     before: Members,
 }
@@ -113,12 +113,12 @@ impl Situation {
             return Err(Failure::Usage("HOME is not set: there is nowhere to install to".to_owned()));
         }
         let named = arguments.claude.as_deref();
-        let claude = Client::find(named, &config.places);
+        let claude = ClaudeCommand::find(named, &config.places);
         if claude.is_none() && named.is_some() {
             return Err(client::missing(named));
         }
         let this = std::env::current_exe().context("cannot find this program's own file").map_err(stopped)?;
-        let settings = Settings::in_folder(&config.places.claude_dir);
+        let settings = SettingsFile::in_folder(&config.places.claude_dir);
         let before = settings.read().map_err(|error| Failure::Stopped {
             why: format!("{error:#}"),
             advice: "Mend that file first: Claude Code does not take it either.".to_owned(),
@@ -157,9 +157,9 @@ impl Situation {
             return StatusLine::NotAsked;
         }
         match status_line::owner(&self.before, &self.bundle.program()) {
-            Owner::Us => StatusLine::There,
-            Owner::Another if !arguments.force => StatusLine::Kept,
-            Owner::Nobody | Owner::Older | Owner::Another => StatusLine::Set,
+            StatusLineOwner::Us => StatusLine::There,
+            StatusLineOwner::Another if !arguments.force => StatusLine::Kept,
+            StatusLineOwner::Nobody | StatusLineOwner::Older | StatusLineOwner::Another => StatusLine::Set,
         }
     }
 }
@@ -189,7 +189,7 @@ fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure
 
 /// Says what `register` would do.
 fn tell_plan(
-    claude: &Client,
+    claude: &ClaudeCommand,
     situation: &Situation,
     arguments: &Arguments,
     steps: &mut Steps<'_>,
@@ -220,7 +220,7 @@ fn tell_plan(
 
 /// Registers the plugin with `claude`, which rewrites the settings: a backup is made before.
 async fn register(
-    claude: &Client,
+    claude: &ClaudeCommand,
     situation: &Situation,
     arguments: &Arguments,
     steps: &mut Steps<'_>,
@@ -246,7 +246,7 @@ async fn register(
     }
 }
 
-async fn call_claude(claude: &Client, situation: &Situation) -> Result<(), Failure> {
+async fn call_claude(claude: &ClaudeCommand, situation: &Situation) -> Result<(), Failure> {
     for call in situation.calls()? {
         claude.must(&call).await?;
     }
@@ -330,7 +330,7 @@ fn plan_host_file(config: &Config, arguments: &Arguments) -> Result<Option<Plan>
         return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL", "--coordinator")));
     }
     let token = arguments.token_file.as_deref().map(token).transpose()?;
-    let wanted = Wanted { coordinator_url: arguments.coordinator.as_deref(), token: token.as_deref() };
+    let wanted = WantedLines { coordinator_url: arguments.coordinator.as_deref(), token: token.as_deref() };
     if wanted.coordinator_url.is_none() && wanted.token.is_none() {
         return Ok(None);
     }

@@ -6,7 +6,7 @@ use c3po_shared::ids::MessageId;
 
 use super::failure::Failure;
 use super::inbox::every_message;
-use super::session::Session;
+use super::session::CommandSession;
 
 /// The fewest characters of an id that name a message.
 const SUFFIX_MIN: usize = 4;
@@ -39,7 +39,7 @@ impl Typed {
     /// Returns the id. Looks among the messages that wait where only the end of it is known.
     ///
     /// Errors: no message that waits ends so, or several do.
-    pub(super) async fn find(self, session: &Session) -> Result<MessageId, Failure> {
+    pub(super) async fn find(self, session: &CommandSession) -> Result<MessageId, Failure> {
         match self {
             Self::Whole(id) => Ok(id),
             Self::Suffix(suffix) => {
@@ -50,7 +50,7 @@ impl Typed {
     }
 
     /// Returns the ids of several.
-    pub(super) async fn find_all(all: Vec<Self>, session: &Session) -> Result<Vec<MessageId>, Failure> {
+    pub(super) async fn find_all(all: Vec<Self>, session: &CommandSession) -> Result<Vec<MessageId>, Failure> {
         let waiting = match all.iter().any(|typed| matches!(typed, Self::Suffix(_))) {
             true => every_message(session).await?.into_iter().map(|message| message.id).collect(),
             false => Vec::new(),

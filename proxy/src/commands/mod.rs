@@ -148,13 +148,13 @@ enum Command {
     Audit(audit::Arguments),
     /// Show the coordinator's policy, or what it says of a case
     #[command(after_help = EXIT_CODES, subcommand)]
-    Policy(policy::Action),
+    Policy(policy::PolicyAction),
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
     #[command(after_help = EXIT_CODES, subcommand)]
-    Guard(guard::Action),
+    Guard(guard::GuardAction),
     /// Give what a host has to another name of it
     #[command(after_help = EXIT_CODES, subcommand)]
-    Hosts(hosts::Action),
+    Hosts(hosts::HostsAction),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),

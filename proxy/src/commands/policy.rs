@@ -9,12 +9,12 @@ use serde_json::json;
 use super::completions;
 use super::failure::Failure;
 use super::print::{Printer, Tone};
-use super::rest::{self, Answer};
+use super::rest::{self, RestReply};
 use crate::config::Config;
 
 /// What can be asked of the policy.
 #[derive(Debug, Subcommand)]
-pub(super) enum Action {
+pub(super) enum PolicyAction {
     /// Show the rules in force, and where their file is
     Show,
     /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
@@ -30,15 +30,15 @@ pub(super) enum Action {
     },
 }
 
-pub(super) async fn run(config: Config, printer: &Printer, action: Action) -> Result<(), Failure> {
+pub(super) async fn run(config: Config, printer: &Printer, action: PolicyAction) -> Result<(), Failure> {
     match action {
-        Action::Show => show(&config, printer).await,
-        Action::Check { from, to, verb } => check(&config, printer, PolicyQuestion { from, to, verb }).await,
+        PolicyAction::Show => show(&config, printer).await,
+        PolicyAction::Check { from, to, verb } => check(&config, printer, PolicyQuestion { from, to, verb }).await,
     }
 }
 
 async fn show(config: &Config, printer: &Printer) -> Result<(), Failure> {
-    let Answer { read: policy, raw, .. } = rest::get::<PolicyInForce>(config, "/api/policy", &json!({})).await?;
+    let RestReply { read: policy, raw, .. } = rest::get::<PolicyInForce>(config, "/api/policy", &json!({})).await?;
     if printer.json {
         return printer.document(&raw);
     }
@@ -66,7 +66,7 @@ fn warn(outdated: Option<&str>) {
 }
 
 async fn check(config: &Config, printer: &Printer, question: PolicyQuestion) -> Result<(), Failure> {
-    let Answer { read: answer, raw, .. } = rest::get::<PolicyAnswer>(config, "/api/policy/check", &question).await?;
+    let RestReply { read: answer, raw, .. } = rest::get::<PolicyAnswer>(config, "/api/policy/check", &question).await?;
     let is_allowed = answer.effect == Effect::Allow;
     if printer.json {
         printer.document(&raw)?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::{Printer, Tone, aligned};
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// Which message.
@@ -21,7 +21,7 @@ pub(super) struct Arguments {
 
 /// What is printed as JSON: the receipt as the coordinator told it, with words for each step.
 #[derive(Serialize)]
-struct Document<'a> {
+struct ReceiptDocument<'a> {
     message_id: &'a MessageId,
     stage: Stage,
     history: Vec<Explained<'a>>,
@@ -35,7 +35,7 @@ struct Explained<'a> {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    let (tracked, _) = Session::with(config, false, async |session| {
+    let (tracked, _) = CommandSession::with(config, false, async |session| {
         let message_id = arguments.id.find(session).await?;
         session.call::<Tracked>(Call::MessageStatus(MessageStatus { message_id })).await
     })
@@ -44,7 +44,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     let explained = history.iter().zip(explain(history));
     if printer.json {
         let history = explained.map(|(step, evidence)| Explained { step, evidence }).collect();
-        return printer.document(&Document { message_id, stage: *stage, history });
+        return printer.document(&ReceiptDocument { message_id, stage: *stage, history });
     }
     printer.line(&format!("{message_id}  {}", printer.tinted(Tone::Strong, stage.as_str())))?;
     let rows: Vec<_> =
@@ -203,7 +203,8 @@ mod tests {
         let history = steps(json!([{"stage": "in_session", "via": "stop", "session": "1"}]));
         let explained = history.iter().zip(explain(&history)).map(|(step, evidence)| Explained { step, evidence });
         let message_id = "a::b::00000001".parse().unwrap();
-        let document = Document { message_id: &message_id, stage: Stage::InSession, history: explained.collect() };
+        let document =
+            ReceiptDocument { message_id: &message_id, stage: Stage::InSession, history: explained.collect() };
         assert_eq!(
             serde_json::to_value(document).unwrap(),
             json!({"message_id": "a::b::00000001", "stage": "in_session", "history": [{

@@ -6,7 +6,7 @@ use c3po_shared::vocabulary::ReplyStatus;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// What is answered, and how.
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let Arguments { id, text, error } = arguments;
     let response = super::text(text)?;
-    let (sent, raw) = Session::with(config, false, async |session| {
+    let (sent, raw) = CommandSession::with(config, false, async |session| {
         let message_id = id.find(session).await?;
         let status = error.then_some(ReplyStatus::Error);
         let reply = ReplyTo { message_id, response, status, requires_response: None, queue_if_down: None };

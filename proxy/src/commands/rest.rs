@@ -18,7 +18,7 @@ use crate::link::{self, Trust, as_written, http};
 const TURN_MAX: Duration = Duration::from_secs(3);
 
 /// An answer, read and as it came, and whose it is.
-pub(super) struct Answer<T> {
+pub(super) struct RestReply<T> {
     pub(super) read: T,
     pub(super) raw: Box<RawValue>,
     pub(super) coordinator: String,
@@ -37,7 +37,7 @@ pub(super) async fn get<T: DeserializeOwned>(
     config: &Config,
     path: &str,
     question: &impl Serialize,
-) -> Result<Answer<T>, Failure> {
+) -> Result<RestReply<T>, Failure> {
     let question = serde_json::to_value(question).map_err(|error| Failure::Usage(error.to_string()))?;
     ask(config, &Question::Get(format!("{path}{}", query(&question)))).await
 }
@@ -47,12 +47,12 @@ pub(super) async fn post<T: DeserializeOwned>(
     config: &Config,
     path: &str,
     body: &impl Serialize,
-) -> Result<Answer<T>, Failure> {
+) -> Result<RestReply<T>, Failure> {
     let body = serde_json::to_string(body).map_err(|error| Failure::Usage(error.to_string()))?;
     ask(config, &Question::Post(path.to_owned(), body)).await
 }
 
-async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<Answer<T>, Failure> {
+async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Result<RestReply<T>, Failure> {
     let trust = Trust::new(config.coordinators.fingerprints.clone());
     let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));
     let mut headers = vec![("X-Agent-ID", config.agent.as_str())];
@@ -99,7 +99,7 @@ fn asked_in_vain(failure: Failure, question: &Question) -> Failure {
     }
 }
 
-fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<Answer<T>, Failure> {
+fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<RestReply<T>, Failure> {
     let foreign = || {
         let error = format!("{coordinator} answers, but not as a coordinator: HTTP {status}");
         Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
@@ -110,7 +110,7 @@ fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Re
     }
     let raw = RawValue::from_string(body.to_owned()).map_err(|_| foreign())?;
     let read = serde_json::from_str(raw.get()).map_err(|_| foreign())?;
-    Ok(Answer { read, raw, coordinator })
+    Ok(RestReply { read, raw, coordinator })
 }
 
 /// Returns the members of an object as what stands behind a path. Those that are null are left out.

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::completions;
 use super::failure::Failure;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// What is sent, and how.
@@ -65,7 +65,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         queue_if_down: arguments.queue.then_some(true),
         ..SendMessage::default()
     });
-    let sending = async |session: &Session| {
+    let sending = async |session: &CommandSession| {
         session.send_kept().await;
         let raw = session.call_raw(message).await?;
         let sent: Option<Sent> = raw.read().ok();
@@ -87,9 +87,9 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         }
     };
     if arguments.queue {
-        Session::even_without(config, sending).await
+        CommandSession::even_without(config, sending).await
     } else {
-        Session::with(config, false, sending).await
+        CommandSession::with(config, false, sending).await
     }
 }
 
@@ -106,7 +106,7 @@ struct Queued {
 
 /// Reports on standard error that the recipient is not there now. The message is sent: it matters little where nobody
 /// knows.
-async fn note_absence(session: &Session, printer: &Printer, sent: &Sent) {
+async fn note_absence(session: &CommandSession, printer: &Printer, sent: &Sent) {
     let recipient = &sent.message.to_agent;
     let question = Call::GetAgentStatus(GetAgentStatus { agent_id: recipient.clone() });
     let Ok((agent, _)) = session.call::<AgentRecord>(question).await else { return };
@@ -132,7 +132,7 @@ pub(super) fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
 
 /// Waits for the answer and prints it.
 async fn answer(
-    session: &Session,
+    session: &CommandSession,
     printer: &Printer,
     sent: &Sent,
     raw_sent: &Received,

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
 use crate::config::Config;
-use crate::deliver::Inbox;
-use crate::link::{self, Link, Standing, State};
+use crate::deliver::PersonInbox;
+use crate::link::{self, Link, LinkStatus, State};
 
 /// How long a command tries to reach a coordinator: longer than one attempt, which says why it failed.
 const CONNECT_MAX: Duration = Duration::from_secs(7);
@@ -24,12 +24,12 @@ const KEPT_MAX: Duration = Duration::from_secs(10);
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
 /// A command's connection.
-pub(super) struct Session {
+pub(super) struct CommandSession {
     link: Link,
-    pub(super) inbox: Arc<Inbox>,
+    pub(super) inbox: Arc<PersonInbox>,
 }
 
-impl Session {
+impl CommandSession {
     /// Connects, does the work, says goodbye.
     pub(super) async fn with<T>(
         config: Config,
@@ -73,7 +73,7 @@ impl Session {
         follows: bool,
         work: impl AsyncFnOnce(&Self, &AgentId) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let (inbox, wished) = (Arc::new(Inbox::default()), config.agent.clone());
+        let (inbox, wished) = (Arc::new(PersonInbox::default()), config.agent.clone());
         let link = Link::of_person(config, inbox.clone(), follows);
         let session = Self { link: link.clone(), inbox };
         let stop = CancellationToken::new();
@@ -118,12 +118,12 @@ impl Session {
     }
 
     /// Returns how the link stands.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> LinkStatus {
         self.link.standing().borrow().clone()
     }
 
     /// Returns when the link changes.
-    pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<Standing> {
+    pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<LinkStatus> {
         self.link.standing()
     }
 

@@ -18,7 +18,7 @@ use crate::link::State;
 
 /// What the command prints as JSON.
 #[derive(Serialize)]
-struct Report {
+struct StatusReport {
     link: State,
     coordinator: String,
     round_trip_ms: f64,
@@ -38,13 +38,13 @@ struct Report {
 
 /// The part of `GET /api/pending` that is shown.
 #[derive(Deserialize)]
-struct Pending {
+struct PendingCount {
     count: usize,
 }
 
 /// The part of `GET /api/health` that is shown.
 #[derive(Deserialize)]
-struct Health {
+struct HealthPart {
     store: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     }
 }
 
-async fn look(mut config: Config) -> Result<Report, Failure> {
+async fn look(mut config: Config) -> Result<StatusReport, Failure> {
     let began = Instant::now();
     let agents = rest::get::<Vec<AgentRecord>>(&config, "/api/agents", &json!({})).await?;
     let round_trip = began.elapsed();
@@ -77,9 +77,9 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
         Err(Failure::Refused(refusal)) => (None, Some(refusal)),
         Err(failure) => return Err(failure),
     };
-    let health = rest::get::<Health>(&config, "/api/health", &json!({})).await?;
+    let health = rest::get::<HealthPart>(&config, "/api/health", &json!({})).await?;
     let online = agents.read.iter().filter(|agent| agent.status == Status::Online).map(|agent| agent.id.clone());
-    Ok(Report {
+    Ok(StatusReport {
         link: if error.is_none() { State::Connected } else { State::Disconnected },
         coordinator: agents.coordinator,
         round_trip_ms: milliseconds(round_trip),
@@ -92,7 +92,7 @@ async fn look(mut config: Config) -> Result<Report, Failure> {
     })
 }
 
-async fn waiting(config: &Config) -> Result<rest::Answer<Pending>, Failure> {
+async fn waiting(config: &Config) -> Result<rest::RestReply<PendingCount>, Failure> {
     rest::get(config, "/api/pending", &json!({"limit": 1})).await
 }
 
@@ -100,7 +100,7 @@ fn milliseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn print(report: &Report, printer: &Printer) -> Result<(), Failure> {
+fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
     let link = match &report.error {
         None => format!("{} to {}", printer.tinted(Tone::Good, report.link.as_str()), report.coordinator),
         Some(refusal) => format!("none to {}, which answers: {}", report.coordinator, refusal.error),

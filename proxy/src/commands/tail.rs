@@ -2,13 +2,13 @@
 
 use super::failure::Failure;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 use crate::link::State;
 use c3po_shared::text::harmless;
 
 pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure> {
-    Session::with(config, true, async |session| {
+    CommandSession::with(config, true, async |session| {
         tokio::select! {
             ended = follow(session, printer) => ended,
             refused = say_changes(session) => Err(refused),
@@ -20,7 +20,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     .await
 }
 
-async fn follow(session: &Session, printer: &Printer) -> Result<(), Failure> {
+async fn follow(session: &CommandSession, printer: &Printer) -> Result<(), Failure> {
     loop {
         let messages = session.inbox.take().await;
         for message in messages {
@@ -32,7 +32,7 @@ async fn follow(session: &Session, printer: &Printer) -> Result<(), Failure> {
 
 /// Says on standard error when the coordinator goes and comes back. Returns why there is no coming back, such as a key
 /// that was revoked.
-async fn say_changes(session: &Session) -> Failure {
+async fn say_changes(session: &CommandSession) -> Failure {
     let mut changes = session.changes();
     let mut was_up = true;
     loop {

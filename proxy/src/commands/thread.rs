@@ -8,7 +8,7 @@ use serde_json::json;
 use super::failure::Failure;
 use super::message_id::Typed;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::Config;
 
 /// Which conversation.
@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
-    Session::with(config, false, async |session| {
+    CommandSession::with(config, false, async |session| {
         let messages = every_message(session, &arguments.id.find(session).await?).await?;
         if printer.json {
             printer.document(&json!({"messages": messages}))?;
@@ -34,7 +34,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     .await
 }
 
-async fn every_message(session: &Session, id: &MessageId) -> Result<Vec<Message>, Failure> {
+async fn every_message(session: &CommandSession, id: &MessageId) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {
         let page = GetThread { message_id: id.clone(), cursor };

@@ -5,10 +5,10 @@ use std::fs;
 use anyhow::Result;
 
 use super::claude_code::bundle::Bundle;
-use super::claude_code::client::Client;
+use super::claude_code::client::ClaudeCommand;
 use super::claude_code::permissions;
-use super::claude_code::settings::{self, Members, Settings};
-use super::claude_code::status_line::{self, Owner, STATUS_LINE};
+use super::claude_code::settings::{self, Members, SettingsFile};
+use super::claude_code::status_line::{self, STATUS_LINE, StatusLineOwner};
 use super::claude_code::steps::{Outcome, Steps};
 use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
@@ -38,11 +38,11 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         return Err(Failure::Usage("HOME is not set: nothing can be found".to_owned()));
     }
     let bundle = Bundle::in_data(&config.places.data_dir);
-    let file = Settings::in_folder(&config.places.claude_dir);
+    let file = SettingsFile::in_folder(&config.places.claude_dir);
     let before = file.read().map_err(stopped)?;
     let changed = without_ours(&before, &file, &bundle).map_err(stopped)? != before;
     let backup = if arguments.dry_run { None } else { file.back_up().map_err(stopped)? };
-    match Client::find(arguments.claude.as_deref(), &config.places) {
+    match ClaudeCommand::find(arguments.claude.as_deref(), &config.places) {
         Some(claude) => unregister(&claude, &mut steps).await?,
         None => tell_missing(&mut steps)?,
     }
@@ -86,7 +86,7 @@ fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {
     steps.tell("plugin", Outcome::Left, text)
 }
 
-fn tell_plan(file: &Settings, bundle: &Bundle, changed: bool, mut steps: Steps<'_>) -> Result<(), Failure> {
+fn tell_plan(file: &SettingsFile, bundle: &Bundle, changed: bool, mut steps: Steps<'_>) -> Result<(), Failure> {
     if changed {
         let text = format!("take ours out of {}; a backup stays beside it", file.path().display());
         steps.tell("settings", Outcome::Would, text)?;
@@ -98,7 +98,7 @@ fn tell_plan(file: &Settings, bundle: &Bundle, changed: bool, mut steps: Steps<'
 }
 
 /// Removes from the file what `claude` left of ours, and our status line.
-fn take_out(file: &Settings, bundle: &Bundle) -> Result<()> {
+fn take_out(file: &SettingsFile, bundle: &Bundle) -> Result<()> {
     let now = file.read()?;
     let wanted = without_ours(&now, file, bundle)?;
     if wanted == now { Ok(()) } else { file.write(&wanted) }
@@ -106,9 +106,10 @@ fn take_out(file: &Settings, bundle: &Bundle) -> Result<()> {
 
 /// Returns settings without our members, and with the status line that ours replaced: that of the newest backup from
 /// before.
-fn without_ours(settings: &Members, file: &Settings, bundle: &Bundle) -> Result<Members> {
-    let is_ours =
-        |members: &Members| matches!(status_line::owner(members, &bundle.program()), Owner::Us | Owner::Older);
+fn without_ours(settings: &Members, file: &SettingsFile, bundle: &Bundle) -> Result<Members> {
+    let is_ours = |members: &Members| {
+        matches!(status_line::owner(members, &bundle.program()), StatusLineOwner::Us | StatusLineOwner::Older)
+    };
     let mut wanted = settings.clone();
     settings::remove_ours(&mut wanted);
     permissions::take_back(&mut wanted);
@@ -125,7 +126,7 @@ fn without_ours(settings: &Members, file: &Settings, bundle: &Bundle) -> Result<
 }
 
 /// Has Claude Code forget the plugin and the marketplace. What it does not know any more is no failure.
-async fn unregister(claude: &Client, steps: &mut Steps<'_>) -> Result<(), Failure> {
+async fn unregister(claude: &ClaudeCommand, steps: &mut Steps<'_>) -> Result<(), Failure> {
     if steps.dry {
         return CALLS
             .iter()
@@ -147,7 +148,7 @@ async fn unregister(claude: &Client, steps: &mut Steps<'_>) -> Result<(), Failur
     steps.tell("plugin", Outcome::Unchanged, format!("{client} has no {PLUGIN}: there is nothing to remove"))
 }
 
-fn refused(claude: &Client, call: &[&str], said: &str) -> Failure {
+fn refused(claude: &ClaudeCommand, call: &[&str], said: &str) -> Failure {
     let why = format!("`{}` failed:\n{said}", claude.typed(call));
     Failure::Stopped { why, advice: "Mend what it names and run this again.".to_owned() }
 }
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn the_status_line_of_a_moved_c3po_is_removed_and_the_one_that_it_replaced_comes_back() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, bundle) = (Settings::in_folder(folder.path()), Bundle::in_data(folder.path()));
+        let (file, bundle) = (SettingsFile::in_folder(folder.path()), Bundle::in_data(folder.path()));
         let line = |command: &str| json!({"a": 1, "statusLine": {"type": "command", "command": command}});
         let check = |command: &str, expected: &Value| {
             let left = without_ours(line(command).as_object().unwrap(), &file, &bundle).unwrap();

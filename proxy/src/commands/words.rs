@@ -8,13 +8,13 @@ use tokio_tungstenite::tungstenite::http::Uri;
 use crate::link::is_loopback;
 
 /// The coordinator that a refusal is about.
-struct Place {
+struct Addressed {
     url: String,
     host: String,
     port: u16,
 }
 
-impl Place {
+impl Addressed {
     fn of(refusal: &Refusal) -> Option<Self> {
         let url = refusal.details.get("coordinator")?.as_str()?;
         let uri: Uri = url.parse().ok()?;
@@ -31,15 +31,15 @@ impl Place {
 /// Returns what a person is to do next.
 pub(super) fn suggestion(refusal: &Refusal) -> String {
     let Some(advice) = refusal.advice else { return refusal.suggestion.clone() };
-    match Place::of(refusal) {
+    match Addressed::of(refusal) {
         Some(place) => of_place(advice, &place).unwrap_or_else(|| general(advice, refusal)),
         None => general(advice, refusal),
     }
 }
 
 /// Returns what is to be done at or about a certain coordinator.
-fn of_place(advice: Advice, place: &Place) -> Option<String> {
-    let (Place { host, port, .. }, there) = (place, place.there());
+fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
+    let (Addressed { host, port, .. }, there) = (place, place.there());
     let url = shell_word(&place.url);
     Some(match advice {
         Advice::NothingListens => format!(

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// What the client says of its session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Client {
+pub(crate) struct ClientState {
     /// Whether a turn is under way; `None` where it does not say.
     pub(super) is_busy: Option<bool>,
     /// Where the transcript of the conversation is.
@@ -25,7 +25,7 @@ struct SessionFile {
     session_id: Option<String>,
 }
 
-impl Client {
+impl ClientState {
     /// Reads what the client with that process says, in the folder of its settings. Blocks.
     pub(super) fn read(folder: &Path, pid: u32) -> Self {
         let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();

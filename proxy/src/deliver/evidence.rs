@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client::Client;
+use super::client::ClientState;
 use super::push::Todo;
 use super::turn::Turn;
 use crate::local::protocol::{Event, Name};
@@ -104,8 +104,8 @@ impl Evidence {
     }
 
     /// Takes over what the session file says. Returns whether there may be a transcript.
-    pub(super) fn answered(&mut self, client: Client) -> bool {
-        self.missing = if client == Client::default() { self.missing + 1 } else { 0 };
+    pub(super) fn answered(&mut self, client: ClientState) -> bool {
+        self.missing = if client == ClientState::default() { self.missing + 1 } else { 0 };
         self.transcript = self.transcript.take().or(client.transcript);
         self.transcript.is_some()
     }

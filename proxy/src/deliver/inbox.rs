@@ -16,20 +16,20 @@ const HELD_CHARS: usize = 8 << 20;
 
 /// The messages that have come and were not taken yet, in the order in which they came.
 #[derive(Debug, Default)]
-pub struct Inbox {
-    held: Mutex<Held>,
+pub struct PersonInbox {
+    held: Mutex<InboxState>,
     arrived: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct InboxState {
     messages: VecDeque<Message>,
     chars: usize,
     /// How far the latest agent's deliveries have come: each inbox counts for itself.
     position: Option<(AgentId, u64)>,
 }
 
-impl Inbox {
+impl PersonInbox {
     /// Takes every message that is there, waiting for the first.
     pub async fn take(&self) -> Vec<Message> {
         loop {
@@ -51,7 +51,7 @@ impl Inbox {
     }
 }
 
-impl Deliveries for Inbox {
+impl Deliveries for PersonInbox {
     fn arrived(&self, deliver: Deliver) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = deliver.messages.last() {
@@ -72,7 +72,7 @@ impl Deliveries for Inbox {
     fn begins(&self, _agent: &AgentId, _generation: u64) {}
 }
 
-impl Held {
+impl InboxState {
     fn has_come_to(&mut self, agent: &AgentId, position: u64) {
         let before = self.position.as_ref().filter(|(whose, _)| whose == agent).map_or(0, |(_, before)| *before);
         self.position = Some((agent.clone(), before.max(position)));
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_message_that_comes_twice_is_held_once() {
-        let inbox = Inbox::default();
+        let inbox = PersonInbox::default();
         inbox.arrived(deliver(vec![message(1, "a"), message(2, "b")], 2));
         inbox.arrived(deliver(vec![message(2, "b"), message(3, "c")], 3));
         let texts: Vec<_> = inbox.take_present().iter().map(|m| m.text().to_owned()).collect();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn how_far_one_agent_got_says_nothing_of_another() {
-        let inbox = Inbox::default();
+        let inbox = PersonInbox::default();
         let to = |agent: AgentId, position| deliver(vec![Message { to_agent: agent, ..message(1, "a") }], position);
         inbox.arrived(to(AgentId::all(), 500));
         inbox.arrived(to(AgentId::human(), 2));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_by_count_and_by_size() {
-        let inbox = Inbox::default();
+        let inbox = PersonInbox::default();
         let many = (0..1_500).map(|number| message(number, "x")).collect();
         inbox.arrived(deliver(many, 1_500));
         assert_eq!(inbox.take_present().len(), INBOX_MAX);

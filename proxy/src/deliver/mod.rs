@@ -42,7 +42,7 @@ use crate::local::protocol::{Answer, Event, Name, Status};
 use crate::local::{Desk, process_age};
 use hop::Hop;
 pub(crate) use hop::{Effects, Input, Presented};
-pub use inbox::Inbox;
+pub use inbox::PersonInbox;
 use push::InboxSocket;
 pub use run::run;
 use transcript::Transcript;

@@ -10,9 +10,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
+use super::client::ClientState;
 use super::push::{InboxSocket, Todo};
-use super::transcript::Standing;
+use super::transcript::Recorded;
 use super::ways::Way;
 use super::{Input, LastHop};
 use crate::local::protocol::Answer;
@@ -44,7 +44,7 @@ async fn push(hop: &LastHop) {
                 let _ = tokio::time::timeout_at(at, news).await;
                 None
             }
-            Todo::AskClient => Some(Input::Client(ask_client(hop).await)),
+            Todo::AskClient => Some(Input::ClientState(ask_client(hop).await)),
             Todo::Read(path) => Some(Input::Conversation(read(hop, path).await)),
             Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {
                 tracing::debug!("the session's inbox socket does not take messages: {error}");
@@ -62,13 +62,13 @@ async fn push(hop: &LastHop) {
     }
 }
 
-async fn ask_client(hop: &LastHop) -> Client {
+async fn ask_client(hop: &LastHop) -> ClientState {
     let (folder, pid) = hop.arrivals.inside().client.clone();
-    off_this_thread(move || Client::read(&folder, pid)).await.unwrap_or_default()
+    off_this_thread(move || ClientState::read(&folder, pid)).await.unwrap_or_default()
 }
 
 /// Returns which messages stand in the conversation of that transcript; nothing where it is no evidence.
-async fn read(hop: &LastHop, path: PathBuf) -> Option<Standing> {
+async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
     let transcript = Arc::clone(&hop.arrivals.inside().transcript);
     let read = move || transcript.lock().unwrap_or_else(PoisonError::into_inner).conversation(&path);
     let read = off_this_thread(read).await?;

@@ -8,7 +8,7 @@ use c3po_shared::vocabulary::{Kind, Priority};
 use tokio::time::Instant;
 
 use super::note::Note;
-use super::transcript::Standing;
+use super::transcript::Recorded;
 
 pub(super) fn agent(name: &str) -> AgentId {
     name.parse().unwrap()
@@ -40,7 +40,7 @@ pub(super) fn note(number: u32, body: &str) -> Note {
 }
 
 /// Returns a conversation in which these messages stand, the latter of them above an answer of the model.
-pub(super) fn standing(named: &[u32], answered: &[u32]) -> Standing {
+pub(super) fn standing(named: &[u32], answered: &[u32]) -> Recorded {
     let ids = |numbers: &[u32]| numbers.iter().map(|number| id(*number)).collect();
-    Standing { named: ids(named), answered: ids(answered) }
+    Recorded { named: ids(named), answered: ids(answered) }
 }

@@ -27,7 +27,7 @@ const READ_MAX: u64 = 64 << 20;
 
 /// The messages of ours in a conversation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Recorded {
     /// Those whose text stands in it.
     pub(crate) named: HashSet<MessageId>,
     /// Those of them that stand above an answer of the model: it was given them.
@@ -39,7 +39,7 @@ pub(crate) struct Standing {
 pub(super) struct Transcript {
     path: PathBuf,
     read: u64,
-    lines: HashMap<Uuid, Line>,
+    lines: HashMap<Uuid, TranscriptLine>,
     /// The lines of one answer of the model: each use of a tool has its own.
     answers: HashMap<String, Vec<Uuid>>,
     /// The results that stand below a line.
@@ -51,14 +51,14 @@ pub(super) struct Transcript {
 
 /// One line that is a part of a conversation.
 #[derive(Debug)]
-struct Line {
+struct TranscriptLine {
     /// How many stand before it in the file.
     place: usize,
     parent: Option<Uuid>,
     /// The messages that it names.
     ids: Vec<MessageId>,
     /// Of a prompt: its turn.
-    turn: Option<Turn>,
+    turn: Option<TurnNumber>,
     /// Of a line of the model: the answer that it is a part of.
     answer: Option<String>,
     /// Whether the model wrote it: the client writes answers of its own, such as the failures of the model's service.
@@ -67,7 +67,7 @@ struct Line {
 
 /// A turn of the conversation.
 #[derive(Debug, PartialEq)]
-struct Turn {
+struct TurnNumber {
     number: u64,
     prompt: Option<String>,
 }
@@ -75,7 +75,7 @@ struct Turn {
 /// The members of a line that are read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Link {
+struct LineFields {
     uuid: Uuid,
     #[serde(default)]
     parent_uuid: Option<Uuid>,
@@ -88,10 +88,10 @@ struct Link {
     prompt_id: Value,
 }
 
-impl Link {
-    fn turn(&self) -> Option<Turn> {
+impl LineFields {
+    fn turn(&self) -> Option<TurnNumber> {
         let number = self.turn_position["turnIndex"].as_u64()?;
-        Some(Turn { number, prompt: self.prompt_id.as_str().map(str::to_owned) })
+        Some(TurnNumber { number, prompt: self.prompt_id.as_str().map(str::to_owned) })
     }
 }
 
@@ -99,15 +99,15 @@ impl Transcript {
     /// Reads on in that file, and returns which messages the conversation names. Blocks.
     ///
     /// Errors: it cannot be read, or holds nothing that is understood.
-    pub(super) fn conversation(&mut self, path: &Path) -> io::Result<Standing> {
+    pub(super) fn conversation(&mut self, path: &Path) -> io::Result<Recorded> {
         if self.path != path {
             *self = Self { path: path.to_owned(), ..Self::default() };
         }
         self.read_on()?;
-        let mut standing = Standing::default();
+        let mut standing = Recorded::default();
         // What the lines of one turn name, which the chain shows from their end to its prompt.
-        let mut of_turn = Standing::default();
-        let mut first: Option<&Turn> = None;
+        let mut of_turn = Recorded::default();
+        let mut first: Option<&TurnNumber> = None;
         let mut answers = Answers::default();
         for (line, above) in self.chain() {
             let is_answered = answers.follow(line, above);
@@ -120,7 +120,7 @@ impl Transcript {
                     first = Some(turn);
                 } else {
                     // No longer a part of it, as is what the model answered there.
-                    of_turn = Standing::default();
+                    of_turn = Recorded::default();
                 }
             }
         }
@@ -130,7 +130,7 @@ impl Transcript {
     }
 
     /// Returns the lines of the conversation from its end upward, each with the answer of the model that is nearest above it.
-    fn chain(&self) -> Vec<(&Line, Option<&str>)> {
+    fn chain(&self) -> Vec<(&TranscriptLine, Option<&str>)> {
         // A line is taken out of what is left, so that a file that refers to itself ends as well.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         let (mut chain, mut next) = (Vec::new(), self.last);
@@ -151,7 +151,7 @@ impl Transcript {
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
     /// is in the chain.
-    fn beside(&self, line: &Line) -> impl Iterator<Item = &Line> {
+    fn beside(&self, line: &TranscriptLine) -> impl Iterator<Item = &TranscriptLine> {
         let parts = line.answer.as_ref().and_then(|answer| self.answers.get(answer));
         let parts = parts.into_iter().flatten();
         let results = parts.clone().filter_map(|part| self.results.get(part)).flatten();
@@ -182,7 +182,7 @@ impl Transcript {
 
     fn add(&mut self, line: &[u8]) {
         let Ok(whole) = serde_json::from_slice::<Value>(line) else { return };
-        let Ok(link) = Link::deserialize(&whole) else { return };
+        let Ok(link) = LineFields::deserialize(&whole) else { return };
         if link.is_sidechain {
             return;
         }
@@ -204,13 +204,13 @@ impl Transcript {
             self.compacted = place;
         }
         let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
-        let line = Line { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };
+        let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };
         self.lines.insert(link.uuid, line);
         self.last = Some(link.uuid);
     }
 }
 
-impl Standing {
+impl Recorded {
     fn add(&mut self, id: &MessageId, is_answered: bool) {
         self.named.insert(id.clone());
         if is_answered {
@@ -236,7 +236,7 @@ struct Answers<'a> {
 impl<'a> Answers<'a> {
     /// Goes up to a line. Returns whether an answer stands below it, which its own is not, nor the one nearest above it: a
     /// tool may run while the model writes the rest of the answer that uses it.
-    fn follow(&mut self, line: &'a Line, above: Option<&str>) -> bool {
+    fn follow(&mut self, line: &'a TranscriptLine, above: Option<&str>) -> bool {
         let Some(answer) = line.answer.as_deref() else {
             return if self.latest == above { self.is_followed } else { self.latest.is_some() };
         };
@@ -329,7 +329,7 @@ mod tests {
         format!("[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi", id(number))
     }
 
-    fn standing(lines: &[Value]) -> Standing {
+    fn standing(lines: &[Value]) -> Recorded {
         let folder = tempdir().unwrap();
         let path = folder.path().join("s.jsonl");
         fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
@@ -422,7 +422,7 @@ mod tests {
         };
         let check = |after: &[Value], answered: &[u32], all: &[u32]| {
             let before = [line(1, 0, &named(1)), call(2, 1), call(3, 2), result(4, 2, 2), result(5, 3, 3)];
-            let expected = Standing { named: ids(all), answered: ids(answered) };
+            let expected = Recorded { named: ids(all), answered: ids(answered) };
             assert_eq!(standing(&[&before[..], after].concat()), expected);
         };
         check(&[], &[1], &[1, 2, 3]);
@@ -459,10 +459,10 @@ mod tests {
         let text = json!({"id": id(1)}).to_string();
         result["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
         let running = [prompt(1, 0, 1, "go"), part(2, 1, "msg_1"), result, part(4, 3, "msg_1")];
-        assert_eq!(standing(&running), Standing { named: ids(&[1]), answered: ids(&[]) });
+        assert_eq!(standing(&running), Recorded { named: ids(&[1]), answered: ids(&[]) });
         let [first, second, third, fourth] = running;
         let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
-        assert_eq!(standing(&answered), Standing { named: ids(&[1]), answered: ids(&[1]) });
+        assert_eq!(standing(&answered), Recorded { named: ids(&[1]), answered: ids(&[1]) });
     }
 
     #[test]

@@ -16,7 +16,7 @@ const MADE: [&str; 3] = ["<task-notification>", "<cross-session-message", "<chan
 /// The fields that are read. All others, such as what a tool returned, are passed over without being kept.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Input {
+struct HookInput {
     session_id: Option<String>,
     agent_id: Option<String>,
     source: Option<String>,
@@ -57,7 +57,7 @@ pub fn name(word: &str) -> Option<Name> {
 
 /// Reads what the client wrote. Nothing where it is not what clients write.
 pub fn event(name: Name, input: &[u8]) -> Option<Event> {
-    let input: Input = serde_json::from_slice(input).ok()?;
+    let input: HookInput = serde_json::from_slice(input).ok()?;
     let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);
     Some(Event {
         session_id: input.session_id,

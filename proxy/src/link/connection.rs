@@ -40,11 +40,11 @@ pub(super) enum Incoming {
 }
 
 /// One WebSocket to one coordinator.
-pub(super) struct Connection {
+pub(super) struct LinkSocket {
     socket: WebSocketStream<Stream>,
 }
 
-impl Connection {
+impl LinkSocket {
     /// Dials a coordinator.
     pub(super) async fn dial(
         target: &str,

@@ -19,12 +19,12 @@ const DISK_MAX: Duration = Duration::from_secs(1);
 
 /// Where coordinators are, as far as is known now.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Endpoints {
     pub(super) coordinators: Coordinators,
     pub(super) trust: Trust,
 }
 
-impl Entry {
+impl Endpoints {
     fn of(coordinators: Coordinators) -> Arc<Self> {
         let trust = Trust::new(coordinators.fingerprints.clone());
         Arc::new(Self { coordinators, trust })
@@ -38,7 +38,7 @@ type Stamp = Option<(i64, i64, u64, u64)>;
 #[derive(Debug)]
 pub(super) struct Directory {
     file: PathBuf,
-    now: Mutex<(Arc<Entry>, Stamp)>,
+    now: Mutex<(Arc<Endpoints>, Stamp)>,
 }
 
 impl Directory {
@@ -46,11 +46,11 @@ impl Directory {
     pub(super) fn new(config: &Config) -> Self {
         let file = config.places.config_file.clone();
         let stamp = stamp(std::fs::metadata(&file).ok());
-        Self { file, now: Mutex::new((Entry::of(config.coordinators.clone()), stamp)) }
+        Self { file, now: Mutex::new((Endpoints::of(config.coordinators.clone()), stamp)) }
     }
 
     /// Returns where they are.
-    pub(super) fn entry(&self) -> Arc<Entry> {
+    pub(super) fn entry(&self) -> Arc<Endpoints> {
         Arc::clone(&self.now().0)
     }
 
@@ -79,7 +79,7 @@ impl Directory {
             Ok(coordinators) if coordinators == now.0.coordinators => {}
             Ok(coordinators) => {
                 tracing::info!("the configuration has changed and is used from now on");
-                now.0 = Entry::of(coordinators);
+                now.0 = Endpoints::of(coordinators);
             }
             Err(problems) => tracing::warn!("the changed configuration is not used: {}", problems.join("; ")),
         }
@@ -93,7 +93,7 @@ impl Directory {
         (found != self.now().1).then_some(found)
     }
 
-    fn now(&self) -> MutexGuard<'_, (Arc<Entry>, Stamp)> {
+    fn now(&self) -> MutexGuard<'_, (Arc<Endpoints>, Stamp)> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -65,7 +65,7 @@ struct Why {
 
 /// What lies on this host for one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct QueuedFor {
     /// Who sent it.
     pub agent: AgentId,
     /// How many sends wait for the coordinator.
@@ -157,7 +157,7 @@ impl Journal {
     }
 
     /// Returns what lies here for each agent, by name.
-    pub(super) fn kept(&self) -> Vec<Kept> {
+    pub(super) fn kept(&self) -> Vec<QueuedFor> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let stem = |name: &str| name.strip_suffix("~refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
@@ -166,11 +166,11 @@ impl Journal {
         kept.filter(|kept| kept.waiting + kept.refused > 0).collect()
     }
 
-    fn kept_for(&self, agent: AgentId) -> Kept {
+    fn kept_for(&self, agent: AgentId) -> QueuedFor {
         let file = self.refused(&agent);
         let refused = std::fs::read_to_string(&file).unwrap_or_default();
         let last = refused.lines().last().and_then(|line| serde_json::from_str::<Why>(line).ok());
-        Kept {
+        QueuedFor {
             waiting: self.read(&agent).map_or(0, |lines| lines.len()),
             refused: refused.lines().count(),
             why: last.map(|last| last.refusal.error),
@@ -366,7 +366,7 @@ mod tests {
         let refused = std::fs::read_to_string(journal.folder.join("web~refused.jsonl")).unwrap();
         assert!(refused.contains(&one.call_id.to_string()) && refused.contains("m1"));
         let file = journal.refused(&agent());
-        let kept = Kept { agent: agent(), waiting: 1, refused: 1, why: Some(refusal.error), file };
+        let kept = QueuedFor { agent: agent(), waiting: 1, refused: 1, why: Some(refusal.error), file };
         assert_eq!(journal.kept(), [kept]);
     }
 

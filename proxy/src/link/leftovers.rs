@@ -8,7 +8,7 @@ use c3po_shared::wire::Deliver;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Deliveries, Link, Shared, Standing, State, run};
+use super::{Deliveries, Link, LinkStatus, Shared, State, run};
 use crate::config::Config;
 
 /// How often the host is searched for it.
@@ -20,7 +20,7 @@ const SENDING_MAX: Duration = Duration::from_secs(60);
 pub(crate) async fn send(link: Link, stop: CancellationToken) {
     let sending = async {
         let mut standing = link.standing();
-        let is_up = |standing: &Standing| standing.state == State::Connected;
+        let is_up = |standing: &LinkStatus| standing.state == State::Connected;
         // The sender lives as long as the link.
         while let Ok(own) = standing.wait_for(is_up).await.map(|now| now.agent.clone()) {
             tokio::select! {

@@ -38,14 +38,14 @@ use crate::config::Config;
 use directory::Directory;
 pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
-pub use journal::Kept;
-use pending::{Answer, OutgoingCall, Pending};
+pub use journal::QueuedFor;
+use pending::{CallResult, OutgoingCall, Pending};
 use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
-use shown::Shown;
+use shown::ShownLog;
 pub(crate) use standing::as_written;
-pub use standing::{Standing, State};
+pub use standing::{LinkStatus, State};
 pub(crate) use trust::Trust;
 
 /// How long after the client's `initialized` a session counts as real even without a call.
@@ -66,7 +66,7 @@ pub trait Deliveries: Send + Sync {
 }
 
 /// Returns what waits on this host for a coordinator, and what was refused, of all agents.
-pub fn kept(config: &Config) -> Vec<Kept> {
+pub fn kept(config: &Config) -> Vec<QueuedFor> {
     Journal::new(config.state_dir.join("journal")).kept()
 }
 
@@ -112,7 +112,7 @@ struct Shared {
     to_write: Notify,
     /// A call found no link.
     wanted: Notify,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<LinkStatus>,
     /// What is known of the session, all of it: each telling may be lost or come twice.
     facts: Mutex<SessionChange>,
     prompts: Mutex<Prompts>,
@@ -122,10 +122,10 @@ struct Shared {
     real: SetOnce<()>,
     journal: Journal,
     /// What is known of the journal without a look at the disk.
-    known: Mutex<queue::Known>,
+    known: Mutex<queue::JournalState>,
     seats: Seats,
     /// What this agent's sessions on this host were shown, where this one has the seat.
-    shown: Mutex<Option<Shown>>,
+    shown: Mutex<Option<ShownLog>>,
     /// Something was put into the journal.
     kept: Notify,
     /// Something was taken out of it.
@@ -158,7 +158,8 @@ impl Link {
     }
 
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
-        let standing = Standing::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
+        let standing =
+            LinkStatus::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
@@ -213,19 +214,19 @@ impl Link {
     /// Says that the session is real: from now on the link dials.
     pub fn begin(&self) {
         if self.shared.real.set(()).is_ok() {
-            self.shared.standing.send_modify(Standing::begins);
+            self.shared.standing.send_modify(LinkStatus::begins);
         }
     }
 
     /// Returns how the link stands, and when that changes.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn standing(&self) -> watch::Receiver<LinkStatus> {
         self.shared.standing.subscribe()
     }
 
     /// Calls a tool and returns its reply. Dropping the future cancels the call.
     ///
     /// A send or reply that asks for it is kept on this host where no coordinator can be reached.
-    pub async fn call(&self, call: Call) -> Answer {
+    pub async fn call(&self, call: Call) -> CallResult {
         self.begin();
         let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
         let outgoing = OutgoingCall::new(CallId::fresh(), call, Instant::now());
@@ -309,7 +310,7 @@ impl Link {
         }
     }
 
-    async fn call_now(&self, outgoing: OutgoingCall) -> Answer {
+    async fn call_now(&self, outgoing: OutgoingCall) -> CallResult {
         let shared = &self.shared;
         let mut standing = shared.standing.subscribe();
         if let Some(refusal) = standing.borrow().refused_at_once(Instant::now()) {
@@ -343,7 +344,7 @@ impl Link {
         timed_out.filter(|_| written).ok_or_else(|| standing.borrow().down(written))
     }
 
-    async fn call_or_queue(&self, outgoing: OutgoingCall) -> Answer {
+    async fn call_or_queue(&self, outgoing: OutgoingCall) -> CallResult {
         let (agent, refusal) = {
             let standing = self.shared.standing.borrow();
             (standing.agent.clone(), standing.refusal.clone())
@@ -391,11 +392,11 @@ impl Shared {
         SessionChange { prompted: self.prompts().report(now), ..self.facts().clone() }
     }
 
-    fn known(&self) -> MutexGuard<'_, queue::Known> {
+    fn known(&self) -> MutexGuard<'_, queue::JournalState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
+    fn shown(&self) -> MutexGuard<'_, Option<ShownLog>> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

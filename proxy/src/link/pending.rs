@@ -19,7 +19,7 @@ const RECEIPTS_MAX: usize = 1_024;
 const WRITES_MAX: u32 = 5;
 
 /// What became of a call.
-pub(crate) type Answer = Result<Received, Refusal>;
+pub(crate) type CallResult = Result<Received, Refusal>;
 
 /// A call as it is sent, as often as needed, always under the same id.
 #[derive(Debug, Clone)]
@@ -73,23 +73,23 @@ pub(super) struct Pending {
     /// The number of the last heartbeat.
     beat: i64,
     /// By number, which is by age.
-    entries: BTreeMap<i64, Entry>,
+    entries: BTreeMap<i64, PendingRequest>,
     to_write: VecDeque<ToWrite>,
     /// Receipts that the store could not take for the moment.
     postponed: Vec<i64>,
     calls: usize,
 }
 
-struct Entry {
-    body: Body,
+struct PendingRequest {
+    body: RequestBody,
     /// How often it was written. Once is enough that it may have been applied.
     writes: u32,
     /// When it was written last.
     written: Option<Instant>,
 }
 
-enum Body {
-    Call(Box<OutgoingCall>, oneshot::Sender<Answer>),
+enum RequestBody {
+    Call(Box<OutgoingCall>, oneshot::Sender<CallResult>),
     Receipt(Progress),
 }
 
@@ -101,10 +101,10 @@ enum ToWrite {
     Facts,
 }
 
-impl Entry {
+impl PendingRequest {
     /// Returns whether it is a call whose caller wants an answer now, and does not wait for something to happen.
     fn is_impatient(&self) -> bool {
-        matches!(&self.body, Body::Call(call, _) if call.waits_until().is_none())
+        matches!(&self.body, RequestBody::Call(call, _) if call.waits_until().is_none())
     }
 }
 
@@ -116,11 +116,11 @@ fn broke_too_often() -> Refusal {
 /// A reply that the driver has to look at before it goes to the caller.
 pub(super) struct Answered {
     pub(super) call: Box<OutgoingCall>,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<CallResult>,
 }
 
 impl Answered {
-    pub(super) fn pass_on(self, answer: Answer) {
+    pub(super) fn pass_on(self, answer: CallResult) {
         // The caller may have gone a moment ago; nobody waits then.
         let _ = self.reply.send(answer);
     }
@@ -145,7 +145,7 @@ impl Pending {
     }
 
     /// Adds a call; the reply comes out of the receiver.
-    pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<Answer>), Refusal> {
+    pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<CallResult>), Refusal> {
         if self.calls >= CALLS_IN_FLIGHT {
             return Err(Refusal::too_many_calls());
         }
@@ -153,7 +153,7 @@ impl Pending {
         self.calls += 1;
         // Ahead of the call, or it could be shown once more what was shown.
         self.write_postponed();
-        Ok((self.add(Body::Call(Box::new(call), sender)), receiver))
+        Ok((self.add(RequestBody::Call(Box::new(call), sender)), receiver))
     }
 
     /// Adds a receipt; as several where it names more messages than one frame may.
@@ -169,19 +169,19 @@ impl Pending {
     fn add_one_receipt(&mut self, receipt: Progress) {
         let receipts = self.entries.len() - self.calls;
         if receipts >= RECEIPTS_MAX {
-            let is_receipt = |(_, entry): &(&i64, &Entry)| matches!(entry.body, Body::Receipt(_));
+            let is_receipt = |(_, entry): &(&i64, &PendingRequest)| matches!(entry.body, RequestBody::Receipt(_));
             let oldest = self.entries.iter().find(is_receipt).map(|(number, _)| *number);
             tracing::warn!("more than {RECEIPTS_MAX} receipts wait for the coordinator: the oldest is dropped");
             oldest.and_then(|number| self.entries.remove(&number));
         }
         // Behind those before it: nothing is seen that is not in the session.
         self.write_postponed();
-        self.add(Body::Receipt(receipt));
+        self.add(RequestBody::Receipt(receipt));
     }
 
-    fn add(&mut self, body: Body) -> i64 {
+    fn add(&mut self, body: RequestBody) -> i64 {
         let number = self.number();
-        self.entries.insert(number, Entry { body, writes: 0, written: None });
+        self.entries.insert(number, PendingRequest { body, writes: 0, written: None });
         self.to_write.push_back(ToWrite::Request(number));
         number
     }
@@ -204,8 +204,8 @@ impl Pending {
                     entry.writes += 1;
                     entry.written = Some(now);
                     return Some(match &entry.body {
-                        Body::Call(call, _) => call.frame(number, now),
-                        Body::Receipt(receipt) => {
+                        RequestBody::Call(call, _) => call.frame(number, now),
+                        RequestBody::Receipt(receipt) => {
                             Outgoing::request(&RequestId::Number(number), "receipt", receipt).text()
                         }
                     });
@@ -217,7 +217,7 @@ impl Pending {
 
     /// Keeps a receipt that the store could not take. Returns false for whatever else has that number.
     pub(super) fn postpone(&mut self, number: i64) -> bool {
-        let is_receipt = self.entries.get(&number).is_some_and(|entry| matches!(entry.body, Body::Receipt(_)));
+        let is_receipt = self.entries.get(&number).is_some_and(|entry| matches!(entry.body, RequestBody::Receipt(_)));
         if is_receipt {
             self.postponed.push(number);
         }
@@ -239,7 +239,7 @@ impl Pending {
             }
         }
         self.postponed.clear();
-        let is_call = |entry: &Entry| !matches!(entry.body, Body::Receipt(_));
+        let is_call = |entry: &PendingRequest| !matches!(entry.body, RequestBody::Receipt(_));
         let (calls, receipts) = (self.numbers(is_call), self.numbers(|entry| !is_call(entry)));
         self.to_write = receipts.into_iter().chain(calls).map(ToWrite::Request).collect();
     }
@@ -247,7 +247,7 @@ impl Pending {
     /// Takes the reply to a request. Returns whose it is; receipts and heartbeats are nobody's.
     pub(super) fn answered(&mut self, number: i64) -> Option<Answered> {
         let entry = self.entries.remove(&number)?;
-        let Body::Call(call, reply) = entry.body else { return None };
+        let RequestBody::Call(call, reply) = entry.body else { return None };
         self.calls -= 1;
         Some(Answered { call, reply })
     }
@@ -260,15 +260,15 @@ impl Pending {
     /// Returns the reply of a wait that got nothing; `None` for any other request.
     pub(super) fn timed_out(&self, number: i64, now: Instant) -> Option<Received> {
         match &self.entries.get(&number)?.body {
-            Body::Call(call, _) => call.timed_out(now),
-            Body::Receipt(_) => None,
+            RequestBody::Call(call, _) => call.timed_out(now),
+            RequestBody::Receipt(_) => None,
         }
     }
 
     /// Forgets a call that nobody waits for. Returns whether the coordinator has to be told.
     pub(super) fn forget(&mut self, number: i64) -> bool {
         let Some(entry) = self.entries.remove(&number) else { return false };
-        let Body::Call(call, _) = entry.body else { return false };
+        let RequestBody::Call(call, _) = entry.body else { return false };
         self.calls -= 1;
         let written = entry.writes > 0;
         if written {
@@ -286,13 +286,13 @@ impl Pending {
         }
     }
 
-    fn numbers(&self, which: impl Fn(&Entry) -> bool) -> Vec<i64> {
+    fn numbers(&self, which: impl Fn(&PendingRequest) -> bool) -> Vec<i64> {
         self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
     }
 
     /// Returns whether calls are under way whose callers want an answer now, and do not wait for something to happen.
     pub(super) fn has_impatient_calls(&self) -> bool {
-        self.entries.values().any(Entry::is_impatient)
+        self.entries.values().any(PendingRequest::is_impatient)
     }
 
     /// Returns since when a call is without the answer that its caller wants now.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
-use super::pending::{Answer, OutgoingCall};
+use super::pending::{CallResult, OutgoingCall};
 use super::{Link, Shared, State, notice, rules};
 
 /// How long a line waits that the coordinator could not take for the moment.
@@ -26,7 +26,7 @@ const DISK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a call answers that was kept on this host.
 #[derive(Serialize)]
-struct Kept {
+struct QueuedReply {
     call_id: CallId,
     receipt: Receipt,
     message: &'static str,
@@ -34,7 +34,7 @@ struct Kept {
 
 /// What this process knows of the journal without a look at the disk.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct JournalState {
     /// How many calls it has kept.
     kept: u64,
     /// The agent of which nothing was kept, and how many calls had been by then.
@@ -60,7 +60,7 @@ pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
 }
 
 /// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
-pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> Answer {
+pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> CallResult {
     let at = Timestamp::now();
     let line = Line::of(call.call_id, &call.call, at, shared.directory.entry().coordinators.urls.clone());
     let owner = agent.clone();
@@ -74,7 +74,7 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     let receipt = Receipt { stage: Stage::QueuedOnHost, at: Some(at) };
     let message = "The coordinator is away. This is on this host's disk and is sent, once and in order, when the \
                    coordinator is back; nobody has it before that.";
-    let kept = Kept { call_id: call.call_id, receipt, message };
+    let kept = QueuedReply { call_id: call.call_id, receipt, message };
     Ok(Received::of(&kept))
 }
 

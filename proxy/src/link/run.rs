@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::connection::Connection;
-use super::directory::Entry;
+use super::connection::LinkSocket;
+use super::directory::Endpoints;
 use super::failed::{self, DialError, Stage};
 use super::seats::Seat;
 use super::serve::{End, serve};
-use super::{GRACE, Kind, Link, PoisonError, Shared, Standing, as_written, queue, rules};
+use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, as_written, queue, rules};
 
 /// How long two attempts lie apart at the least, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
@@ -123,7 +123,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 }
                 first_delay = Some(rules::refused_delay(shared.instance.as_u128()));
             }
-            Some(Ok(None)) => shared.standing.send_modify(Standing::round_failed),
+            Some(Ok(None)) => shared.standing.send_modify(LinkStatus::round_failed),
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
@@ -211,7 +211,7 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
 }
 
 /// Tries every coordinator once. `Err` is what all of them refuse for, which no attempt would change that soon.
-async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connection, Welcome)>, Refusal> {
+async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSocket, Welcome)>, Refusal> {
     shared.directory.refresh(&shared.config).await;
     let entry = shared.directory.entry();
     let urls = &entry.coordinators.urls;
@@ -255,10 +255,10 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(Connec
 }
 
 /// A connection, how it was greeted, and what it was told of the session.
-type Dialled = (Connection, Welcome, SessionChange);
+type Dialled = (LinkSocket, Welcome, SessionChange);
 
 /// Notes that the link is up.
-async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dialled) -> (Connection, Welcome) {
+async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dialled) -> (LinkSocket, Welcome) {
     let (connection, welcome, told) = dialled;
     course.sit(shared, &welcome.agent_id).await;
     shared.deliveries.begins(&welcome.agent_id, welcome.generation);
@@ -272,7 +272,7 @@ async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dial
 }
 
 /// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
-async fn dial_in_turn(shared: &Shared, entry: &Entry, target: &str, course: &Course) -> Result<Dialled, DialError> {
+async fn dial_in_turn(shared: &Shared, entry: &Endpoints, target: &str, course: &Course) -> Result<Dialled, DialError> {
     // On the heap, for it is large and soon over.
     let stage = Stage::default();
     let dialling = Box::pin(dial_one(shared, entry, target, course, &stage));
@@ -284,12 +284,12 @@ async fn dial_in_turn(shared: &Shared, entry: &Entry, target: &str, course: &Cou
 
 async fn dial_one(
     shared: &Shared,
-    entry: &Entry,
+    entry: &Endpoints,
     target: &str,
     course: &Course,
     stage: &Stage,
 ) -> Result<Dialled, DialError> {
-    let mut connection = Connection::dial(target, entry.coordinators.token.as_ref(), &entry.trust, stage).await?;
+    let mut connection = LinkSocket::dial(target, entry.coordinators.token.as_ref(), &entry.trust, stage).await?;
     let facts = shared.facts().clone();
     let told = facts.clone();
     let hello = Hello {

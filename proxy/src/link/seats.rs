@@ -11,7 +11,7 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::SUCCEEDS_MAX;
 use uuid::Uuid;
 
-use super::shown::Shown;
+use super::shown::ShownLog;
 
 /// The seats of this host's agents.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(super) struct Seat {
     /// The latest process of each other agent that this host may have for the same wished name. They are dead.
     kin: Vec<Uuid>,
     /// What they were shown; moved to where it is used.
-    pub(super) shown: Option<Shown>,
+    pub(super) shown: Option<ShownLog>,
     /// Holds the lock.
     file: File,
 }
@@ -66,7 +66,7 @@ impl Seats {
         let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
         // Before the name is claimed: a process that is killed right after that is found dead as well.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
-        let shown = Shown::open(&self.path(name).with_added_extension("shown"))?;
+        let shown = ShownLog::open(&self.path(name).with_added_extension("shown"))?;
         let kin = self.kin(name)?;
         Ok(Some(Seat { name: name.clone(), dead, kin, shown: Some(shown), file }))
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::connection::{Connection, Incoming};
+use super::connection::{Incoming, LinkSocket};
 
 /// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(super) enum End {
 /// Uses a connection until it ends.
 pub(super) async fn serve(
     shared: &Shared,
-    connection: &mut Connection,
+    connection: &mut LinkSocket,
     welcome: &Welcome,
     stop: &CancellationToken,
 ) -> End {
@@ -83,7 +83,7 @@ fn silent_at(shared: &Shared, heard: Instant) -> Instant {
 }
 
 /// Leaves in order: what is written already goes out; only the end of the session is a goodbye.
-async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
+async fn leave(shared: &Shared, connection: &mut LinkSocket, end: &End) {
     // What fails here is sent again on the next connection, or is over with the session.
     let _ = write_pending(shared, connection).await;
     if matches!(end, End::Stopped) {
@@ -91,7 +91,7 @@ async fn leave(shared: &Shared, connection: &mut Connection, end: &End) {
     }
 }
 
-async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
+async fn write_pending(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
     loop {
         let now = Instant::now();
         let Some(frame) = shared.pending().next_frame(now, &|| shared.report(now)) else { break };
@@ -100,7 +100,7 @@ async fn write_pending(shared: &Shared, connection: &mut Connection) -> Result<(
     connection.flush().await.map_err(End::Lost)
 }
 
-async fn beat(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
+async fn beat(shared: &Shared, connection: &mut LinkSocket) -> Result<(), End> {
     shared.pending().write_postponed();
     shared.to_write.notify_one();
     let id = RequestId::Number(shared.pending().beat());
@@ -110,7 +110,7 @@ async fn beat(shared: &Shared, connection: &mut Connection) -> Result<(), End> {
 
 async fn took(
     shared: &Shared,
-    connection: &mut Connection,
+    connection: &mut LinkSocket,
     incoming: Incoming,
     leave_at: &mut Option<Instant>,
 ) -> Result<(), End> {

@@ -19,7 +19,7 @@ const ANEW: usize = 8 * KEPT;
 
 /// The notes about one agent.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownLog {
     path: PathBuf,
     file: File,
     /// What dead sessions were shown.
@@ -28,7 +28,7 @@ pub(super) struct Shown {
     lines: usize,
 }
 
-impl Shown {
+impl ShownLog {
     /// Reads what the sessions before this one were shown. Only who has the agent's seat does that.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(path) {
@@ -89,14 +89,14 @@ mod tests {
     fn the_next_session_knows_what_the_one_before_it_was_about_to_show() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web@nas2.shown");
-        let mut first = Shown::open(&path).unwrap();
+        let mut first = ShownLog::open(&path).unwrap();
         first.note(&[id(1), id(2)]).unwrap();
         first.note(&[id(2)]).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "each once");
         assert!(!first.had(&id(1)), "its own are its coordinator's to remember");
         // As a kill in the middle of a note leaves it.
         std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "human::al").unwrap();
-        let second = Shown::open(&path).unwrap();
+        let second = ShownLog::open(&path).unwrap();
         assert!(second.had(&id(1)) && second.had(&id(2)) && !second.had(&id(3)));
     }
 
@@ -104,11 +104,11 @@ mod tests {
     fn only_the_latest_are_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web@nas2.shown");
-        let mut shown = Shown::open(&path).unwrap();
+        let mut shown = ShownLog::open(&path).unwrap();
         let last = u32::try_from(ANEW + KEPT / 2).unwrap();
         (0..=last).for_each(|number| shown.note(&[id(number)]).unwrap());
         assert!(std::fs::read_to_string(&path).unwrap().lines().count() < 2 * KEPT);
-        let next = Shown::open(&path).unwrap();
+        let next = ShownLog::open(&path).unwrap();
         assert_eq!(next.dead.len(), KEPT);
         assert!(next.had(&id(last)) && !next.had(&id(0)));
     }

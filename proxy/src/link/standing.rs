@@ -41,7 +41,7 @@ impl State {
 
 /// How the link stands at a moment.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct LinkStatus {
     /// In a word.
     pub state: State,
     /// Since when it is wanted and not up; `None` while it is up or not begun.
@@ -66,7 +66,7 @@ pub struct Standing {
     pub refusal: Option<Refusal>,
 }
 
-impl Standing {
+impl LinkStatus {
     pub(super) fn new(agent: AgentId, target: &str) -> Self {
         Self {
             state: State::Disconnected,
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn a_call_is_told_of_the_store_only_if_it_was_never_written() {
-        let mut standing = Standing::new("web".parse().unwrap(), "ws://nas:8420/acp");
-        let told = |standing: &Standing, written| {
+        let mut standing = LinkStatus::new("web".parse().unwrap(), "ws://nas:8420/acp");
+        let told = |standing: &LinkStatus, written| {
             let refusal = standing.down(written);
             (refusal.code, refusal.details["applied"].clone(), refusal.error.contains("nothing was done"))
         };

@@ -1,6 +1,6 @@
 //! The socket beside one session: hooks ask here, and whoever sits at the [`Desk`] answers.
 //!
-//! A proxy takes its [`Place`] and calls [`serve`]. Hooks and commands [`find`] the socket and have a [`Conversation`];
+//! A proxy takes its [`Rendezvous`] and calls [`serve`]. Hooks and commands [`find`] the socket and have a [`Conversation`];
 //! that half knows no async runtime.
 
 mod conversation;
@@ -12,7 +12,7 @@ mod serve;
 pub use conversation::{Conversation, ask};
 pub use process::process_age;
 use protocol::{Answer, Event};
-pub use rendezvous::{Place, find, find_above, folders, places, safe};
+pub use rendezvous::{Rendezvous, find, find_above, folders, places, safe};
 pub use serve::serve;
 
 /// What every text of ours that goes into a session begins with.

@@ -29,12 +29,12 @@ const WRAPPERS: &[&str] = &[
 
 /// A place where a proxy listens: beside one process of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct Rendezvous {
     path: PathBuf,
     client: Identity,
 }
 
-impl Place {
+impl Rendezvous {
     /// Returns the place for a proxy: beside the client that started this process, in a folder made where missing.
     ///
     /// Errors: there is no folder that is safe, or the client is gone.
@@ -130,7 +130,7 @@ fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
 }
 
 /// Returns every place of this user on this host where a socket is, whether anybody listens or not.
-pub fn places(sockets: &Sockets) -> Vec<Place> {
+pub fn places(sockets: &Sockets) -> Vec<Rendezvous> {
     safe_folders(sockets).iter().flat_map(|folder| places_in(folder)).collect()
 }
 
@@ -146,9 +146,10 @@ pub fn folders(sockets: &Sockets) -> Vec<PathBuf> {
 }
 
 /// Returns what is in a folder under a name of ours.
-pub(super) fn places_in(folder: &Path) -> Vec<Place> {
+pub(super) fn places_in(folder: &Path) -> Vec<Rendezvous> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let place = |entry: fs::DirEntry| Some(Place { client: client(entry.file_name().to_str()?)?, path: entry.path() });
+    let place =
+        |entry: fs::DirEntry| Some(Rendezvous { client: client(entry.file_name().to_str()?)?, path: entry.path() });
     entries.filter_map(|entry| place(entry.ok()?)).collect()
 }
 
@@ -286,9 +287,9 @@ mod tests {
         let long = runtime.path().join("x".repeat(90));
         fs::create_dir(&long).unwrap();
         let client = Process::look(id()).unwrap().id;
-        let error = Place::in_folder(&long, client).unwrap_err().to_string();
+        let error = Rendezvous::in_folder(&long, client).unwrap_err().to_string();
         assert!(error.contains("103"), "{error}");
-        let place = Place::beside(id(), &at(&long)).unwrap();
+        let place = Rendezvous::beside(id(), &at(&long)).unwrap();
         assert!(place.path().starts_with(&folders(&Sockets::default())[0]), "{}", place.path().display());
     }
 
@@ -296,14 +297,14 @@ mod tests {
     fn a_pid_that_came_again_is_another_client() {
         let runtime = tempdir().unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let place = Place::beside(child.id(), &at(runtime.path())).unwrap();
+        let place = Rendezvous::beside(child.id(), &at(runtime.path())).unwrap();
         assert!(!place.is_orphaned());
         let before = Identity { started: place.client.started - 1, ..place.client };
-        assert!(Place { client: before, ..place.clone() }.is_orphaned());
+        assert!(Rendezvous { client: before, ..place.clone() }.is_orphaned());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(place.is_orphaned());
-        assert!(Place::beside(child.id(), &at(runtime.path())).is_err());
+        assert!(Rendezvous::beside(child.id(), &at(runtime.path())).is_err());
     }
 
     #[test]
@@ -314,7 +315,7 @@ mod tests {
         let folders = [runtime.path().join("c3po")];
         let found = |named| find_in(&folders, named).map(|path| path.display().to_string());
         let socket = |pid| {
-            let place = Place::beside(pid, &at(runtime.path())).unwrap();
+            let place = Rendezvous::beside(pid, &at(runtime.path())).unwrap();
             fs::write(place.path(), "").unwrap();
             Some(place.path().display().to_string())
         };

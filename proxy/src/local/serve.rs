@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Desk;
 use super::protocol::{Answer, Event, LINE_MAX, Name, PRINTED};
-use super::rendezvous::{Place, own_uid, places_in};
+use super::rendezvous::{Rendezvous, own_uid, places_in};
 
 /// How many are attended to at once. A session fires a few hooks at a time, subagents some more.
 const CONNECTIONS_MAX: usize = 256;
@@ -35,8 +35,8 @@ const RECOVERY: Duration = Duration::from_millis(100);
 /// Answers the hooks of a session until `stop`. Where that cannot be done it is logged, and hooks stay silent.
 ///
 /// One proxy listens beside each client. A second one, as while a client restarts its server, waits for its turn.
-pub async fn serve<D: Desk>(desk: Arc<D>, place: Place, stop: CancellationToken) {
-    let socket = match stop.run_until_cancelled(Socket::bind(&place)).await {
+pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationToken) {
+    let socket = match stop.run_until_cancelled(HookSocket::bind(&place)).await {
         Some(Ok(socket)) => socket,
         Some(Err(error)) => {
             tracing::warn!("the hooks of this session get no answers: {}: {error}", place.path().display());
@@ -68,14 +68,14 @@ pub async fn serve<D: Desk>(desk: Arc<D>, place: Place, stop: CancellationToken)
 }
 
 /// A bound socket. Its file goes with it.
-struct Socket<'a> {
+struct HookSocket<'a> {
     listener: UnixListener,
     path: &'a Path,
 }
 
-impl<'a> Socket<'a> {
+impl<'a> HookSocket<'a> {
     /// Binds the socket as soon as nobody else listens there.
-    async fn bind(place: &'a Place) -> io::Result<Self> {
+    async fn bind(place: &'a Rendezvous) -> io::Result<Self> {
         let mut waits = false;
         loop {
             if let Some(listener) = bind_in_turn(place).await? {
@@ -90,7 +90,7 @@ impl<'a> Socket<'a> {
     }
 }
 
-impl Drop for Socket<'_> {
+impl Drop for HookSocket<'_> {
     fn drop(&mut self) {
         // Before the listener closes: a file that nobody listens behind may be replaced by another proxy's at any time.
         // Where it cannot be removed, the next proxy sweeps it away.
@@ -99,7 +99,7 @@ impl Drop for Socket<'_> {
 }
 
 /// Binds the socket, unless somebody listens there or another proxy is at it.
-async fn bind_in_turn(place: &Place) -> io::Result<Option<UnixListener>> {
+async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
     let folder = place.path().parent().unwrap_or(Path::new("/"));
     // While it is held nobody else looks, removes or binds in this folder. Never waited for: its holder may have stopped.
     let lock = File::open(folder)?;
@@ -108,7 +108,7 @@ async fn bind_in_turn(place: &Place) -> io::Result<Option<UnixListener>> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    for left in places_in(folder).into_iter().filter(Place::is_orphaned) {
+    for left in places_in(folder).into_iter().filter(Rendezvous::is_orphaned) {
         if !is_attended(left.path()).await {
             // A file that cannot be removed harms nobody.
             let _ = fs::remove_file(left.path());

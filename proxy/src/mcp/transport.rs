@@ -24,7 +24,7 @@ use crate::deliver::{self, LastHop};
 /// Standard input and output as rmcp wants them.
 pub(super) struct Stdio {
     lines: Lines,
-    writer: Writer,
+    writer: LineWriter,
     /// The answer to a line that is not a message, until it is written: a read may be dropped half-way.
     answer: Option<BoxFuture<'static, io::Result<()>>>,
     presenting: Presenting,
@@ -41,7 +41,7 @@ impl Stdio {
         hop: LastHop,
         stop: CancellationToken,
     ) -> Self {
-        let writer = Writer(Arc::new(Mutex::new(Some(output))));
+        let writer = LineWriter(Arc::new(Mutex::new(Some(output))));
         Self { lines: Lines::new(input), writer, answer: None, presenting, hop, greeted: OnceLock::new(), stop }
     }
 
@@ -129,9 +129,9 @@ impl Transport<RoleServer> for Stdio {
 
 /// Standard output, until it is closed. One line is written after another.
 #[derive(Clone)]
-struct Writer(Arc<Mutex<Option<Output>>>);
+struct LineWriter(Arc<Mutex<Option<Output>>>);
 
-impl Writer {
+impl LineWriter {
     async fn write(&self, line: String) -> io::Result<()> {
         let mut output = self.0.lock().await;
         let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use c3po::config::Sockets;
 use c3po::local::protocol::{Answer, Event, Name};
-use c3po::local::{self, Desk, Place};
+use c3po::local::{self, Desk, Rendezvous};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -89,19 +89,19 @@ impl Host {
         self.runtime.path().join("c3po")
     }
 
-    pub(crate) fn place(&self, client: u32) -> Place {
+    pub(crate) fn place(&self, client: u32) -> Rendezvous {
         let sockets = Sockets { runtime_dir: Some(self.runtime.path().to_owned()), home: None };
-        Place::beside(client, &sockets).unwrap()
+        Rendezvous::beside(client, &sockets).unwrap()
     }
 
     /// Serves beside a client until the stop; returns when it listens.
-    pub(crate) fn serve(&mut self, desk: &Arc<Clerk>, client: u32) -> Place {
+    pub(crate) fn serve(&mut self, desk: &Arc<Clerk>, client: u32) -> Rendezvous {
         let place = self.start(desk, client, self.stop.clone());
         eventually("a socket", || place.path().exists());
         place
     }
 
-    pub(crate) fn start(&mut self, desk: &Arc<Clerk>, client: u32, stop: CancellationToken) -> Place {
+    pub(crate) fn start(&mut self, desk: &Arc<Clerk>, client: u32, stop: CancellationToken) -> Rendezvous {
         let (desk, place) = (desk.clone(), self.place(client));
         let of_thread = place.clone();
         self.serving.push(thread::spawn(move || {

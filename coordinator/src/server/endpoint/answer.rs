@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub(super) const JSON: &str = "application/json";
 
 /// JSON, or a refusal.
-pub(in crate::server) type Answer<T> = Result<Json<T>, Refused>;
+pub(in crate::server) type RestAnswer<T> = Result<Json<T>, Refused>;
 
 /// A refusal, with its HTTP status.
 #[derive(Debug)]

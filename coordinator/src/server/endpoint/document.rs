@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::answer::{Refused, word_of};
 use crate::auth::{Principal, Right};
-use crate::server::Server;
+use crate::server::AppState;
 
 /// What is said of the whole.
 const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors and whoever administers it. Two paths are \
@@ -67,7 +67,7 @@ fn name(method: &str, path: &str) -> String {
 }
 
 /// Returns the routes, of which one answers with the description of them all.
-pub(super) fn finish(router: ApiRouter<Server>) -> Router<Server> {
+pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
     let mut document = OpenApi::default();
     let routes = router.finish_api_with(&mut document, |document| {
         document

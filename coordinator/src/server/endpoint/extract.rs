@@ -27,10 +27,10 @@ use tokio::time::timeout;
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
 use crate::request::{belongs_to, check_host, check_name};
-use crate::server::Server;
+use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
-use crate::unfinished::{Account, Held};
+use crate::unfinished::{Account, Charge};
 
 /// After how many seconds a request that found no room is to be sent again.
 const RETRY_AFTER: u64 = 5;
@@ -39,10 +39,10 @@ const RETRY_AFTER: u64 = 5;
 #[derive(Debug)]
 pub(in crate::server) struct By(pub(in crate::server) Arc<Principal>);
 
-impl FromRequestParts<Server> for By {
+impl FromRequestParts<AppState> for By {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refused> {
         let principal = parts.extensions.get().cloned();
         Ok(Self(principal.ok_or_else(|| Refusal::new(ErrorCode::Internal, "nobody was admitted"))?))
     }
@@ -54,10 +54,10 @@ impl OperationInput for By {}
 #[derive(Debug)]
 pub(in crate::server) struct MayLook(pub(in crate::server) bool);
 
-impl FromRequestParts<Server> for MayLook {
+impl FromRequestParts<AppState> for MayLook {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Infallible> {
         let local = parts.extensions.get::<Arc<Principal>>().cloned();
         let principal = local.map_or_else(|| server.auth.admit(&parts.headers, Timestamp::now()), Ok);
         Ok(Self(principal.is_ok_and(|principal| principal.check(Right::Look).is_ok())))
@@ -70,10 +70,10 @@ impl OperationInput for MayLook {}
 #[derive(Debug)]
 pub(in crate::server) struct Speaker(pub(in crate::server) AgentId);
 
-impl FromRequestParts<Server> for Speaker {
+impl FromRequestParts<AppState> for Speaker {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Refused> {
         // In the words of the first API reference where it names none.
         let missing = || Refusal::invalid(format!("Missing {AGENT_HEADER} header"));
         let agent = agent_header(&parts.headers)?.ok_or_else(missing)?;
@@ -108,10 +108,10 @@ impl OperationInput for Speaker {
 #[derive(Debug)]
 pub(in crate::server) struct Query<T>(pub(in crate::server) T);
 
-impl<T: DeserializeOwned> FromRequestParts<Server> for Query<T> {
+impl<T: DeserializeOwned> FromRequestParts<AppState> for Query<T> {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refused> {
         let query = axum::extract::Query::try_from_uri(&parts.uri);
         Ok(query.map(|query| Self(query.0)).map_err(|error| Refusal::invalid(error.body_text()))?)
     }
@@ -127,10 +127,10 @@ impl<T: JsonSchema> OperationInput for Query<T> {
 #[derive(Debug)]
 pub(in crate::server) struct InPath<T>(pub(in crate::server) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<Server> for InPath<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for InPath<T> {
     type Rejection = Refused;
 
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Refused> {
         let path = Path::from_request_parts(parts, server).await;
         Ok(path.map(|Path(path)| Self(path)).map_err(|error| Refusal::invalid(error.body_text()))?)
     }
@@ -146,10 +146,10 @@ impl<T: JsonSchema> OperationInput for InPath<T> {
 #[derive(Debug)]
 pub(in crate::server) struct Body<T, const MAX: usize = BODY_MAX>(pub(in crate::server) T);
 
-impl<T: DeserializeOwned, const MAX: usize> FromRequest<Server> for Body<T, MAX> {
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MAX> {
     type Rejection = Refused;
 
-    async fn from_request(mut request: Request, server: &Server) -> Result<Self, Refused> {
+    async fn from_request(mut request: Request, server: &AppState) -> Result<Self, Refused> {
         let media = request.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
         if !media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON) {
             return Err(Refusal::invalid(format!("the body has to be JSON: send it with Content-Type: {JSON}")).into());
@@ -189,10 +189,10 @@ fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: 
 ///
 /// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `TIMEOUT`, `UNAUTHORIZED`, `COORD_DOWN`.
 pub(in crate::server) async fn read_body(
-    server: &Server,
+    server: &AppState,
     request: &mut Request,
     limit: usize,
-) -> Result<(Bytes, Option<Held>), Refusal> {
+) -> Result<(Bytes, Option<Charge>), Refusal> {
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
     let budget = &server.office.unfinished;
     let mut account =

@@ -15,10 +15,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
-pub(super) use self::answer::{Answer, Media, Plain, Refused, described, retry_after, status_of};
+pub(super) use self::answer::{Media, Plain, Refused, RestAnswer, described, retry_after, status_of};
 pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
-use super::{Server, guard};
+use super::{AppState, guard};
 use crate::auth::{Right, Stay};
 use crate::request::check_right;
 
@@ -49,19 +49,19 @@ impl Access {
 
 /// The table of paths.
 pub(super) struct Table {
-    server: Server,
-    router: ApiRouter<Server>,
+    server: AppState,
+    router: ApiRouter<AppState>,
 }
 
 impl Table {
     /// Begins a table.
-    pub(super) fn new(server: &Server) -> Self {
+    pub(super) fn new(server: &AppState) -> Self {
         document::begin();
         Self { server: server.clone(), router: ApiRouter::new() }
     }
 
     /// Adds one method of a path.
-    pub(super) fn row(self, path: &str, access: Access, summary: &str, route: ApiMethodRouter<Server>) -> Self {
+    pub(super) fn row(self, path: &str, access: Access, summary: &str, route: ApiMethodRouter<AppState>) -> Self {
         let route = route.route_layer(middleware::from_fn_with_state((self.server.clone(), access), admit));
         let anybody = self.server.auth.anybody();
         let router = self.router.api_route_with(path, route, |mut item| {
@@ -72,13 +72,13 @@ impl Table {
     }
 
     /// Returns the routes, of which one answers with the description of them all.
-    pub(super) fn finish(self) -> Router<Server> {
+    pub(super) fn finish(self) -> Router<AppState> {
         document::finish(self.router)
     }
 }
 
 /// Admits a request by the row of its path, before anything of its body is read.
-async fn admit(State((server, access)): State<(Server, Access)>, mut request: Request, next: Next) -> Response {
+async fn admit(State((server, access)): State<(AppState, Access)>, mut request: Request, next: Next) -> Response {
     let stay = match access.right.map(|right| permit(&server, &mut request, right)).transpose() {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
@@ -99,7 +99,7 @@ async fn admit(State((server, access)): State<(Server, Access)>, mut request: Re
     done.unwrap_or_else(|refusal| Refused::from(refusal).into_response())
 }
 
-fn permit(server: &Server, request: &mut Request, right: Right) -> Result<Arc<Stay>, Refusal> {
+fn permit(server: &AppState, request: &mut Request, right: Right) -> Result<Arc<Stay>, Refusal> {
     let stay = guard(server, request)?;
     // The audit has no entries about requests that only read.
     if *request.method() == Method::GET {

@@ -13,10 +13,10 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerError
 use tokio::time::{Instant, sleep, timeout};
 
 use super::key_names::KeyNames;
-use super::node::{Node, Way, too_slow};
+use super::node::{Node, Route, too_slow};
 use super::reach::Reach;
 use super::slots::{self, Redirect, Slots};
-use crate::config::Server;
+use crate::config::ServerAddress;
 
 /// How often one command may be sent elsewhere. A slot moves once while somebody looks, hardly ever twice.
 const REDIRECTIONS: usize = 4;
@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     /// The slot of every key of the fleet.
     slot: u16,
     /// The servers that the address names: where a look begins, and where it goes when everybody else is away.
-    named: Vec<Server>,
+    named: Vec<ServerAddress>,
     map: Mutex<Arc<Map>>,
     /// One look at a time; the others take what it found.
     looking: tokio::sync::Mutex<()>,
@@ -44,13 +44,13 @@ pub(super) struct Cluster {
 #[derive(Default)]
 struct Map {
     slots: Slots,
-    nodes: HashMap<Server, Arc<Node>>,
+    nodes: HashMap<ServerAddress, Arc<Node>>,
     looked: Option<Instant>,
 }
 
 impl Cluster {
     /// Makes the handle; the first command connects.
-    pub(super) fn new(reach: Reach, named: Vec<Server>, names: &KeyNames) -> Self {
+    pub(super) fn new(reach: Reach, named: Vec<ServerAddress>, names: &KeyNames) -> Self {
         let slot = slots::slot(names.key("-").as_bytes());
         Self { reach, slot, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
     }
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// Returns the map with a connection to that server, which commands may be sent on to before the map has it.
-    fn keep(&self, server: &Server) -> RedisResult<Arc<Map>> {
+    fn keep(&self, server: &ServerAddress) -> RedisResult<Arc<Map>> {
         let mut current = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         if !current.nodes.contains_key(server) {
             let mut nodes = current.nodes.clone();
@@ -121,19 +121,19 @@ impl Cluster {
 
     /// Returns the names of the servers that the address has.
     pub(super) fn address(&self) -> String {
-        self.named.iter().map(Server::to_string).collect::<Vec<_>>().join(",")
+        self.named.iter().map(ServerAddress::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// Returns the connection to a server, a new one where the map has none.
-    fn node(&self, map: &Map, server: &Server) -> RedisResult<Arc<Node>> {
+    fn node(&self, map: &Map, server: &ServerAddress) -> RedisResult<Arc<Node>> {
         match map.nodes.get(server) {
             Some(node) => Ok(Arc::clone(node)),
             None => self.new_node(server),
         }
     }
 
-    fn new_node(&self, server: &Server) -> RedisResult<Arc<Node>> {
-        Ok(Arc::new(Node::new(Way::Fixed(self.reach.client(server)?), server.to_string())))
+    fn new_node(&self, server: &ServerAddress) -> RedisResult<Arc<Node>> {
+        Ok(Arc::new(Node::new(Route::Fixed(self.reach.client(server)?), server.to_string())))
     }
 
     /// Returns the map, looking for it where there is none.
@@ -217,7 +217,7 @@ fn is_moving(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::TryAgain)
 }
 
-async fn ask(server: &Server, node: &Node) -> RedisResult<Slots> {
+async fn ask(server: &ServerAddress, node: &Node) -> RedisResult<Slots> {
     let answer: Value = node.call(redis::cmd("CLUSTER").arg("SLOTS")).await?;
     // One that lost its memory, or was never told, is in no cluster and knows nothing of the slots.
     let slots = Slots::read(&answer, server).filter(|slots| !slots.masters().is_empty());

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::cluster::Cluster;
 use super::key_names::KeyNames;
 use super::library::{AGAIN, Call};
-use super::node::{CONNECT_DEADLINE, Node, Way, too_slow};
+use super::node::{CONNECT_DEADLINE, Node, Route, too_slow};
 use super::open_error::OpenError;
 use super::reach::Reach;
 use super::sentinels::Sentinels;
@@ -18,7 +18,7 @@ use crate::config::{RedisAddress, Topology};
 use crate::store::{Result, StoreError};
 
 /// The servers of a store.
-pub(super) struct Connection {
+pub(super) struct RedisConnection {
     servers: Servers,
     address: String,
 }
@@ -28,14 +28,14 @@ enum Servers {
     Cluster(Box<Cluster>),
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for RedisConnection {
     /// Leaves out the clients, which hold the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Connection").field(&self.address).finish()
     }
 }
 
-impl Connection {
+impl RedisConnection {
     /// Makes the handle; the first command connects. Errors are those of the address and of its files.
     pub(super) fn new(address: &RedisAddress, names: &KeyNames) -> Result<Self, OpenError> {
         let reach = Reach::new(address)?;
@@ -44,13 +44,13 @@ impl Connection {
             (Topology::Cluster, _) => Servers::Cluster(Box::new(Cluster::new(reach, address.servers.clone(), names))),
             (Topology::Sentinel(master), _) => {
                 let sentinels = Sentinels::new(reach, address.servers.clone(), master.clone());
-                Servers::One(Arc::new(Node::new(Way::Sentinels(sentinels), name.clone())))
+                Servers::One(Arc::new(Node::new(Route::Sentinels(sentinels), name.clone())))
             }
             (Topology::One, Some(server)) => {
                 let client = reach
                     .client(server)
                     .map_err(|error| OpenError::Unreachable { address: name.clone(), reason: error.to_string() })?;
-                Servers::One(Arc::new(Node::new(Way::Fixed(client), name.clone())))
+                Servers::One(Arc::new(Node::new(Route::Fixed(client), name.clone())))
             }
             (Topology::One, None) => {
                 return Err(OpenError::Unreachable { address: name, reason: "it names no server".into() });
@@ -116,7 +116,7 @@ impl Connection {
 }
 
 /// Asks the server of the fleet whether it is there.
-pub(super) async fn check(connection: &Connection) -> Result<()> {
+pub(super) async fn check(connection: &RedisConnection) -> Result<()> {
     let master = connection.master().await.map_err(|error| store_error(&error))?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
     answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", master.name())))

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, RedisResult};
 
-use super::connection::{Connection, store_error};
+use super::connection::{RedisConnection, store_error};
 use super::key_names::KeyNames;
 use super::node::Node;
 use crate::store::Result;
@@ -20,12 +20,12 @@ const OF_MESSAGES: [&str; 2] = ["m:", "t:"];
 const STEP: usize = 500;
 
 /// Returns whether an earlier build has stored something there.
-pub(super) async fn is_there(connection: &Connection) -> Result<bool> {
+pub(super) async fn is_there(connection: &RedisConnection) -> Result<bool> {
     Ok(!homes(connection, SCHEMA).await?.is_empty())
 }
 
 /// Keeps the keys of hosts and the invites for the fleet, and deletes exactly what the earlier build stored besides.
-pub(super) async fn discard(connection: &Connection, names: &KeyNames) -> Result<()> {
+pub(super) async fn discard(connection: &RedisConnection, names: &KeyNames) -> Result<()> {
     for (old, new) in CARRIED {
         for node in homes(connection, old).await? {
             let kept: Vec<(String, String)> = tell(&node, redis::cmd("HGETALL").arg(old)).await?;
@@ -73,7 +73,7 @@ fn is_old(key: &str) -> bool {
 }
 
 /// Returns the servers that have the key. One that may not be asked for it, or has another slot, has it not.
-async fn homes(connection: &Connection, key: &str) -> Result<Vec<std::sync::Arc<Node>>> {
+async fn homes(connection: &RedisConnection, key: &str) -> Result<Vec<std::sync::Arc<Node>>> {
     let mut homes = Vec::new();
     for node in connection.masters().await.map_err(|error| store_error(&error))? {
         let found: RedisResult<bool> = node.call(redis::cmd("EXISTS").arg(key)).await;

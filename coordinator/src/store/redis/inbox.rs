@@ -7,7 +7,7 @@ use c3po_shared::vocabulary::KindFilter;
 
 use super::RedisStore;
 use super::records::{self, corrupt};
-use crate::store::{Pending, Placed, Result, Selection};
+use crate::store::{Backlog, Placed, Result, Selection};
 
 /// How many messages one call looks at, by up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
@@ -69,8 +69,8 @@ pub(super) async fn page(
 }
 
 /// Counts an inbox.
-pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Pending> {
+pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Backlog> {
     let (count, oldest): (usize, Option<u64>) =
         store.connection.invoke(&store.names.call_about("pending", agent)).await?;
-    Ok(Pending { count, oldest: oldest.map(Timestamp::from_millis) })
+    Ok(Backlog { count, oldest: oldest.map(Timestamp::from_millis) })
 }

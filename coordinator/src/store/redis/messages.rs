@@ -9,7 +9,7 @@ use super::library::Call;
 use super::records::{self, corrupt};
 use super::{RedisStore, agents};
 use crate::store::quota::{self, Exceeded};
-use crate::store::{AnswerOutcome, Kept, Result, Send, SendOutcome, Settled, StoreError, Tenure, Wake};
+use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Settled, StoreError, StoredMessage, Tenure, Wake};
 
 /// How many messages one call changes, each by up to nine commands: no call runs more than 500.
 const STEP: usize = 40;
@@ -197,12 +197,12 @@ async fn flags<T: FromRedisValue>(
 }
 
 /// Reads a message with its history.
-pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<Kept>> {
+pub(super) async fn message(store: &RedisStore, id: &MessageId) -> Result<Option<StoredMessage>> {
     let keys = store.names.agent(&id.to()).into_iter().chain([store.names.message(id)]);
     let mut call = store.names.call("message", keys);
     let kept: Option<(String, String, Option<String>)> = store.connection.invoke(call.arg(id.as_str())).await?;
     let Some((envelope, history, reply)) = kept else { return Ok(None) };
-    Ok(Some(Kept {
+    Ok(Some(StoredMessage {
         message: records::envelope(&envelope)?,
         history: records::history(&history)?,
         reply: reply.map(|reply| records::parse(&reply)).transpose()?,

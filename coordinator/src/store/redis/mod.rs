@@ -40,10 +40,10 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Fill, Kept, Pending, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
-use connection::Connection;
+use connection::RedisConnection;
 use inbox::List;
 use key_names::KeyNames;
 pub use open_error::OpenError;
@@ -54,7 +54,7 @@ const OPERATION_DEADLINE: Duration = Duration::from_millis(1_800);
 
 /// The store in Redis.
 pub struct RedisStore {
-    connection: Arc<Connection>,
+    connection: Arc<RedisConnection>,
     names: KeyNames,
     wakes: Wakes,
     /// Where the next sweep begins.
@@ -71,7 +71,7 @@ impl RedisStore {
     /// Connects, makes sure that this Redis keeps what it accepts, and says in the log what it may lose.
     pub async fn open(address: &RedisAddress, fleet: &Fleet) -> Result<Self, OpenError> {
         let names = KeyNames::of(fleet);
-        let connection = Arc::new(Connection::new(address, &names)?);
+        let connection = Arc::new(RedisConnection::new(address, &names)?);
         startup::check(&connection, &names, address.discard_old).await?;
         let wakes = Wakes::start(Arc::clone(&connection), names.clone())
             .await
@@ -180,7 +180,7 @@ impl Store for RedisStore {
         self.within(inbox::page(self, agent, List::Unshown, selection)).await
     }
 
-    async fn pending(&self, agent: &AgentId) -> Result<Pending> {
+    async fn pending(&self, agent: &AgentId) -> Result<Backlog> {
         self.within(inbox::pending(self, agent)).await
     }
 
@@ -197,7 +197,7 @@ impl Store for RedisStore {
         self.within(messages::advance(self, recipient, tenure, progress)).await
     }
 
-    async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {
+    async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>> {
         self.within(messages::message(self, id)).await
     }
 

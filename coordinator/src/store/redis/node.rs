@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const QUEUE: usize = 512;
 
 /// Where the server is.
-pub(super) enum Way {
+pub(super) enum Route {
     /// Always there.
     Fixed(Client),
     /// Where sentinels say.
@@ -30,17 +30,17 @@ pub(super) enum Way {
 
 /// A connection shared by all who call. Commands that run at the same time travel as one pipeline.
 pub(super) struct Node {
-    way: Way,
+    way: Route,
     /// What it is called in messages.
     name: String,
-    current: Mutex<Current>,
+    current: Mutex<CurrentConnection>,
     /// One attempt at a time; the others take what it made.
     dialling: tokio::sync::Mutex<()>,
 }
 
 /// What is known of the connection; `number` tells one from the next.
 #[derive(Default)]
-struct Current {
+struct CurrentConnection {
     number: u64,
     live: Option<MultiplexedConnection>,
     refused: Option<(Instant, RedisError)>,
@@ -48,7 +48,7 @@ struct Current {
 
 impl Node {
     /// Makes the handle; the first command connects.
-    pub(super) fn new(way: Way, name: String) -> Self {
+    pub(super) fn new(way: Route, name: String) -> Self {
         Self { way, name, current: Mutex::default(), dialling: tokio::sync::Mutex::new(()) }
     }
 
@@ -60,8 +60,8 @@ impl Node {
     /// Returns what dials the server now.
     pub(super) async fn client(&self) -> RedisResult<Client> {
         match &self.way {
-            Way::Fixed(client) => Ok(client.clone()),
-            Way::Sentinels(sentinels) => sentinels.client().await,
+            Route::Fixed(client) => Ok(client.clone()),
+            Route::Sentinels(sentinels) => sentinels.client().await,
         }
     }
 
@@ -107,7 +107,7 @@ impl Node {
                 if current.number > 0 {
                     tracing::info!("connected to Redis at {} again", self.name);
                 }
-                *current = Current { number: current.number + 1, live: Some(live.clone()), refused: None };
+                *current = CurrentConnection { number: current.number + 1, live: Some(live.clone()), refused: None };
                 Ok((current.number, live))
             }
             Err(error) => {
@@ -137,7 +137,7 @@ impl Node {
             .set_response_timeout(Some(COMMAND_DEADLINE))
             .set_pipeline_buffer_size(QUEUE);
         let mut live = self.client().await?.get_multiplexed_async_connection_with_config(&config).await?;
-        if let Way::Sentinels(_) = &self.way {
+        if let Route::Sentinels(_) = &self.way {
             sentinels::must_be_master(&mut live).await?;
         }
         Ok(live)
@@ -169,7 +169,7 @@ impl Node {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Current> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CurrentConnection> {
         // A panic cannot leave it half-written: every change is one assignment.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

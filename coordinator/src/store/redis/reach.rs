@@ -10,7 +10,7 @@ use redis::{
 };
 
 use super::open_error::OpenError;
-use crate::config::{Identity, RedisAddress, Server};
+use crate::config::{CertificateFiles, RedisAddress, ServerAddress};
 
 /// What is the same for every server.
 #[derive(Clone)]
@@ -45,21 +45,21 @@ impl Reach {
     }
 
     /// Returns what dials that server, with our login.
-    pub(super) fn client(&self, server: &Server) -> RedisResult<Client> {
+    pub(super) fn client(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&self.login, server)
     }
 
     /// Returns what dials that server without a login.
-    pub(super) fn client_of_nobody(&self, server: &Server) -> RedisResult<Client> {
+    pub(super) fn client_of_nobody(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&RedisConnectionInfo::default(), server)
     }
 
     /// Returns what dials that server with our login and without choosing a database, which sentinels do not have.
-    pub(super) fn client_of_sentinel(&self, server: &Server) -> RedisResult<Client> {
+    pub(super) fn client_of_sentinel(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&self.login.clone().set_db(0), server)
     }
 
-    fn client_as(&self, login: &RedisConnectionInfo, server: &Server) -> RedisResult<Client> {
+    fn client_as(&self, login: &RedisConnectionInfo, server: &ServerAddress) -> RedisResult<Client> {
         let (host, port) = (server.host.clone(), server.port);
         let address = match self.tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
@@ -82,7 +82,7 @@ fn read_certificates(address: &RedisAddress) -> Result<Option<TlsCertificates>, 
         return Err(unusable_file(file, &"there is no certificate in it"));
     }
     let client_tls = match &address.identity {
-        Some(Identity { certificate, key }) => {
+        Some(CertificateFiles { certificate, key }) => {
             Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
         }
         None => None,

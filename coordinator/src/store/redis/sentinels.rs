@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::lookup::connecting;
 use super::reach::Reach;
-use crate::config::Server;
+use crate::config::ServerAddress;
 
 /// How long the others may take once the first sentinel has answered. One that was cut off may know an older master.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -19,16 +19,16 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// Sentinels that watch a master.
 pub(super) struct Sentinels {
     reach: Reach,
-    servers: Vec<Server>,
+    servers: Vec<ServerAddress>,
     master: String,
 }
 
 /// What one sentinel says: the master and the number of the failover that made it one.
-type Word = (u64, Server);
+type Word = (u64, ServerAddress);
 
 impl Sentinels {
     /// Makes the handle; nobody is asked yet.
-    pub(super) fn new(reach: Reach, servers: Vec<Server>, master: String) -> Self {
+    pub(super) fn new(reach: Reach, servers: Vec<ServerAddress>, master: String) -> Self {
         Self { reach, servers, master }
     }
 
@@ -37,7 +37,7 @@ impl Sentinels {
         self.reach.client(&self.present().await?)
     }
 
-    async fn present(&self) -> RedisResult<Server> {
+    async fn present(&self) -> RedisResult<ServerAddress> {
         let mut answers: FuturesUnordered<_> = self.servers.iter().map(|sentinel| self.ask(sentinel)).collect();
         let (mut latest, mut refused): (Option<Word>, Option<RedisError>) = (None, None);
         let mut end: Option<Instant> = None;
@@ -64,7 +64,7 @@ impl Sentinels {
         }
     }
 
-    async fn ask(&self, sentinel: &Server) -> RedisResult<Word> {
+    async fn ask(&self, sentinel: &ServerAddress) -> RedisResult<Word> {
         let told = |error: RedisError| {
             let text = format!("the sentinel {sentinel} about {}: {error}", self.master);
             RedisError::from(std::io::Error::other(text))
@@ -85,7 +85,7 @@ impl Sentinels {
         let fact = |name: &str| facts.get(name).map(String::as_str).unwrap_or_default();
         match (fact("port").parse(), fact("ip")) {
             (Ok(port), host) if !host.is_empty() => {
-                Ok((fact("config-epoch").parse().unwrap_or(0), Server { host: host.to_owned(), port }))
+                Ok((fact("config-epoch").parse().unwrap_or(0), ServerAddress { host: host.to_owned(), port }))
             }
             _ => Err((ErrorKind::Client, "it does not say where the master is").into()),
         }

@@ -2,7 +2,7 @@
 
 use redis::{RedisError, ServerErrorKind, Value};
 
-use crate::config::Server;
+use crate::config::ServerAddress;
 
 /// How many slots there are.
 const SLOTS: u16 = 16_384;
@@ -11,36 +11,36 @@ const SLOTS: u16 = 16_384;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     /// First slot, last slot and their master, in order.
-    ranges: Vec<(u16, u16, Server)>,
+    ranges: Vec<(u16, u16, ServerAddress)>,
 }
 
 /// Where a cluster sends one who asked the wrong server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Redirect {
     /// There the slot is from now on.
-    Moved(Server),
+    Moved(ServerAddress),
     /// There this once: the slot is being moved.
-    Ask(Server),
+    Ask(ServerAddress),
 }
 
 impl Slots {
     /// Reads the answer to `CLUSTER SLOTS` from that server. `None` where it has another form.
-    pub(super) fn read(answer: &Value, asked: &Server) -> Option<Self> {
+    pub(super) fn read(answer: &Value, asked: &ServerAddress) -> Option<Self> {
         let mut ranges = list(answer)?.iter().map(|range| read_range(range, asked)).collect::<Option<Vec<_>>>()?;
         ranges.sort_by_key(|(first, ..)| *first);
         Some(Self { ranges })
     }
 
     /// Returns the master of the slot.
-    pub(super) fn master(&self, slot: u16) -> Option<&Server> {
+    pub(super) fn master(&self, slot: u16) -> Option<&ServerAddress> {
         let behind = self.ranges.partition_point(|(first, ..)| *first <= slot);
         let (_, last, server) = self.ranges.get(behind.checked_sub(1)?)?;
         (slot <= *last).then_some(server)
     }
 
     /// Returns every master once, in order.
-    pub(super) fn masters(&self) -> Vec<Server> {
-        let mut masters: Vec<Server> = self.ranges.iter().map(|(_, _, server)| server.clone()).collect();
+    pub(super) fn masters(&self) -> Vec<ServerAddress> {
+        let mut masters: Vec<ServerAddress> = self.ranges.iter().map(|(_, _, server)| server.clone()).collect();
         masters.sort();
         masters.dedup();
         masters
@@ -51,7 +51,7 @@ fn list(value: &Value) -> Option<&[Value]> {
     if let Value::Array(list) = value { Some(list) } else { None }
 }
 
-fn read_range(range: &Value, asked: &Server) -> Option<(u16, u16, Server)> {
+fn read_range(range: &Value, asked: &ServerAddress) -> Option<(u16, u16, ServerAddress)> {
     let [first, last, master, ..] = list(range)? else { return None };
     let [host, port, ..] = list(master)? else { return None };
     let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
@@ -60,16 +60,16 @@ fn read_range(range: &Value, asked: &Server) -> Option<(u16, u16, Server)> {
         Value::Nil => None,
         host => redis::from_redis_value_ref::<String>(host).ok().filter(|host| !host.is_empty() && host != "?"),
     };
-    let server = Server { host: named.unwrap_or_else(|| asked.host.clone()), port: number(port)? };
+    let server = ServerAddress { host: named.unwrap_or_else(|| asked.host.clone()), port: number(port)? };
     Some((number(first)?, number(last)?, server))
 }
 
 /// Returns where the error sends us, if it does. `asked` is who said it.
-pub(super) fn redirect(error: &RedisError, asked: &Server) -> Option<Redirect> {
+pub(super) fn redirect(error: &RedisError, asked: &ServerAddress) -> Option<Redirect> {
     let (place, _) = error.redirect_node()?;
     let (host, port) = place.rsplit_once(':')?;
     let host = if host.is_empty() { &asked.host } else { host.trim_start_matches('[').trim_end_matches(']') };
-    let server = Server { host: host.to_owned(), port: port.parse().ok()? };
+    let server = ServerAddress { host: host.to_owned(), port: port.parse().ok()? };
     match error.kind() {
         redis::ErrorKind::Server(ServerErrorKind::Moved) => Some(Redirect::Moved(server)),
         _ => Some(Redirect::Ask(server)),
@@ -100,8 +100,8 @@ fn checksum(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    fn server(port: u16) -> Server {
-        Server { host: "nas".into(), port }
+    fn server(port: u16) -> ServerAddress {
+        ServerAddress { host: "nas".into(), port }
     }
 
     fn range(first: i64, last: i64, host: Value, port: i64) -> Value {
@@ -135,7 +135,7 @@ mod tests {
         ]);
         let slots = Slots::read(&answer, &server(9)).expect("a map");
         let check = |slot, expected: Option<&str>| {
-            assert_eq!(slots.master(slot).map(Server::to_string).as_deref(), expected, "{slot}");
+            assert_eq!(slots.master(slot).map(ServerAddress::to_string).as_deref(), expected, "{slot}");
         };
         check(0, Some("nas:1"));
         check(99, Some("nas:1"));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind};
 use rustls::AlertDescription;
 
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::earlier;
 use super::key_names::{KeyNames, SCHEMA};
 use super::node::Node;
@@ -16,7 +16,7 @@ use super::open_error::OpenError;
 use crate::store::StoreError;
 
 /// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
-pub(super) async fn check(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
+pub(super) async fn check(connection: &RedisConnection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
     let failed = |error: RedisError| failed(connection.address(), &error);
     let master = connection.master().await.map_err(failed)?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
@@ -128,7 +128,7 @@ async fn setting(node: &Node, name: &str, info: &str, of_info: &str) -> Option<S
     value.or_else(|| line(info, of_info).map(str::to_owned))
 }
 
-async fn check_schema(connection: &Connection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
+async fn check_schema(connection: &RedisConnection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
     let address = || connection.address().to_owned();
     let unreachable = |error: StoreError| unreachable(connection.address(), &error);
     let (mut read, mut note) = (redis::cmd("GET"), redis::cmd("SET"));

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TrackedFuture;
 use uuid::Uuid;
 
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::key_names::KeyNames;
 use super::library::Call;
 use super::millis;
@@ -36,15 +36,15 @@ const DOUBTS: usize = 3;
 /// The wakes of this process, and the task that receives those of the others.
 #[derive(Debug)]
 pub(super) struct Wakes {
-    shared: Arc<Shared>,
+    shared: Arc<WakeState>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 /// What the handle and the task share.
 #[derive(Debug)]
-struct Shared {
-    connection: Arc<Connection>,
+struct WakeState {
+    connection: Arc<RedisConnection>,
     names: KeyNames,
     /// The name under which this process publishes, so that it does not wake itself twice.
     origin: String,
@@ -61,8 +61,8 @@ struct Subscription {
 
 impl Wakes {
     /// Subscribes, and receives from now on. Loads the functions: a server that does not take them ends the start here.
-    pub(super) async fn start(connection: Arc<Connection>, names: KeyNames) -> Result<Self, RedisError> {
-        let shared = Arc::new(Shared {
+    pub(super) async fn start(connection: Arc<RedisConnection>, names: KeyNames) -> Result<Self, RedisError> {
+        let shared = Arc::new(WakeState {
             connection,
             names,
             origin: Uuid::new_v4().to_string(),
@@ -120,7 +120,7 @@ impl Drop for Wakes {
     }
 }
 
-impl Shared {
+impl WakeState {
     fn doubt(&self) {
         self.doubts.store(DOUBTS, Ordering::Relaxed);
     }

@@ -6,10 +6,10 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::KindFilter;
 use rusqlite::{OptionalExtension, named_params};
 
-use super::messages::Standing;
+use super::messages::MessageRow;
 use super::rows::{count, from_json, integer, stamp};
 use super::worker::Work;
-use crate::store::{Kept, Pending, Placed, Result, Selection};
+use crate::store::{Backlog, Placed, Result, Selection, StoredMessage};
 
 /// Which part of the inbox is read.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +65,7 @@ pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Sele
 }
 
 /// Returns how much is in the inbox.
-pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Pending> {
+pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Backlog> {
     let mut query = work.connection.prepare_cached(
         "SELECT open_count - (SELECT count(*) FROM messages INDEXED BY expiring
                     WHERE to_agent = :agent AND open = 1 AND expires_at <= :now),
@@ -77,14 +77,14 @@ pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Pending> {
     let found = query.query_row(params, |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?))).optional()?;
     let (open, oldest) = found.unwrap_or_default();
     let oldest = oldest.map(|at| Timestamp::from_millis(u64::try_from(at).unwrap_or_default()));
-    Ok(Pending { count: count(open), oldest })
+    Ok(Backlog { count: count(open), oldest })
 }
 
 /// Returns the message with its history.
-pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<Kept>> {
-    let Some(standing) = Standing::find(work, id)? else { return Ok(None) };
+pub(super) fn message(work: &Work<'_>, id: &MessageId) -> Result<Option<StoredMessage>> {
+    let Some(standing) = MessageRow::find(work, id)? else { return Ok(None) };
     let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
     let envelope =
         query.query_row([standing.position], |row| Ok(from_json(row, "envelope"))).optional()?.transpose()?;
-    Ok(envelope.map(|message| Kept { message, history: standing.history, reply: standing.reply }))
+    Ok(envelope.map(|message| StoredMessage { message, history: standing.history, reply: standing.reply }))
 }

@@ -14,7 +14,7 @@ use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
 
 /// Where a message stands, without its envelope.
-pub(super) struct Standing {
+pub(super) struct MessageRow {
     pub(super) position: i64,
     pub(super) from: AgentId,
     pub(super) to: AgentId,
@@ -25,7 +25,7 @@ pub(super) struct Standing {
     pub(super) history: Vec<Step>,
 }
 
-impl Standing {
+impl MessageRow {
     /// Returns where that message stands. Where its time is over while it is open, that is its last step.
     pub(super) fn find(work: &Work<'_>, id: &MessageId) -> Result<Option<Self>> {
         let mut query = work.connection.prepare_cached(
@@ -162,7 +162,8 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
         return Ok(AnswerOutcome::Sent(SendOutcome::Repeated(Box::new(earlier))));
     }
     let Some(question) = &reply.reply_to else { return Ok(AnswerOutcome::NotFound) };
-    let Some(mut question) = Standing::find(work, question)?.filter(|question| question.to == reply.from_agent) else {
+    let Some(mut question) = MessageRow::find(work, question)?.filter(|question| question.to == reply.from_agent)
+    else {
         return Ok(AnswerOutcome::NotFound);
     };
     if let Some(first) = question.reply {
@@ -227,7 +228,7 @@ fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<M
 /// Writes down that their time is over, now if not before, and wakes their senders.
 fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
-        if let Some(mut message) = Standing::find(work, id)? {
+        if let Some(mut message) = MessageRow::find(work, id)? {
             if message.expires_at > work.now {
                 message.history.push(expired(work.now));
             }

@@ -31,11 +31,12 @@ mod worker;
 pub use open::OpenError;
 
 use self::inbox::Part;
-use self::room::Room;
+use self::room::DiskRoom;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Claim, Excerpt, Fill, Kept, Pending, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, Settled, Store, StoreError, Stretch, Tenure, WAKE_BACKLOG, Waits, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Placed, Quota, Removal, Result,
+    Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits,
+    Wake,
 };
 use crate::config::Fleet;
 
@@ -45,7 +46,7 @@ pub struct SqliteStore {
     // The reader ends first: the last connection to close tidies the file.
     reader: Worker,
     writer: Worker,
-    room: Room,
+    room: DiskRoom,
     wakes: broadcast::Sender<Wake>,
     waits: Mutex<Waits>,
 }
@@ -58,7 +59,7 @@ impl SqliteStore {
 
     /// Opens it as above. It takes new messages only up to so many bytes, and leaves some of its disk free.
     pub async fn open_within(path: &Path, fleet: &Fleet, max: Option<u64>) -> Result<Self, OpenError> {
-        let room = Room { path: path.to_owned(), max };
+        let room = DiskRoom { path: path.to_owned(), max };
         let (path, fleet) = (path.to_owned(), fleet.clone());
         let opened = tokio::task::spawn_blocking(move || open::open(&path, &fleet)).await;
         let opened = opened.map_err(|error| OpenError::Threads(std::io::Error::other(error)))??;
@@ -193,7 +194,7 @@ impl Store for SqliteStore {
         self.read(Part::Unshown, agent, selection).await
     }
 
-    async fn pending(&self, agent: &AgentId) -> Result<Pending> {
+    async fn pending(&self, agent: &AgentId) -> Result<Backlog> {
         let agent = agent.clone();
         self.reader.run(move |work| inbox::pending(work, &agent)).await
     }
@@ -213,7 +214,7 @@ impl Store for SqliteStore {
         self.writer.run(move |work| progress::advance(work, &recipient, tenure.as_ref(), &progress)).await
     }
 
-    async fn message(&self, id: &MessageId) -> Result<Option<Kept>> {
+    async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>> {
         let id = id.clone();
         self.reader.run(move |work| inbox::message(work, &id)).await
     }

@@ -113,18 +113,18 @@ pub enum OpenError {
 pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) reader: Connection,
-    pub(super) place: Place,
+    pub(super) place: OpenFile,
 }
 
 /// The file at its path, and the lock that is held for as long as this is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OpenFile {
     path: PathBuf,
     identity: (u64, u64),
     _lock: File,
 }
 
-impl Place {
+impl OpenFile {
     fn of(path: &Path, lock: File) -> io::Result<Self> {
         Ok(Self { path: path.into(), identity: identity(path)?, _lock: lock })
     }
@@ -174,7 +174,7 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(unreadable)?;
     let reader = connect(path).map_err(unreadable)?;
     reader.pragma_update(None, "query_only", true).map_err(unreadable)?;
-    let place = Place::of(path, lock).map_err(|source| OpenError::NotWritable { path: path.into(), source })?;
+    let place = OpenFile::of(path, lock).map_err(|source| OpenError::NotWritable { path: path.into(), source })?;
     Ok(Opened { writer, reader, place })
 }
 

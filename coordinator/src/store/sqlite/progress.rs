@@ -5,7 +5,7 @@ use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
 use c3po_shared::time::Timestamp;
 
 use super::agents::{check_tenure, enter_context, present_context};
-use super::messages::{Standing, settle_some_expired};
+use super::messages::{MessageRow, settle_some_expired};
 use super::rows::{integer, stamp};
 use super::worker::Work;
 use crate::store::{Result, Settled, Tenure, Wake};
@@ -23,7 +23,7 @@ pub(super) fn acknowledge(
     check_tenure(work, agent, tenure)?;
     let mut settled = Settled::default();
     for id in messages {
-        match Standing::find(work, id)?.filter(|message| message.to == *agent) {
+        match MessageRow::find(work, id)?.filter(|message| message.to == *agent) {
             Some(mut message) => {
                 if message.open {
                     message.settle(work)?;
@@ -50,7 +50,7 @@ pub(super) fn advance(
     let reached = Reached::find(work, tenure, progress.context)?;
     let mut recorded = Vec::new();
     for id in &progress.message_ids {
-        let Some(message) = Standing::find(work, id)?.filter(|message| message.to == *recipient) else { continue };
+        let Some(message) = MessageRow::find(work, id)?.filter(|message| message.to == *recipient) else { continue };
         let stages = move_on(work, progress, &reached, message)?;
         recorded.extend(stages.into_iter().map(|stage| (id.clone(), stage)));
     }
@@ -78,7 +78,7 @@ impl Reached {
 }
 
 /// Records it of one message. Returns the stages that were recorded.
-fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: Standing) -> Result<Vec<Stage>> {
+fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: MessageRow) -> Result<Vec<Stage>> {
     let end = furthest(&message.history);
     let has_expired = end == Stage::Expired;
     if end.is_final() && !has_expired {

@@ -15,12 +15,12 @@ const FLOOR_PART: u64 = 20;
 
 /// The file, and how large it may become.
 #[derive(Debug, Clone)]
-pub(super) struct Room {
+pub(super) struct DiskRoom {
     pub(super) path: PathBuf,
     pub(super) max: Option<u64>,
 }
 
-impl Room {
+impl DiskRoom {
     /// Returns how full the store is. Deleted room in the file counts as free: later messages use it.
     pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
         let number = |sql: &str| -> Result<u64> {

@@ -256,7 +256,7 @@ fn execute(connection: &Connection, sql: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    type Answer = oneshot::Receiver<Result<()>>;
+    type JobResult = oneshot::Receiver<Result<()>>;
 
     /// A database where a row without a parent is found out only by the commit.
     fn database() -> Connection {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// An operation that writes a number and then returns `outcome`.
-    fn job(n: i64, parent: Option<i64>, outcome: Result<()>) -> (Box<dyn Job>, Answer) {
+    fn job(n: i64, parent: Option<i64>, outcome: Result<()>) -> (Box<dyn Job>, JobResult) {
         let (answer, receiver) = oneshot::channel();
         let action = move |work: &mut Work<'_>| {
             work.connection.execute("INSERT INTO numbers VALUES (?, ?)", (n, parent))?;
@@ -283,7 +283,7 @@ mod tests {
         (Box::new(Operation { action: Some(action), outcome: None, answer }), receiver)
     }
 
-    fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, Answer)>) -> Vec<Result<()>> {
+    fn run(connection: &Connection, jobs: Vec<(Box<dyn Job>, JobResult)>) -> Vec<Result<()>> {
         let (group, answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         write(connection, group, &broadcast::channel(1).0, None);
         answers.into_iter().map(|mut answer| answer.try_recv().expect("every job is answered")).collect()

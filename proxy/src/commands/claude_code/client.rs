@@ -20,7 +20,7 @@ const USUAL: &[&str] = &[".local/bin/claude", ".claude/local/claude"];
 
 /// The command.
 #[derive(Debug)]
-pub(in crate::commands) struct Client {
+pub(in crate::commands) struct ClaudeCommand {
     program: PathBuf,
 }
 
@@ -41,7 +41,7 @@ pub(in crate::commands) struct Said {
     pub(in crate::commands) text: String,
 }
 
-impl Client {
+impl ClaudeCommand {
     /// Finds it: where the user says, else in `PATH`, else where it is usually installed.
     pub(in crate::commands) fn find(named: Option<&Path>, places: &Places) -> Option<Self> {
         let usual = places.home.iter().flat_map(|home| USUAL.iter().map(|place| home.join(place)));
@@ -106,8 +106,8 @@ impl Client {
 }
 
 /// Returns a call as a person types it, also if there is no `claude` here.
-pub(in crate::commands) fn typed(client: Option<&Client>, arguments: &[&str]) -> String {
-    let elsewhere = Client { program: PathBuf::from("claude") };
+pub(in crate::commands) fn typed(client: Option<&ClaudeCommand>, arguments: &[&str]) -> String {
+    let elsewhere = ClaudeCommand { program: PathBuf::from("claude") };
     client.unwrap_or(&elsewhere).typed(arguments)
 }
 

@@ -11,7 +11,7 @@ use crate::config::private;
 
 /// What is to stand in the file.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::commands) struct Wanted<'a> {
+pub(in crate::commands) struct WantedLines<'a> {
     pub(in crate::commands) coordinator_url: Option<&'a str>,
     pub(in crate::commands) token: Option<&'a str>,
 }
@@ -36,7 +36,7 @@ pub(in crate::commands) enum Plan {
 }
 
 /// Returns what has to be done to a file with that text, if there is one.
-pub(in crate::commands) fn plan(text: Option<&str>, wanted: Wanted<'_>) -> Result<Plan> {
+pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> Result<Plan> {
     let found: toml::Table = text.unwrap_or_default().parse().context("it is not valid TOML")?;
     let (mut keys, mut lines) = (Vec::new(), String::new());
     for (key, value, secret) in [("coordinator_url", wanted.coordinator_url, false), ("token", wanted.token, true)] {
@@ -129,7 +129,7 @@ pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted<'_> = Wanted { coordinator_url: Some("http://nas:8420"), token: Some("sec\"ret") };
+    const WANTED: WantedLines<'_> = WantedLines { coordinator_url: Some("http://nas:8420"), token: Some("sec\"ret") };
 
     #[test]
     fn what_is_missing_is_added_and_nothing_is_overwritten() {

@@ -24,11 +24,11 @@ const BACKUP: &str = "settings.json.before-c3po-";
 
 /// The file.
 #[derive(Debug)]
-pub(in crate::commands) struct Settings {
+pub(in crate::commands) struct SettingsFile {
     path: PathBuf,
 }
 
-impl Settings {
+impl SettingsFile {
     /// Names it.
     pub(in crate::commands) fn in_folder(claude_dir: &Path) -> Self {
         Self { path: claude_dir.join("settings.json") }
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn with_text(text: &str) -> (tempfile::TempDir, Settings) {
+    fn with_text(text: &str) -> (tempfile::TempDir, SettingsFile) {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings::in_folder(folder.path());
+        let settings = SettingsFile::in_folder(folder.path());
         fs::write(settings.path(), text).unwrap();
         (folder, settings)
     }

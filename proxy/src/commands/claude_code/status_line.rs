@@ -13,7 +13,7 @@ const REFRESH: u64 = 5;
 
 /// Whose it is.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::commands) enum Owner {
+pub(in crate::commands) enum StatusLineOwner {
     /// There is none.
     Nobody,
     /// It is this one.
@@ -30,16 +30,16 @@ pub(in crate::commands) fn value(program: &Path) -> Value {
 }
 
 /// Returns whose status line the settings have.
-pub(in crate::commands) fn owner(settings: &Members, program: &Path) -> Owner {
-    let Some(found) = settings.get(STATUS_LINE) else { return Owner::Nobody };
+pub(in crate::commands) fn owner(settings: &Members, program: &Path) -> StatusLineOwner {
+    let Some(found) = settings.get(STATUS_LINE) else { return StatusLineOwner::Nobody };
     if *found == value(program) {
-        return Owner::Us;
+        return StatusLineOwner::Us;
     }
     let command = found["command"].as_str().unwrap_or_default();
     let ours = command.strip_suffix(" statusline").map(|program| program.trim_matches('\''));
     match ours.and_then(|program| Path::new(program).file_name()) {
-        Some(name) if name == "c3po" => Owner::Older,
-        _ => Owner::Another,
+        Some(name) if name == "c3po" => StatusLineOwner::Older,
+        _ => StatusLineOwner::Another,
     }
 }
 
@@ -60,17 +60,20 @@ mod tests {
 
     #[test]
     fn ours_is_told_from_others() {
-        let check = |settings: &str, expected: Owner| {
+        let check = |settings: &str, expected: StatusLineOwner| {
             let members = serde_json::from_str(settings).unwrap();
             assert_eq!(owner(&members, Path::new("/d/bin/c3po")), expected, "{settings}");
         };
-        check("{}", Owner::Nobody);
-        check(&json!({"statusLine": value(Path::new("/d/bin/c3po"))}).to_string(), Owner::Us);
-        check(&json!({"statusLine": value(Path::new("/an other/c3po"))}).to_string(), Owner::Older);
-        check(r#"{"statusLine": {"type": "command", "command": "c3po statusline"}}"#, Owner::Older);
-        check(r#"{"statusLine": {"type": "command", "command": "mine; c3po statusline | tr a b"}}"#, Owner::Another);
-        check(r#"{"statusLine": {"type": "command", "command": "~/line.sh"}}"#, Owner::Another);
-        check(r#"{"statusLine": null}"#, Owner::Another);
+        check("{}", StatusLineOwner::Nobody);
+        check(&json!({"statusLine": value(Path::new("/d/bin/c3po"))}).to_string(), StatusLineOwner::Us);
+        check(&json!({"statusLine": value(Path::new("/an other/c3po"))}).to_string(), StatusLineOwner::Older);
+        check(r#"{"statusLine": {"type": "command", "command": "c3po statusline"}}"#, StatusLineOwner::Older);
+        check(
+            r#"{"statusLine": {"type": "command", "command": "mine; c3po statusline | tr a b"}}"#,
+            StatusLineOwner::Another,
+        );
+        check(r#"{"statusLine": {"type": "command", "command": "~/line.sh"}}"#, StatusLineOwner::Another);
+        check(r#"{"statusLine": null}"#, StatusLineOwner::Another);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(in crate::commands) enum Outcome {
 }
 
 #[derive(Debug, Serialize)]
-struct Step {
+struct PlannedStep {
     step: &'static str,
     outcome: Outcome,
     text: String,
@@ -30,7 +30,7 @@ struct Step {
 #[derive(Debug)]
 pub(in crate::commands) struct Steps<'a> {
     printer: &'a Printer,
-    steps: Vec<Step>,
+    steps: Vec<PlannedStep>,
     /// Whether nothing is to be changed.
     pub(in crate::commands) dry: bool,
 }
@@ -64,7 +64,7 @@ impl<'a> Steps<'a> {
             let text = text.replace('\n', "\n                     ");
             self.printer.line(&format!("{mark}  {step:<12}  {text}"))?;
         }
-        self.steps.push(Step { step, outcome, text });
+        self.steps.push(PlannedStep { step, outcome, text });
         Ok(())
     }
 

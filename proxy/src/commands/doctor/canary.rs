@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::commands::failure::Failure;
-use crate::commands::session::Session;
+use crate::commands::session::CommandSession;
 
 /// How long one step may take before the way counts as broken.
 const STEP_MAX: Duration = Duration::from_secs(8);
@@ -37,7 +37,7 @@ const NOT_INHERITED: &[&str] = &[
 
 /// What became of the message that was sent down one way.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum CanaryOutcome {
     /// It got to its end.
     Seen(String),
     /// It did not.
@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     Untried(String),
 }
 
-impl From<Result<String>> for Outcome {
+impl From<Result<String>> for CanaryOutcome {
     fn from(outcome: Result<String>) -> Self {
         match outcome {
             Ok(found) => Self::Seen(found),
@@ -86,7 +86,7 @@ impl Canary {
     }
 
     /// A message ends a wait that the session is in; the next tool call proves it seen.
-    pub(super) async fn by_wait(&mut self, session: &Session) -> Result<String> {
+    pub(super) async fn by_wait(&mut self, session: &CommandSession) -> Result<String> {
         let wait = self.begin("wait_for_message", json!({"timeout": WAIT_SECONDS})).await?;
         let began = Instant::now();
         let sent = self.send(session, "wait", None).await?;
@@ -98,7 +98,7 @@ impl Canary {
     }
 
     /// A message comes between two steps of a turn; the end of the turn proves it seen.
-    pub(super) async fn by_hook(&mut self, session: &Session) -> Result<String> {
+    pub(super) async fn by_hook(&mut self, session: &CommandSession) -> Result<String> {
         Self::hook("session-start", json!({"source": "startup"})).await?;
         Self::hook("user-prompt-submit", json!({"prompt": "go", "prompt_id": "1"})).await?;
         let sent = self.send(session, "hook", None).await?;
@@ -113,7 +113,7 @@ impl Canary {
     }
 
     /// A message wakes the idle session by a hook that waits beside it; the turn that follows proves it seen.
-    pub(super) async fn by_waiter(&mut self, session: &Session) -> Result<String> {
+    pub(super) async fn by_waiter(&mut self, session: &CommandSession) -> Result<String> {
         let waiter = Self::start_hook("wait", json!({})).await?;
         let began = Instant::now();
         // What wants no answer wakes nobody, unless it is urgent.
@@ -140,7 +140,7 @@ impl Canary {
     }
 
     /// Sends a message to it that wants no answer, so that being seen settles it.
-    async fn send(&self, session: &Session, way: &str, priority: Option<Priority>) -> Result<MessageId> {
+    async fn send(&self, session: &CommandSession, way: &str, priority: Option<Priority>) -> Result<MessageId> {
         let message = SendMessage {
             target: self.agent.to_string(),
             message: "A message by which `c3po doctor` tries the way to a session.".to_owned(),
@@ -153,7 +153,7 @@ impl Canary {
         Ok(sent.map_err(|failure| refused("send_message", failure))?.0.message.id)
     }
 
-    async fn reached(session: &Session, id: &MessageId, stage: Stage) -> Result<Tracked> {
+    async fn reached(session: &CommandSession, id: &MessageId, stage: Stage) -> Result<Tracked> {
         let (message_id, until, timeout) = (Some(id.clone()), Some(stage), Some(WAIT_SECONDS));
         let wait = WaitForMessage { message_id, until, timeout, ..WaitForMessage::default() };
         let waited = session.call::<Tracked>(Call::WaitForMessage(wait)).await;
@@ -167,7 +167,7 @@ impl Canary {
         bail!("it got no further than {}", stages(&tracked))
     }
 
-    async fn seen(session: &Session, id: &MessageId, took: Duration) -> Result<String> {
+    async fn seen(session: &CommandSession, id: &MessageId, took: Duration) -> Result<String> {
         let tracked = Self::reached(session, id, Stage::Seen).await?;
         Ok(format!("{:.1} ms; {}", took.as_secs_f64() * 1e3, stages(&tracked)))
     }

@@ -12,11 +12,11 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::canary::{Canary, Outcome};
+use super::canary::{Canary, CanaryOutcome};
 use super::report::Report;
 use crate::commands::failure::Failure;
 use crate::commands::rest;
-use crate::commands::session::Session;
+use crate::commands::session::CommandSession;
 use crate::commands::words;
 use crate::config::{Config, Coordinators};
 use crate::link::{Trust, as_written, http};
@@ -30,7 +30,7 @@ const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the 
 
 /// The part of `GET /api/health` that is examined.
 #[derive(Deserialize)]
-struct Health {
+struct HealthChecked {
     #[serde(default)]
     policy_outdated: bool,
 }
@@ -45,7 +45,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     policy(config, report).await?;
     let mark = Uuid::new_v4().simple().to_string();
     let played = AgentId::from_any(&format!("doctor-{}", &mark[..8])).expect("a word and digits are an agent id");
-    let outcome = Session::with(config.clone(), false, async |session| {
+    let outcome = CommandSession::with(config.clone(), false, async |session| {
         let coordinator = tell_coordinator(session, report, &config.host).await?;
         let outcomes = canaries(session, &played).await;
         Ok((coordinator, outcomes))
@@ -68,9 +68,9 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     let _ = timeout(FORGET_MAX, forget(config, &coordinator, &played)).await;
     for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
         match outcome {
-            Outcome::Seen(found) => report.ok(rung, found)?,
-            Outcome::Lost(found) => report.fail(rung, &found, about(&found))?,
-            Outcome::Untried(why) => report.skip(rung, why)?,
+            CanaryOutcome::Seen(found) => report.ok(rung, found)?,
+            CanaryOutcome::Lost(found) => report.fail(rung, &found, about(&found))?,
+            CanaryOutcome::Untried(why) => report.skip(rung, why)?,
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 
 /// Warns where the coordinator's file of rules is not the one in force. What else is wrong is found by what follows.
 async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    match rest::get::<Health>(config, "/api/health", &json!({})).await {
+    match rest::get::<HealthChecked>(config, "/api/health", &json!({})).await {
         Ok(answer) if answer.read.policy_outdated => {
             let found =
                 "the coordinator's file of rules cannot be used as it is now; the rules before it stay in force";
@@ -103,7 +103,7 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
         let coordinators = Coordinators { urls: vec![target.clone()], ..config.coordinators.clone() };
         let only = Config { coordinators, ..config.clone() };
         let url = as_written(target);
-        match Session::with(only, false, async |_| Ok(())).await {
+        match CommandSession::with(only, false, async |_| Ok(())).await {
             Ok(()) => report.ok("url", format!("{url} answers, and knows this host"))?,
             // What the key is for does not matter here.
             Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
@@ -119,7 +119,7 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
 }
 
 /// Says what the coordinator is and how far away; returns where.
-async fn tell_coordinator(session: &Session, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
+async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
     // The first one is slower than all others.
     session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let (began, sent) = (Instant::now(), Timestamp::now());
@@ -172,20 +172,20 @@ fn length(time: Duration) -> String {
 }
 
 /// Sends a message down each way into a session of our own. Where one is lost, the next is tried all the same.
-async fn canaries(session: &Session, played: &AgentId) -> [Outcome; 3] {
+async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome; 3] {
     let mut canary = match Canary::start(played).await {
         Ok(canary) => canary,
         Err(why) if format!("{why:#}").contains(ErrorCode::Forbidden.as_str()) => {
-            let untried = || Outcome::Untried(format!("the key of this host does not cover {played}"));
+            let untried = || CanaryOutcome::Untried(format!("the key of this host does not cover {played}"));
             return [untried(), untried(), untried()];
         }
         Err(why) => {
-            let untried = || Outcome::Untried("needs a proxy".to_owned());
-            return [Outcome::Lost(format!("a proxy of our own: {why:#}")), untried(), untried()];
+            let untried = || CanaryOutcome::Untried("needs a proxy".to_owned());
+            return [CanaryOutcome::Lost(format!("a proxy of our own: {why:#}")), untried(), untried()];
         }
     };
     let outcomes = [canary.by_wait(session).await, canary.by_hook(session).await, canary.by_waiter(session).await]
-        .map(Outcome::from);
+        .map(CanaryOutcome::from);
     canary.end().await;
     outcomes
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::report::Report;
 use crate::commands::failure::Failure;
 use crate::config::{Config, Sockets};
-use crate::link::{self, Kept};
-use crate::local::{self, Place};
+use crate::link::{self, QueuedFor};
+use crate::local::{self, Rendezvous};
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     program(config, report)?;
@@ -15,7 +15,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
     journal(&link::kept(config), report)
 }
 
-fn journal(kept: &[Kept], report: &mut Report<'_>) -> Result<(), Failure> {
+fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
     for kept in kept.iter().filter(|kept| kept.waiting > 0) {
         let found = format!("{} of {} wait on this host for the coordinator", kept.waiting, kept.agent);
         report.warn("journal", found, "They are sent by the next session on this host that reaches it.")?;
@@ -67,7 +67,7 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
 }
 
 fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
-    let place = match Place::beside(std::process::id(), sockets) {
+    let place = match Rendezvous::beside(std::process::id(), sockets) {
         Ok(place) => place,
         Err(error) => {
             return report.fail("sockets", error.to_string(), "Until then hooks stay silent in every new session.");

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::report::Report;
 use crate::commands::claude_code::bundle::Bundle;
-use crate::commands::claude_code::client::Client;
-use crate::commands::claude_code::settings::{self, Settings};
+use crate::commands::claude_code::client::ClaudeCommand;
+use crate::commands::claude_code::settings::{self, SettingsFile};
 use crate::commands::failure::Failure;
 use crate::config::Config;
 
@@ -17,7 +17,7 @@ const LIST_MAX: Duration = Duration::from_secs(15);
 const INSTALL: &str = "Run `c3po install`.";
 
 pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
-    let Some(claude) = Client::find(None, &config.places) else {
+    let Some(claude) = ClaudeCommand::find(None, &config.places) else {
         let found = "no claude command in PATH or ~/.local/bin";
         return report.warn("plugin", found, "Only Claude Code needs it. Other clients run `c3po proxy` as a server.");
     };
@@ -53,7 +53,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 /// Returns whether sessions look for the plugin where `c3po install` put it, and it is no longer there.
 fn is_gone(config: &Config) -> bool {
     let bundle = Bundle::in_data(&config.places.data_dir);
-    let Ok(members) = Settings::in_folder(&config.places.claude_dir).read() else { return false };
+    let Ok(members) = SettingsFile::in_folder(&config.places.claude_dir).read() else { return false };
     settings::is_marketplace(&members, bundle.folder()) && !bundle.program().exists()
 }
 

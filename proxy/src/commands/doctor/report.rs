@@ -10,7 +10,7 @@ use crate::commands::print::{Printer, Tone};
 /// What a check came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum CheckResult {
     /// As it should be.
     Ok,
     /// It works, but somebody should look at it.
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
-    verdict: Verdict,
+    verdict: CheckResult,
     found: String,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,31 +46,31 @@ impl<'a> Report<'a> {
 
     /// Something is as it should be.
     pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: Verdict::Ok, found: found.into(), advice: None })
+        self.tell(Finding { check, verdict: CheckResult::Ok, found: found.into(), advice: None })
     }
 
     /// Something works, but should be looked at.
     pub(super) fn warn(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: Verdict::Warn, found: found.into(), advice: Some(advice.to_owned()) })
+        self.tell(Finding { check, verdict: CheckResult::Warn, found: found.into(), advice: Some(advice.to_owned()) })
     }
 
     /// Something does not work.
     pub(super) fn fail(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: Verdict::Fail, found: found.into(), advice: Some(advice.to_owned()) })
+        self.tell(Finding { check, verdict: CheckResult::Fail, found: found.into(), advice: Some(advice.to_owned()) })
     }
 
     /// Something could not be tried.
     pub(super) fn skip(&mut self, check: &'static str, why: impl Into<String>) -> Result<(), Failure> {
-        self.tell(Finding { check, verdict: Verdict::Skip, found: why.into(), advice: None })
+        self.tell(Finding { check, verdict: CheckResult::Skip, found: why.into(), advice: None })
     }
 
     fn tell(&mut self, finding: Finding) -> Result<(), Failure> {
         if !self.printer.json {
             let mark = match finding.verdict {
-                Verdict::Ok => self.printer.tinted(Tone::Good, "ok  "),
-                Verdict::Warn => self.printer.tinted(Tone::Strong, "warn"),
-                Verdict::Fail => self.printer.tinted(Tone::Alarm, "FAIL"),
-                Verdict::Skip => self.printer.tinted(Tone::Quiet, "skip"),
+                CheckResult::Ok => self.printer.tinted(Tone::Good, "ok  "),
+                CheckResult::Warn => self.printer.tinted(Tone::Strong, "warn"),
+                CheckResult::Fail => self.printer.tinted(Tone::Alarm, "FAIL"),
+                CheckResult::Skip => self.printer.tinted(Tone::Quiet, "skip"),
             };
             self.printer.line(&format!("{mark}  {:<13}  {}", finding.check, indented(&finding.found)))?;
             if let Some(advice) = &finding.advice {
@@ -83,7 +83,7 @@ impl<'a> Report<'a> {
 
     /// Ends: fails if any check did.
     pub(super) fn end(self) -> Result<(), Failure> {
-        let failed = self.findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count();
+        let failed = self.findings.iter().filter(|finding| finding.verdict == CheckResult::Fail).count();
         if self.printer.json {
             let document = Document { version: env!("CARGO_PKG_VERSION"), failed, findings: &self.findings };
             self.printer.document(&document)?;

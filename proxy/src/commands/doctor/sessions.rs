@@ -8,7 +8,7 @@ use crate::commands::failure::Failure;
 use crate::config::Config;
 use crate::link::State;
 use crate::local::protocol::{Event, Name, Status};
-use crate::local::{self, Place};
+use crate::local::{self, Rendezvous};
 
 /// How long a proxy may take to answer. It does so from memory.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
 const UPDATE: &str = "Start that session again: its proxy is of another version.";
 
 /// A socket whose session is over: the next session sweeps it away.
-fn is_left_over(place: &Place) -> bool {
+fn is_left_over(place: &Rendezvous) -> bool {
     place.is_orphaned()
 }
 

@@ -24,12 +24,12 @@ pub(super) enum Relation {
 /// The coordinators of a host, as people write them, and their certificates: one for each in the same order, if `join` wrote
 /// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct KnownCoordinators {
     pub(super) urls: Vec<String>,
     pub(super) fingerprints: Vec<Fingerprint>,
 }
 
-impl Known {
+impl KnownCoordinators {
     /// Returns what a file names; nothing if it names no coordinator.
     pub(super) fn of(text: &str, coordinators: &Coordinators) -> Self {
         let names_one = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("coordinator_url"));
@@ -109,9 +109,9 @@ mod tests {
         Fingerprint::of([byte; 32])
     }
 
-    fn known(urls: &[&str], prints: &[u8]) -> Known {
+    fn known(urls: &[&str], prints: &[u8]) -> KnownCoordinators {
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        Known { urls, fingerprints: prints.iter().map(|byte| print(*byte)).collect() }
+        KnownCoordinators { urls, fingerprints: prints.iter().map(|byte| print(*byte)).collect() }
     }
 
     #[test]
@@ -128,12 +128,16 @@ mod tests {
 
     #[test]
     fn a_coordinator_of_the_same_fleet_is_added() {
-        let check = |before: &Known, url: &str, byte: u8, same_fleet: bool, expected: (Relation, Known)| {
+        let check = |before: &KnownCoordinators,
+                     url: &str,
+                     byte: u8,
+                     same_fleet: bool,
+                     expected: (Relation, KnownCoordinators)| {
             let relation = before.relation(url, Some(print(byte)), same_fleet);
             assert_eq!((relation, before.after(url, Some(print(byte)), relation)), expected, "{before:?} {url}");
         };
         let (nas, both) = (known(&[NAS], &[1]), known(&[NAS, LAPTOP], &[1, 2]));
-        check(&Known::default(), NAS, 1, false, (Relation::First, nas.clone()));
+        check(&KnownCoordinators::default(), NAS, 1, false, (Relation::First, nas.clone()));
         check(&nas, NAS, 3, true, (Relation::Again, known(&[NAS], &[3])));
         check(&nas, NAS, 3, false, (Relation::Again, known(&[NAS], &[3])));
         check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));

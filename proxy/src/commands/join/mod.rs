@@ -9,11 +9,11 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::shell_word;
 use serde_json::json;
 
-use self::known::{Known, Relation};
+use self::known::{KnownCoordinators, Relation};
 use super::claude_code::host_file;
 use super::failure::Failure;
 use super::print::Printer;
-use super::session::Session;
+use super::session::CommandSession;
 use crate::config::{self, Config, Secret, private};
 use crate::link::Trust;
 use crate::link::http::post_json;
@@ -37,7 +37,7 @@ struct Joining {
     code: JoinCode,
     /// The text of its file.
     before: String,
-    known: Known,
+    known: KnownCoordinators,
     older_key: Option<String>,
     /// What proves that the host has a key of this fleet already.
     proof: Option<String>,
@@ -82,7 +82,7 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     let key = known_token.map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
     let host = arguments.host.clone().unwrap_or_else(|| config.host.clone());
-    Ok(Joining { url, code, known: Known::of(&before, &written), before, older_key, proof, host })
+    Ok(Joining { url, code, known: KnownCoordinators::of(&before, &written), before, older_key, proof, host })
 }
 
 impl Joining {
@@ -90,13 +90,13 @@ impl Joining {
         self.known.relation(&self.url, self.code.fingerprint, same_fleet)
     }
 
-    fn after(&self, relation: Relation) -> Known {
+    fn after(&self, relation: Relation) -> KnownCoordinators {
         self.known.after(&self.url, self.code.fingerprint, relation)
     }
 }
 
 /// What is to stand in the file.
-fn values(known: &Known, key: &str) -> [(&'static str, Option<toml::Value>); 3] {
+fn values(known: &KnownCoordinators, key: &str) -> [(&'static str, Option<toml::Value>); 3] {
     let text = |fingerprint: &Fingerprint| toml::Value::from(fingerprint.to_string());
     let fingerprints = match known.fingerprints.as_slice() {
         [] => None,
@@ -215,7 +215,7 @@ async fn check(key: &str) -> Result<(), Failure> {
             advice: "Remove these variables, also where sessions start.".to_owned(),
         });
     }
-    match Session::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
+    match CommandSession::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents only knows no person; that it was told so shows that it is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
         Err(Failure::NoCoordinator(refusal)) => {

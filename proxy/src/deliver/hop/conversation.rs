@@ -8,10 +8,10 @@ use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
 use super::Hop;
-use crate::deliver::client::Client;
+use crate::deliver::client::ClientState;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
-use crate::deliver::transcript::Standing;
+use crate::deliver::transcript::Recorded;
 use crate::local::protocol::Event;
 
 /// How old a prompt is at least that an idle client has dealt with.
@@ -55,7 +55,7 @@ impl Hop {
     }
 
     /// The client knows what its session does also where no hook reports it.
-    pub(super) fn client_is(&mut self, client: Client, now: Instant) {
+    pub(super) fn client_is(&mut self, client: ClientState, now: Instant) {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
@@ -71,7 +71,7 @@ impl Hop {
     }
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
-    pub(super) fn conversation(&mut self, standing: Option<&Standing>, now: Instant) {
+    pub(super) fn conversation(&mut self, standing: Option<&Recorded>, now: Instant) {
         // The client writes its transcript a little later than it runs its hooks.
         let old = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
         let old = old.into_iter().collect::<HashSet<_>>();
@@ -144,7 +144,7 @@ impl Hop {
     }
 
     /// Compares the conversation with what the session was shown: a person may have taken a part of it back.
-    fn compare(&mut self, Standing { named, answered }: &Standing, now: Instant) {
+    fn compare(&mut self, Recorded { named, answered }: &Recorded, now: Instant) {
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);
         self.shown.stand_in(named);

@@ -5,9 +5,9 @@ use c3po_shared::receipt::{Progress, Via};
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::Arriving;
 
-use crate::deliver::client::Client;
+use crate::deliver::client::ClientState;
 use crate::deliver::push::Todo;
-use crate::deliver::transcript::Standing;
+use crate::deliver::transcript::Recorded;
 use crate::deliver::ways::Way;
 use crate::local::protocol::{Answer, Event};
 
@@ -40,9 +40,9 @@ pub(crate) enum Input {
     /// The session reported itself what it does.
     Status(State),
     /// The client's session file was read.
-    Client(Client),
+    ClientState(ClientState),
     /// The client's transcript was read: these messages stand in the conversation. `None` if it could not be read.
-    Conversation(Option<Standing>),
+    Conversation(Option<Recorded>),
     /// A push by that way could not be made.
     NotPushed(Way),
     /// Something happened, or time has passed.

@@ -140,7 +140,7 @@ impl Hop {
             Input::Presented(presented) => self.presented(presented, now),
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),
-            Input::Client(client) => self.client_is(client, now),
+            Input::ClientState(client) => self.client_is(client, now),
             Input::Conversation(standing) => self.conversation(standing.as_ref(), now),
             Input::NotPushed(way) => self.not_pushed(way, now),
             Input::Look => effects.todo = self.next(now),

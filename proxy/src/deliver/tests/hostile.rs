@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{
     Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, socket, starts, typed,
 };
-use crate::deliver::client::Client;
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id, standing};
@@ -51,7 +51,7 @@ fn a_turn_that_was_broken_off_is_looked_up_when_its_client_rests() {
     scene.arrive(vec![message(1, json!({}))]);
     push_comes(&mut scene, "p1");
     scene.passes(15);
-    scene.on(Input::Client(Client { is_busy: Some(false), transcript: None }));
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
     scene.reads(&[1], &[]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::InboxSocket)]);
     scene.passes(1_000);
@@ -65,7 +65,7 @@ fn a_compaction_that_ended_badly_is_noticed_by_the_client_s_own_file() {
     scene.arrive(vec![message(1, json!({}))]);
     assert!(matches!(scene.next(), Todo::Look(Some(_))));
     scene.passes(15);
-    scene.on(Input::Client(Client { is_busy: Some(false), transcript: None }));
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
     assert!(scene.posted().contains(id(1).as_str()));
 }
 

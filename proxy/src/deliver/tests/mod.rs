@@ -14,7 +14,7 @@ use c3po_shared::wire::Arriving;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::client::Client;
+use super::client::ClientState;
 use super::hop::{Effects, Hop, Input, Presented};
 use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id, standing};
@@ -64,7 +64,7 @@ impl Scene {
         scene.on(Input::Begins(agent("homeassistant"), 1));
         scene.hear(&starts("startup", "s1"));
         // A client that keeps no files of its sessions.
-        (0..3).for_each(|_| drop(scene.on(Input::Client(Client::default()))));
+        (0..3).for_each(|_| drop(scene.on(Input::ClientState(ClientState::default()))));
         scene
     }
 

@@ -8,7 +8,7 @@ use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
 
 use super::{Scene, event, message, news, of_turn, socket, starts};
-use crate::deliver::client::Client;
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{id, standing};
@@ -35,7 +35,7 @@ impl Dice {
 /// A session, and what of it an outsider can see.
 struct Play {
     scene: Scene,
-    client: Client,
+    client: ClientState,
     dice: Dice,
     turn: u64,
     context: u64,
@@ -59,10 +59,10 @@ impl Play {
         }
         // A client with a transcript, one that keeps a session file alone, one that keeps nothing.
         let client = match seed % 3 {
-            1 => Client { is_busy: Some(true), transcript: None },
-            _ => Client::default(),
+            1 => ClientState { is_busy: Some(true), transcript: None },
+            _ => ClientState::default(),
         };
-        scene.on(Input::Client(client.clone()));
+        scene.on(Input::ClientState(client.clone()));
         if seed.is_multiple_of(3) {
             scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::Notification) });
         }
@@ -164,7 +164,7 @@ impl Play {
             Todo::Post(_, text) => self.pushed.push(text),
             Todo::Wake(text) => self.pushed.push(format!("<task-notification>{text}</task-notification>")),
             Todo::Notify(text) => self.pushed.push(text),
-            Todo::AskClient => drop(self.scene.on(Input::Client(self.client.clone()))),
+            Todo::AskClient => drop(self.scene.on(Input::ClientState(self.client.clone()))),
             Todo::Read(_) => {
                 let named: Vec<_> = (0..MESSAGES + REWOUND).filter(|number| self.times(*number) > 0).collect();
                 let is_read = self.reads_always || self.dice.below(3) > 0;

@@ -6,7 +6,7 @@ use c3po_shared::vocabulary::State;
 use serde_json::json;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
-use crate::deliver::client::Client;
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
@@ -360,7 +360,7 @@ fn the_transcript_of_a_one_shot_session_is_not_read() {
     assert_eq!(scene.receipts().len(), 2, "in the session, and seen");
     scene.passes(60);
     assert_eq!(scene.next(), Todo::AskClient);
-    scene.on(Input::Client(Client { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));
     assert_eq!(scene.next(), Todo::Look(None));
 }
 
@@ -370,7 +370,7 @@ fn a_client_without_a_session_file_is_looked_for_once_before_messages_come_again
     let repeated = |number| message(number, json!({"repeated": true}));
     scene.arrive(vec![repeated(1)]);
     assert!(scene.hop.doubted_until(&id(1)).is_some() && scene.next() == Todo::AskClient);
-    scene.on(Input::Client(Client::default()));
+    scene.on(Input::ClientState(ClientState::default()));
     scene.arrive(vec![repeated(2)]);
     for number in [1, 2] {
         assert_eq!(scene.hop.doubted_until(&id(number)), None);
