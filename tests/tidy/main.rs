@@ -9,6 +9,7 @@ mod hints;
 mod image;
 mod modules;
 mod packages;
+mod prose;
 mod text;
 mod tree;
 
@@ -116,5 +117,20 @@ fn versions_stand_only_at_the_root() -> Result<()> {
 fn the_lock_file_of_the_fuzz_targets_knows_every_dependency() -> Result<()> {
     let absent = packages::absent_from_fuzz_lock(&files(root())?);
     assert!(absent.is_empty(), "\n{}\n", absent.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn comments_name_things() -> Result<()> {
+    let files = files(root())?;
+    let breaches = [prose::over_budget(&files), prose::unnamed_subjects(&files)].concat();
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn sentences_of_documents_are_short() -> Result<()> {
+    let breaches = prose::long_sentences(&files(root())?);
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
     Ok(())
 }
