@@ -1,4 +1,4 @@
-//! Agents as they are stored: who holds which name, and what is known of each.
+//! Agents as they are stored: name, owner, session and description.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,67 +13,67 @@ use uuid::Uuid;
 
 use super::Quota;
 
-/// To whom an agent belongs: one session at a time of a host, by the name that it wishes.
+/// The owner of an agent: one session slot of a host under the requested name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The wished name. Agents of several hosts share it; only one of them has it as its id.
+    /// The requested name. Agents of several hosts share it; only one of them has it as its id.
     pub base: AgentId,
-    /// The machine.
+    /// The host.
     pub host: String,
-    /// Which of the machine's sessions of that name, from 1.
+    /// The slot among the host's sessions of this name, from 1.
     pub slot: u32,
 }
 
-/// A session's wish to be an agent.
+/// A session's request for a name.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// The name to take.
+    /// The requested name.
     pub name: AgentId,
-    /// Whose it is to be.
+    /// The owner for which it is requested.
     pub owner: Owner,
-    /// The process that wishes it: the same one keeps its generation.
+    /// The process that requests it. The same process keeps its generation.
     pub instance: Uuid,
-    /// The client's session.
+    /// The client's session id.
     pub session_id: Option<String>,
-    /// The ways by which messages get into the session.
+    /// The channels that can deliver messages into the session.
     pub reach: Vec<Via>,
-    /// Which context of the session it is.
+    /// The context number of the session.
     pub context: u64,
-    /// What the session does, where its host knows.
+    /// The state of the session, if its host reports it.
     pub state: Option<State>,
-    /// Whether the agent is forgotten when it leaves nothing behind, as that of a second session of one folder is.
-    /// Of no account where the same process comes back.
+    /// Whether the agent is deleted when it leaves nothing behind, as for a second session in one folder. Ignored when the
+    /// same process comes back.
     pub fleeting: bool,
-    /// Whether the session answers one prompt and ends, so that it leaves nothing behind. Of no account where the name was
-    /// taken by another session before: what waits for that one stays.
+    /// Whether the session answers one prompt and ends, leaving nothing behind. Ignored if an earlier session had this name,
+    /// because its queued messages must stay.
     pub one_shot: bool,
-    /// Processes that are known to be dead by their own host: a hold of theirs is over, whatever is left of its lease.
+    /// Processes that their own host reports as dead. Their unexpired leases are ignored.
     pub succeeds: Vec<Uuid>,
-    /// How long the hold lasts unless renewed.
+    /// How long the lease lasts unless it is renewed.
     pub lease: Duration,
-    /// With which key, and how many agents that may have.
+    /// The key that is used, and its limit of agents.
     pub quota: Quota,
 }
 
-/// One session's hold on one agent. Whoever has an outdated one is refused with [`StoreError::TakenOver`].
+/// One session's hold on one agent. Calls with an outdated tenure fail with [`StoreError::TakenOver`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenure {
     /// The agent.
     pub agent: AgentId,
-    /// Its lasting identity.
+    /// The permanent id of the agent.
     pub uid: Uuid,
-    /// Which session of the agent this is, from 1.
+    /// The number of this session among the agent's sessions, from 1.
     pub generation: u64,
     /// The process that holds it.
     pub instance: Uuid,
-    /// By which of its links: one more with each claim. Only the latest can end the hold.
+    /// The number of its link, which grows with each claim. Only the latest link can end the lease.
     pub link: u64,
-    /// Whether it leaves nothing behind.
+    /// Whether the session is one-shot and leaves nothing behind.
     pub one_shot: bool,
 }
 
 impl Tenure {
-    /// Returns how the steps of histories name that context of the session.
+    /// Returns the session and context as steps of a history name them.
     pub(in crate::store) fn session(&self, context: u64) -> String {
         match context {
             0 => self.generation.to_string(),
@@ -87,25 +87,25 @@ impl Tenure {
 pub struct Agent {
     /// Its name.
     pub id: AgentId,
-    /// Its lasting identity.
+    /// Its permanent id.
     pub uid: Uuid,
-    /// To whom it belongs; `None` where no session ever had it.
+    /// Its owner; `None` if no session ever held it.
     pub owner: Option<Owner>,
-    /// The machine of its owner, or of whoever spoke as it last.
+    /// The host of its owner, or the host that last acted as this agent.
     pub host: Option<String>,
     /// The client's session id of its latest session.
     pub session_id: Option<String>,
-    /// What it is for.
+    /// Its description.
     pub description: Option<String>,
-    /// What it offers.
+    /// Its capabilities.
     pub capabilities: Vec<String>,
-    /// What `@role` addresses.
+    /// The role that `@role` addresses.
     pub role: Option<String>,
-    /// What its session does.
+    /// The state of its session.
     pub state: State,
-    /// What it works on.
+    /// The task that it works on.
     pub current_task: Option<String>,
-    /// The ways into its session.
+    /// The channels that can deliver messages into its session.
     pub reach: Vec<Via>,
     /// How many sessions it has had.
     pub generation: u64,
@@ -113,19 +113,19 @@ pub struct Agent {
     pub context: u64,
     /// The process of its latest session.
     pub instance: Uuid,
-    /// Until when that session holds it; in the past once it ended.
+    /// When its lease ends; in the past after the session ended.
     pub held_until: Timestamp,
-    /// When the name was first taken.
+    /// When the name was first claimed.
     pub registered_at: Timestamp,
-    /// When a session was last heard of.
+    /// When the agent was last seen.
     pub last_seen: Timestamp,
-    /// When a person last typed a prompt in a session of it, if that is known.
+    /// When a person last typed a prompt in one of its sessions, if known.
     pub prompted_at: Option<Timestamp>,
 }
 
 impl Claim {
-    /// Returns whether the agent of the wished name, if there is one, may be this owner's. One that no session ever had
-    /// goes to its own host, and so does one that was stored before agents had owners.
+    /// Returns whether the agent of the requested name, if there is one, may go to this owner. An agent that no session ever
+    /// held goes to its own host, as does one that was stored before agents had owners.
     pub(in crate::store) fn may_have(&self, agent: Option<&Agent>) -> bool {
         match agent {
             None => true,
@@ -136,7 +136,7 @@ impl Claim {
 }
 
 impl Agent {
-    /// Returns an agent that nothing is known of.
+    /// Returns an agent with placeholder values.
     #[cfg(test)]
     pub(crate) fn nobody() -> Self {
         let then = Timestamp::from_millis(1);
@@ -167,7 +167,7 @@ impl Agent {
         self.held_until > now
     }
 
-    /// Returns the record that readers see.
+    /// Returns the public record of the agent.
     pub fn record(&self, now: Timestamp) -> AgentRecord {
         let online = self.is_online(now);
         AgentRecord {
@@ -186,19 +186,19 @@ impl Agent {
     }
 }
 
-/// What became of an agent that was to be forgotten.
+/// The outcome of a request to delete an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// It is gone.
+    /// The agent was deleted.
     Removed,
     /// A session holds it; nothing changed.
     Held,
-    /// There is none of that name.
+    /// There is no agent of that name.
     Unknown,
 }
 
-/// Returns which agents of a host get another slot where those of another host are moved to it under the same base name: each
-/// slot that both have, with the new one.
+/// Returns which agents of a host get another slot when agents of another host are moved to it under the same base name. Each
+/// entry has the slot that both hosts use, and its replacement.
 pub(in crate::store) fn displaced(moved: &[u32], there: &[u32]) -> Vec<(u32, u32)> {
     let mut taken: BTreeSet<u32> = moved.iter().chain(there).copied().collect();
     let mut displaced = Vec::new();
@@ -210,19 +210,19 @@ pub(in crate::store) fn displaced(moved: &[u32], there: &[u32]) -> Vec<(u32, u32
     displaced
 }
 
-/// What changes in an agent's record. Absent fields stay as they are.
+/// A change of an agent's record. Absent fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Amendment {
-    /// What it is for; an empty text means nothing.
+    /// The description; an empty text removes it.
     pub description: Option<String>,
-    /// What it offers, all of it.
+    /// All capabilities.
     pub capabilities: Option<Vec<String>>,
     /// Its role.
     pub role: Option<String>,
-    /// What it works on; an empty text means nothing.
+    /// The current task; an empty text removes it.
     pub current_task: Option<String>,
-    /// What changes about its session. A context larger than before has been shown nothing: it makes every message of the
-    /// inbox unshown again. Any other changes nothing.
+    /// The change of its session. A context larger than before has been shown nothing, so every message of the inbox becomes
+    /// unshown again. Any other context changes nothing.
     pub session: SessionChange,
 }
 

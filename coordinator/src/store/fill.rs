@@ -1,20 +1,20 @@
-//! How full the embedded store is: its file, and the disk that this is on.
+//! How full the embedded store is: its file and its disk.
 
-/// How much the embedded store takes and may take.
+/// The space that the embedded store uses and may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
-    /// How many bytes of its file are in use.
+    /// The bytes of its file that are in use.
     pub bytes: u64,
-    /// How many may be; `None` for as many as the disk has.
+    /// The limit of these bytes; `None` if only the disk limits them.
     pub max: Option<u64>,
-    /// How many bytes it could still take: what is free on the disk, and in the file itself.
+    /// The bytes still available: free space on the disk and in the file itself.
     pub free: u64,
-    /// How many of these it leaves free.
+    /// How many of the free bytes are reserved.
     pub floor: u64,
 }
 
 impl Fill {
-    /// Returns why it takes no new messages, where that is so.
+    /// Returns why the store refuses new messages, or `None` if it accepts them.
     pub fn refuses(&self) -> Option<String> {
         match self.max {
             Some(max) if self.bytes >= max => {

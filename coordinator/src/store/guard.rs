@@ -1,4 +1,4 @@
-//! The guard against loops in the store: the pairs of agents about which a person ruled.
+//! Loop guard in the store: a person's rulings about pairs of agents.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use c3po_shared::time::Timestamp;
 
 use super::Result;
 
-/// Two agents, whichever of them sends.
+/// Two agents, regardless of which one sends.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pair([AgentId; 2]);
 
 impl Pair {
-    /// Returns the pair of these agents: the same in either order.
+    /// Returns the pair of these agents, the same in either order.
     pub fn of(one: &AgentId, other: &AgentId) -> Self {
         let mut agents = [one.clone(), other.clone()];
         agents.sort();
         Self(agents)
     }
 
-    /// Returns both agents, by name.
+    /// Returns both agents, ordered by name.
     pub fn agents(&self) -> [&AgentId; 2] {
         self.0.each_ref()
     }
@@ -44,26 +44,26 @@ impl FromStr for Pair {
     }
 }
 
-/// A ruling of a person about a pair.
+/// A person's ruling about a pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
-    /// Which pair.
+    /// The pair.
     pub pair: Pair,
-    /// Whether everything between the two is refused; otherwise they may go on, and are counted anew.
+    /// Whether every message between the two is refused. Otherwise they may continue, and the count starts again.
     pub is_stopped: bool,
-    /// When that was.
+    /// When the ruling was made.
     pub at: Timestamp,
 }
 
-/// Rulings, as any store must keep them.
+/// The interface for rulings of every store.
 #[async_trait]
 pub trait GuardStore: Send + Sync {
     /// Returns the latest ruling about each pair, in no particular order.
     async fn rulings(&self) -> Result<Vec<Ruling>>;
 
-    /// Keeps a ruling in the place of the one before it. Returns when that was, by the store's clock.
+    /// Stores a ruling, replacing the previous one for the pair. Returns its time by the store's clock.
     ///
-    /// Forgets allowances that are older than what is counted: every coordinator has read them by then.
+    /// Deletes allowances that are older than the counting window, because every coordinator has read them by then.
     async fn rule(&self, pair: &Pair, is_stopped: bool) -> Result<Timestamp>;
 }
 

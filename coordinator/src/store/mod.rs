@@ -1,8 +1,9 @@
-//! The store: every fact that must survive a crash. Two implementations, one conformance suite; nothing above knows which runs.
+//! The store: every fact that must survive a crash. It has two implementations and one conformance suite; callers do not
+//! depend on which one runs.
 //!
-//! The rules that hold for both: a send is one atomic step and its answer comes after the commit; pending, settled,
-//! expired and answered are the same for every way to read them; a wake is a hint, the store is the truth; an
-//! expired message is out of the inbox at once, whether or not a sweep has passed.
+//! These rules hold for both. A send is one atomic step, and its result is returned after the commit. Every read agrees on
+//! which messages are pending, settled, expired or answered. A wake is a hint; the store is the truth. An expired message
+//! leaves the inbox at once, whether or not a sweep has run.
 
 mod agent;
 mod audit;
@@ -40,51 +41,51 @@ pub use self::thread::{Excerpt, Mark, Stretch};
 pub use self::waiting::WaitStore;
 use self::waiting::Waits;
 
-/// How many wakes a slow listener may fall behind before it has to read everything again.
+/// How many wakes a slow listener may fall behind before it must read everything again.
 pub const WAKE_BACKLOG: usize = 4_096;
 
-/// The longest text, in bytes, that a wake carries: it may stay in memory until the next one.
+/// The longest text, in bytes, that a wake carries. The text may stay in memory until the next wake.
 const CARRIED_MAX: usize = 4_096;
 
-/// Why the store did not do something.
+/// Why a store call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached, or did not answer in time. Nothing is known about what it did.
+    /// The store cannot be reached, or did not reply in time. The call may or may not have been applied.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// It has no room for this. Nothing was done.
+    /// The store has no room for this. Nothing was changed.
     #[error("the store is full: {0}")]
     Full(String),
-    /// As much was stored with the key as may be within a day. Nothing was done.
+    /// The key has used up its bytes for one day. Nothing was changed.
     #[error("the quota of {} is used up", .0.key)]
     OverQuota(Exceeded),
-    /// The key has as many agents as it may have. Nothing was done.
+    /// The key has reached its limit of agents. Nothing was changed.
     #[error("{} has {} agents", .0.key, .0.count)]
     Crowded(Crowded),
-    /// The name is new, and differs from that of an agent in case alone. Nothing was done.
+    /// The new name differs from the name of an existing agent only in case. Nothing was changed.
     #[error("{name} differs from the agent {known} in case alone")]
     Alike {
         /// The new name.
         name: AgentId,
-        /// The agent.
+        /// The existing agent.
         known: AgentId,
     },
-    /// Another session has the agent now.
+    /// Another session holds the agent now.
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
-    /// What it holds cannot be read.
+    /// The stored data cannot be read.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
 }
 
 impl StoreError {
-    /// Returns whether the same may succeed a little later.
+    /// Returns whether a retry may succeed a little later.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::Full(_))
     }
 }
 
-/// What a store returns.
+/// The result of a store call.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// A message to be put into its recipient's inbox.
@@ -92,155 +93,157 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 pub struct Send {
     /// The envelope, complete. Its id is that of the call ([`MessageId::of_call`]).
     pub message: Message,
-    /// The call that sends it: the same call reaches the same recipient once.
+    /// The call that sends it. A repeated call does not deliver the message to the same recipient again.
     pub call: CallId,
-    /// How many messages the inbox may hold.
+    /// The largest number of messages that the inbox may hold.
     pub bound: usize,
-    /// For how long the message stays readable once it is settled.
+    /// How long the message stays readable after it is settled.
     pub kept: Duration,
-    /// Whether a recipient whose session is away refuses the message.
+    /// Whether the send is refused if the recipient's session is away.
     pub spares_away: bool,
-    /// Whether a one-shot session sends it. A question of such a session ends with it.
+    /// Whether a one-shot session sends it. A question from such a session expires when the session ends.
     pub one_shot: bool,
-    /// Whose quota it counts against, with what it takes beside its envelope. A call that is repeated counts once.
+    /// The quota that is charged for the envelope and its overhead. A repeated call is charged once.
     pub quota: Quota,
 }
 
-/// What became of a send.
+/// The outcome of a send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     /// Committed.
     Stored,
-    /// This call had sent this message to this recipient before; nothing changed.
+    /// The same call already sent this message to this recipient; nothing changed.
     Repeated(Box<Message>),
-    /// The inbox holds that many; nothing changed.
+    /// The inbox already holds this many messages; nothing changed.
     Full(usize),
     /// The recipient does not exist; nothing changed.
     NoSuchAgent,
-    /// The recipient's session takes no new work; nothing changed.
+    /// The recipient's session does not accept new work; nothing changed.
     Away,
-    /// Another message has that id; nothing changed.
+    /// Another message has this id; nothing changed.
     IdTaken,
 }
 
-/// What became of an answer. Sends' outcomes, and those that only answers have.
+/// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AnswerOutcome {
-    /// What became of sending the reply.
+    /// The outcome of sending the reply.
     Sent(SendOutcome),
-    /// The message does not exist or was not addressed to the one who answers; nothing changed.
+    /// The message does not exist or was not addressed to the sender of the answer; nothing changed.
     NotFound,
-    /// That reply came first; nothing changed.
+    /// The message was already answered by this reply; nothing changed.
     AlreadyAnswered(MessageId),
 }
 
-/// A message and its place in its recipient's inbox.
+/// A message and its position in its recipient's inbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Grows with every message to the same recipient, and never repeats.
+    /// The position, which grows with every message to the same recipient and never repeats.
     pub position: u64,
     /// The envelope.
     pub message: Message,
-    /// How many bytes the envelope has as it is kept.
+    /// The size of the stored envelope in bytes.
     pub bytes: usize,
 }
 
-/// Which part of an inbox is wanted.
+/// Selects part of an inbox.
 #[derive(Debug, Clone, Copy)]
 pub struct Selection<'a> {
-    /// Which kinds.
+    /// The kinds to return.
     pub kind: KindFilter,
-    /// Which thread, where not all.
+    /// The thread to return, or `None` for all threads.
     pub thread: Option<&'a MessageId>,
-    /// Only what stands behind this position; 0 for all.
+    /// Returns only messages after this position; 0 returns all.
     pub after: u64,
-    /// How many at most.
+    /// The largest number of messages to return.
     pub limit: usize,
-    /// After how many bytes no further message is read, so that long ones are not read in vain.
+    /// Reading stops once this many bytes are read, so that long messages are not read in vain.
     pub bytes: usize,
 }
 
 impl Default for Selection<'_> {
-    /// Nothing, whatever its kind and length.
+    /// Returns a selection with a limit of zero messages, any kind and no byte limit.
     fn default() -> Self {
         Self { kind: KindFilter::default(), thread: None, after: 0, limit: 0, bytes: usize::MAX }
     }
 }
 
 impl Selection<'_> {
-    /// Returns whether a page has all that one page may have, so that there may be more behind it.
+    /// Returns whether the page reached one of its limits, so that more messages may follow.
     pub fn is_filled_by(&self, page: &[Placed]) -> bool {
         page.len() >= self.limit || page.iter().map(|placed| placed.bytes).sum::<usize>() > self.bytes
     }
 }
 
-/// How much an agent has not dealt with.
+/// The size and age of an agent's inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backlog {
     /// How many messages are in the inbox.
     pub count: usize,
-    /// When the oldest of them was accepted.
+    /// When the oldest of these messages was accepted.
     pub oldest: Option<Timestamp>,
 }
 
-/// A message with everything known of it.
+/// A stored message with its history and its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {
     /// The envelope.
     pub message: Message,
-    /// How far it got, step by step, the first one `stored`.
+    /// The stages of delivery in order, beginning with `stored`.
     pub history: Vec<Step>,
     /// The reply, if there is one.
     pub reply: Option<MessageId>,
 }
 
-/// What became of acknowledgements.
+/// The outcome of an acknowledgement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Out of the inbox now, or before.
+    /// Messages that are out of the inbox, by this call or an earlier one.
     pub acked: Vec<MessageId>,
-    /// Never in this inbox, or no longer kept.
+    /// Messages that were never in this inbox or are no longer stored.
     pub unknown: Vec<MessageId>,
 }
 
-/// A message that this process has just committed, for those who need not read the store for it.
+/// A message that this process has just committed. Listeners can use it without reading the store.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its place in the inbox.
+    /// Its position in the inbox.
     pub position: u64,
-    /// The place of the one before it, whatever became of that; `None` where every message arrives here, in order.
+    /// The position of the previous message, even if that one has left the inbox. `None` if every message arrives in this
+    /// process, in order.
     pub follows: Option<u64>,
-    /// Whether no unshown message stands before it that this process may not know of.
+    /// Whether there is no earlier unshown message that this process may not have seen.
     pub sole: bool,
-    /// When that was so.
+    /// When the message was committed.
     pub at: Instant,
     /// The envelope.
     pub message: Message,
 }
 
-/// A hint that somebody should read the store again.
+/// A hint to read the store again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// Something may have come into that agent's inbox; with what came, where this process committed it.
+    /// The agent's inbox may have a new message, which is included if this process committed it.
     Inbox(AgentId, Option<Arc<Arrival>>),
-    /// A message that the agent sent may have got further.
+    /// A message that the agent sent may have reached a later stage.
     Receipt(AgentId),
-    /// Hints may have been lost: everybody should.
+    /// Hints may have been lost, so every listener should read again.
     Everyone,
 }
 
 impl Arrival {
-    /// For how long what was so at the commit is taken to be so; then the store is asked.
+    /// How long the state at the commit is trusted before the store is read again.
     const FRESH: Duration = Duration::from_secs(1);
 
-    /// Returns whether it came just now.
+    /// Returns whether the message was committed just now.
     pub fn is_fresh(&self) -> bool {
         self.at.elapsed() < Self::FRESH
     }
 }
 
 impl Wake {
-    /// The wake for a message that was just committed. One with a long text is to be read.
+    /// Returns the wake for a message that was just committed. A message with a long text is not included and must be read
+    /// from the store.
     fn arrived(position: u64, follows: Option<u64>, sole: bool, message: &Message) -> Self {
         let text = message.text().len() + message.context.as_deref().map_or(0, str::len);
         let arrival = || Arc::new(Arrival { position, follows, sole, at: Instant::now(), message: message.clone() });
@@ -248,103 +251,109 @@ impl Wake {
     }
 }
 
-/// How long a fleeting agent whose link broke may take to come back before a sweep forgets it.
+/// How long a fleeting agent may take to come back after its link broke, before a sweep deletes it.
 pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What any store must keep, whatever its tables or keys.
+/// The interface of every store, independent of its tables or keys.
 #[async_trait]
 pub trait Store:
     KeyStore + AuditStore + GuardStore + WaitStore + std::fmt::Debug + std::marker::Send + Sync + 'static
 {
-    /// Takes the name for a session, if it is free or its owner's and no other process holds it.
+    /// Claims the name for a session if the name is free, or if it belongs to this owner and no other process holds it.
     ///
-    /// Returns `None` where it is another owner's, where this owner has another name, and where another instance holds it
-    /// now, but for one that the claim says is dead. The same instance
-    /// keeps the generation, also after its lease ended, unless another took the name meanwhile; any other raises it by
-    /// one, makes the state `starting` where the claim names none, and makes every message of the inbox unshown again.
-    /// So does the same instance in a larger context. Uid, inbox, capabilities, description and role stay. A name never taken before gets a new uid
-    /// and generation 1. Of a one-shot session whose hold is over another process inherits nothing: it is ended first, as by
+    /// Returns `None` if the name belongs to another owner, if this owner already has another name, or if another instance
+    /// holds it now. An instance that the claim lists as dead does not count as a holder.
+    ///
+    /// The same instance keeps its generation, even after its lease has ended, unless another instance took the name
+    /// meanwhile. Any other instance raises the generation by one. It also sets the state to `starting` unless the claim
+    /// names a state, and marks every message of the inbox as unshown. The same instance with a larger context also marks
+    /// them as unshown. Uid, inbox, capabilities, description and role are kept. A new name gets a new uid and generation 1.
+    /// Another process inherits nothing from a one-shot session whose lease is over: that session is first ended as in
     /// [`Self::release`].
     ///
-    /// Errors, where the name is new: `Alike` where an agent's differs from it in case alone, and `Crowded` where as many agents
-    /// were made with the key as may be.
+    /// Errors for a new name: `Alike` if it differs from an agent's name only in case, and `Crowded` if the key has reached
+    /// its limit of agents.
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>>;
 
-    /// Makes the hold last that much longer from now, and notes that the agent was seen.
+    /// Extends the lease to this duration from now, and records that the agent was seen.
     ///
-    /// Returns false where the tenure is outdated, or the agent is no longer known.
+    /// Returns false if the tenure is outdated or the agent no longer exists.
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool>;
 
-    /// Ends the hold; an outdated tenure ends nothing, nor does one whose process has claimed the name again since, by
-    /// another link. Where the session is over, a fleeting agent with an empty inbox is forgotten; else it may come back
-    /// within [`RETURN_MAX`].
+    /// Ends the lease. An outdated tenure changes nothing, nor does one whose process has since claimed the name again by
+    /// another link. If the session is over, a fleeting agent with an empty inbox is deleted. Otherwise the agent may come
+    /// back within [`RETURN_MAX`].
     ///
-    /// A one-shot session that is over leaves nothing: what it asked and is not answered, and what is in its inbox, is
-    /// expired, and it is forgotten. One that is not keeps its hold, which runs out; then a sweep ends it.
+    /// A one-shot session that is over leaves nothing. Its unanswered questions and the messages in its inbox expire, and the
+    /// agent is deleted. A one-shot session that is not over keeps its lease until that runs out; then a sweep ends it.
     async fn release(&self, tenure: &Tenure, is_over: bool) -> Result<()>;
 
-    /// Returns the agent of exactly that name.
+    /// Returns the agent with exactly this name.
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;
 
-    /// Returns every agent whose owner wished that name, and the one whose id it is.
+    /// Returns every agent whose owner requested this name, and the agent whose id it is.
     async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>>;
 
-    /// Gives what one host has under that base name to another one, and returns how many agents that were. Where both have
-    /// a slot the one that was moved keeps it, and the other gets the lowest that is free.
+    /// Moves the agents of one host under this base name to another host, and returns how many were moved. If both hosts use
+    /// the same slot, the moved agent keeps it and the other one gets the lowest free slot.
     async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize>;
 
-    /// Returns agents by id, those after `after`, at most `limit`.
+    /// Returns at most `limit` agents after `after`, ordered by id.
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>>;
 
-    /// Makes sure that the agent exists, without a session (a person), and notes that it was seen.
+    /// Ensures that an agent without a session (a person) exists, and records that it was seen.
     ///
-    /// The host is noted where the agent belongs to none. Errors: as for [`Self::claim`].
+    /// The host is recorded unless the agent has an owner. Errors: as for [`Self::claim`].
     async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent>;
 
-    /// Changes the record. Returns it as it is now, `None` where there is no such agent.
+    /// Changes the agent's record. Returns the updated record, or `None` if there is no such agent.
     ///
-    /// An outdated tenure changes nothing and is refused.
+    /// An outdated tenure is refused and changes nothing.
     async fn amend(&self, id: &AgentId, tenure: Option<&Tenure>, amendment: &Amendment) -> Result<Option<Agent>>;
 
-    /// Ends any hold, and forgets the agent where its inbox is empty. Returns whether it was known.
+    /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
     async fn unregister(&self, id: &AgentId) -> Result<bool>;
 
-    /// Forgets an agent that no session holds. What is in its inbox is expired.
+    /// Deletes an agent that no session holds. The messages in its inbox expire.
     async fn remove(&self, id: &AgentId) -> Result<Removal>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     async fn send(&self, send: &Send) -> Result<SendOutcome>;
 
-    /// Puts a reply into the asker's inbox and settles what it answers, by `message.reply_to`.
+    /// Puts a reply into the asker's inbox and settles the question named in `message.reply_to`.
     ///
-    /// One atomic step. The first answer wins. Where the reply cannot be sent, the question stays open.
+    /// This is one atomic step. The first answer wins. If the reply cannot be sent, the question stays open.
     async fn answer(&self, answer: &Send) -> Result<AnswerOutcome>;
 
-    /// Returns what is in the inbox, by position, shown or not.
+    /// Returns the messages of the inbox by position, shown or not.
     ///
-    /// A message is marked as repeated where an earlier session or context of the agent was shown it.
+    /// A message is marked as repeated if an earlier session or context of the agent was shown it.
     async fn inbox(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
 
-    /// Returns what is in the inbox and not yet in the present session's context, by position; marked as above.
+    /// Returns the messages that the present context of the session has not been shown, by position and marked as in
+    /// [`Self::inbox`].
     async fn unshown(&self, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>>;
 
-    /// Returns how much is in the inbox.
+    /// Returns the number of messages in the inbox and the age of the oldest.
     async fn pending(&self, agent: &AgentId) -> Result<Backlog>;
 
-    /// Takes messages out of the inbox. What was taken out before counts as acknowledged again.
+    /// Takes messages out of the inbox. Messages that were taken out before count as acknowledged again.
     async fn acknowledge(&self, agent: &AgentId, tenure: Option<&Tenure>, messages: &[MessageId]) -> Result<Settled>;
 
-    /// Records that messages of a recipient got further, in one step, and wakes their senders.
+    /// Records in one step that messages reached a later stage, and wakes their senders.
     ///
-    /// The tenure is that of the session that they reached, `None` for a person's command, of which no context is noted.
-    /// Ignored: messages not kept or not the recipient's, a stage not beyond the present one (except `in_session`
-    /// in another session or context, which is one more step), and `seen` of what was not `in_session` in the same
-    /// session and context. What expired counts by how far it got before. `in_session` proves `on_host`: a missing
-    /// step of that is recorded with it. `in_session`
-    /// makes the message shown, unless it speaks of an older context; one that speaks of a newer context than is
-    /// known makes that the present one first. `seen` settles one that wants no answer.
+    /// The tenure is that of the session that the messages reached. It is `None` for a person's command, for which no context
+    /// is recorded.
     ///
-    /// Returns each stage that was recorded, with its message, in order.
+    /// The call ignores messages that are not stored or belong to another recipient. It ignores a stage that is not beyond
+    /// the present one, except `in_session` in another session or context, which adds a step. It also ignores `seen` unless
+    /// the message was `in_session` in the same session and context. For an expired message, the stage before the expiry
+    /// counts. `in_session` implies `on_host`, so a missing `on_host` step is recorded as well.
+    ///
+    /// `in_session` marks the message as shown unless it names an older context. A newer context first becomes the present
+    /// one. `seen` settles a message that needs no answer.
+    ///
+    /// Returns each recorded stage with its message, in order.
     async fn advance(
         &self,
         recipient: &AgentId,
@@ -352,27 +361,27 @@ pub trait Store:
         progress: &Progress,
     ) -> Result<Vec<(MessageId, Stage)>>;
 
-    /// Returns the message with its history. An unsettled message past its time has the last step `expired`.
+    /// Returns the message with its history. The history of an unsettled message past its deadline ends with `expired`.
     async fn message(&self, id: &MessageId) -> Result<Option<StoredMessage>>;
 
-    /// Returns an excerpt of what is kept of the thread, by time and id.
+    /// Returns part of the thread, ordered by time and id.
     ///
-    /// It costs what it returns and a bounded look at what the reader may not see, however long the thread is and
-    /// wherever the stretch begins.
+    /// The cost depends on the messages returned plus a bounded number that the reader may not see. It does not depend on the
+    /// length of the thread or on the start of the stretch.
     async fn thread(&self, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt>;
 
-    /// Removes what is past its time. Safe to run anywhere, any time.
+    /// Removes expired data. It is safe to run in any process at any time.
     async fn sweep(&self) -> Result<()>;
 
-    /// Returns whether the store answers.
+    /// Checks that the store responds.
     async fn check(&self) -> Result<()>;
 
-    /// Returns how full it is; `None` where the store is not this machine's.
+    /// Returns how full the store is, or `None` if the store is not local to this machine.
     async fn fill(&self) -> Result<Option<Fill>>;
 
-    /// Returns the wakes from now on. A listener that lags has to read everything again.
+    /// Subscribes to wakes from now on. A listener that lags must read everything again.
     fn wakes(&self) -> broadcast::Receiver<Wake>;
 
-    /// Ends what the store owns, after what is under way.
+    /// Finishes the operations in progress and releases the store's resources.
     async fn close(&self);
 }

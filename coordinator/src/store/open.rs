@@ -1,4 +1,4 @@
-//! Opening whichever store the address names.
+//! Opens the store that the address names.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,21 +11,22 @@ use super::redis::{OpenError, RedisStore};
 use super::sqlite::SqliteStore;
 use crate::config::{Fleet, RedisAddress, StoreAddress};
 
-/// After what a Redis that does not answer is reported, though the first attempt may go on.
+/// How long Redis may take to respond before a warning is logged; the first attempt may continue.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long after an attempt the next one begins.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Opens the store of that fleet. Waits for a Redis that does not answer: after a power cut it may start later than this process.
+/// Opens the store of this fleet. Waits for Redis if it does not respond, because after a power cut it may start later than
+/// this process.
 ///
-/// Errors say what is wrong with it; nothing is overwritten then.
+/// Errors name the problem with the store; nothing is overwritten.
 pub async fn open(address: &StoreAddress, fleet: &Fleet) -> anyhow::Result<Arc<dyn Store>> {
     open_within(address, fleet, None).await
 }
 
-/// Opens the store of that fleet; the embedded one takes new messages up to so many bytes.
+/// Opens the store of this fleet. The embedded store accepts new messages up to `max` bytes.
 ///
-/// Errors: as of [`open`].
+/// Errors: as for [`open`].
 pub async fn open_within(address: &StoreAddress, fleet: &Fleet, max: Option<u64>) -> anyhow::Result<Arc<dyn Store>> {
     match address {
         StoreAddress::Sqlite(path) => Ok(Arc::new(SqliteStore::open_within(path, fleet, max).await?)),

@@ -1,60 +1,59 @@
-//! The quota of a key: how many bytes of messages may be stored with it within a day, counted by the hour, and how many agents
-//! may be made with it.
+//! Quota of a key: bytes of messages stored per day, counted by the hour, and number of agents.
 
 use c3po_shared::limits::QUOTA_HOURS;
 use c3po_shared::time::Timestamp;
 
 /// Milliseconds of an hour.
 const HOUR: u64 = 60 * 60 * 1_000;
-/// The bytes of a message beside its envelope: its indexes, its place in the inbox, its history.
+/// The bytes of a message besides its envelope: its indexes, its inbox entry, its history.
 const RECORD_BYTES: u64 = 1_024;
 
-/// Whose quota something counts against.
+/// The quota that an operation is charged to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The id of the key, or a word for those who have none.
+    /// The id of the key, or a fixed word for callers without a key.
     pub key: String,
-    /// How many bytes may be stored with it within a day; `None` for any number, and nothing is counted.
+    /// The limit of bytes stored per day; `None` for no limit, and nothing is counted.
     pub bytes: Option<u64>,
-    /// How many agents there may be that were made with it; `None` for any number.
+    /// The limit of agents made with the key; `None` for no limit.
     pub agents: Option<usize>,
 }
 
-/// A quota that has no room for what was to be stored.
+/// A charge that exceeds a quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exceeded {
-    /// Whose it is.
+    /// The key of the quota.
     pub key: String,
-    /// How many bytes were stored within the last day.
+    /// The bytes stored within the last day.
     pub count: u64,
-    /// How many may be.
+    /// The limit of these bytes.
     pub limit: u64,
-    /// From when on there is room for it.
+    /// When there is room for the charge.
     pub until: Timestamp,
 }
 
-/// A key that has as many agents as it may have.
+/// A key that has reached its limit of agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crowded {
-    /// Which one.
+    /// The key.
     pub key: String,
-    /// How many it has.
+    /// The number of its agents.
     pub count: usize,
-    /// How many it may have.
+    /// The limit of its agents.
     pub limit: usize,
 }
 
-/// Returns what a message counts whose envelope has so many bytes.
+/// Returns the charge for a message with an envelope of this many bytes.
 pub(in crate::store) fn cost(envelope: usize) -> u64 {
     u64::try_from(envelope).unwrap_or(u64::MAX).saturating_add(RECORD_BYTES)
 }
 
-/// Returns the number of the hour in which that moment is.
+/// Returns the number of the hour that contains this time.
 pub(in crate::store) fn hour(at: Timestamp) -> u64 {
     at.millis() / HOUR
 }
 
-/// Returns from when on so many bytes count no more, of those of each hour, the earliest first.
+/// Returns when at least `excess` bytes no longer count, given the bytes of each hour, earliest first.
 pub(in crate::store) fn freed_at(hours: &[(u64, u64)], excess: u64) -> Timestamp {
     let mut left = excess;
     let enough = hours.iter().find(|(_, bytes)| {
@@ -79,7 +78,7 @@ mod tests {
         check(10, 124);
         check(11, 125);
         check(31, 134);
-        // More than was ever stored: all of it is gone then.
+        // More than was ever stored: all of it is freed by then.
         check(61, 134);
     }
 }

@@ -1,4 +1,4 @@
-//! A thread is read in stretches: where one begins, how much it has, and where the next one goes on.
+//! Paged reading of a thread: start of a page, its limits, and the mark for the next one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,17 @@ use c3po_shared::ids::{AgentId, IdError, MessageId};
 use c3po_shared::message::Message;
 use c3po_shared::time::Timestamp;
 
-/// Where a message stands in its thread: whatever comes or goes before it, it stands there.
+/// The position of a message in its thread. It does not change when other messages come or go.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// When it was accepted.
+    /// When the message was accepted.
     pub at: Timestamp,
-    /// Which one of that time.
+    /// The message's id, which orders messages of the same time.
     pub id: MessageId,
 }
 
 impl Mark {
-    /// Returns where that message stands.
+    /// Returns the position of this message.
     pub fn of(message: &Message) -> Self {
         Self { at: message.timestamp, id: message.id.clone() }
     }
@@ -40,25 +40,25 @@ impl FromStr for Mark {
     }
 }
 
-/// Which part of a thread is wanted.
+/// Selects part of a thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch<'a> {
-    /// Who reads: what this agent neither sent nor received is passed over unread.
+    /// The reading agent. Messages that it neither sent nor received are skipped unread.
     pub reader: &'a AgentId,
-    /// Only what stands behind this; all where it is nothing.
+    /// Returns only messages after this mark; `None` returns all.
     pub after: Option<&'a Mark>,
-    /// How many at most, and at least one.
+    /// The largest number of messages to return, at least one.
     pub limit: usize,
-    /// After how many bytes no further message is read. A longer one comes whole.
+    /// No further message is read once this many bytes are read. A longer message is returned whole.
     pub bytes: usize,
 }
 
 /// A part of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
-    /// What the reader sent or received of it, by time and id. There may be none though more follow.
+    /// The messages that the reader sent or received, ordered by time and id. It may be empty even if more follow.
     pub messages: Vec<Message>,
-    /// Where reading goes on; nothing where the thread ends here.
+    /// The mark at which reading continues; `None` at the end of the thread.
     pub next: Option<Mark>,
 }
 

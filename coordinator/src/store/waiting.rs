@@ -1,4 +1,4 @@
-//! Waits for answers: no cycle of agents is to wait for each other.
+//! Waits for answers, with detection of cycles of agents that wait for each other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 use super::Result;
 
-/// Which agents wait for whose answers, as any store must know it.
+/// The interface for waits of every store.
 #[async_trait]
 pub trait WaitStore: Send + Sync {
-    /// Notes that the sender of that message waits for its answer, for so long from now, or until it is answered.
+    /// Records that the sender of this message waits for its answer, until the lease ends or the message is answered.
     ///
-    /// Returns the messages of the cycle of waits that this one would close, beginning with the one whose answer its
-    /// recipient waits for; then nothing is noted. Mostly there is none.
+    /// If the wait would close a cycle, records nothing and returns the messages of that cycle. The first is the message
+    /// whose answer the recipient waits for. Usually there is no cycle.
     async fn await_answer(&self, message: &MessageId, lease: Duration) -> Result<Vec<MessageId>>;
 }
 
-/// The same for a store that one process has to itself: no wait outlives it.
+/// The waits of a store that serves one process only, so that no wait outlives the process.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// By who waits: for which messages' answers, until when that is known.
+    /// For each waiting agent: the messages whose answers it waits for, and the end of each wait.
     by_waiter: HashMap<AgentId, HashMap<MessageId, Instant>>,
 }
 
 impl Waits {
-    /// Notes a wait, or returns the cycle that it would close.
+    /// Records a wait, or returns the cycle that it would close.
     pub(super) fn begin(&mut self, message: &MessageId, lease: Duration, now: Instant) -> Vec<MessageId> {
         let cycle = self.cycle(message, now);
         if cycle.is_empty() {
@@ -38,14 +38,14 @@ impl Waits {
         cycle
     }
 
-    /// The message is answered.
+    /// Ends the wait for this message, which is answered.
     pub(super) fn end(&mut self, message: &MessageId) {
         if let Some(waits) = self.by_waiter.get_mut(&message.from()) {
             waits.remove(message);
         }
     }
 
-    /// Returns the shortest way from the message's recipient back to its sender.
+    /// Returns the shortest path from the message's recipient back to its sender.
     fn cycle(&self, message: &MessageId, now: Instant) -> Vec<MessageId> {
         let (waiter, whom) = (message.from(), message.to());
         let mut seen = HashSet::from([whom.clone()]);

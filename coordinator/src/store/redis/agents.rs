@@ -1,4 +1,4 @@
-//! Who there is and who holds which name.
+//! Agents in Redis: claims, leases and records.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
 use crate::store::{Agent, Amendment, Claim, Crowded, Quota, Removal, Result, StoreError, Tenure};
 
-/// How long the last position outlives a forgotten agent: longer than anything that has an earlier one.
+/// How long the last position outlives a deleted agent: longer than any message with an earlier position.
 pub(super) const POSITION_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 /// How many agents one call reads.
 const STEP: usize = 100;
 
-/// Takes a name for a session.
+/// Claims a name for a session.
 pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Tenure>> {
     let mut call = store.names.call_about("claim", &claim.name);
     call.arg(claim.instance.to_string())
@@ -45,12 +45,12 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
     Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
 }
 
-/// Adds the key with which an agent may be made, and how many it may have.
+/// Adds the key that may make an agent, and its limit of agents.
 fn describe_quota(call: &mut Call, quota: &Quota) {
     call.arg(quota.agents.map_or("", |_| quota.key.as_str())).arg(quota.agents.unwrap_or_default());
 }
 
-/// Returns the error of a function that made no agent of that name.
+/// Returns the error of a function that refused to make an agent.
 fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
     match told {
         [Value::BulkString(word), Value::Int(count)] if word == b"crowded" => {
@@ -65,31 +65,31 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
     }
 }
 
-/// Returns how functions name the session that speaks: an empty text where a person does.
+/// Returns the calling session in the form that functions expect; empty for a person.
 pub(super) fn whose(tenure: Option<&Tenure>) -> String {
     tenure.map(|tenure| format!("{} {}", tenure.generation, tenure.instance)).unwrap_or_default()
 }
 
-/// Makes a hold last.
+/// Extends a lease.
 pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) -> Result<bool> {
     let mut call = store.names.call_about("renew", &tenure.agent);
     store.connection.invoke(call.arg(whose(Some(tenure))).arg(millis(lease))).await
 }
 
-/// Ends a session's hold.
+/// Ends the lease of a session.
 pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
     call.arg(whose(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(POSITION_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
-/// Ends any hold, and forgets an agent that nothing waits for.
+/// Ends the lease, and deletes the agent if its inbox is empty.
 pub(super) async fn unregister(store: &RedisStore, id: &AgentId) -> Result<bool> {
     let mut call = store.names.call_about("unregister", id);
     store.connection.invoke(call.arg(millis(POSITION_LIFE))).await
 }
 
-/// Forgets an agent, with what is in its inbox.
+/// Deletes an agent together with the messages in its inbox.
 pub(super) async fn remove(store: &RedisStore, id: &AgentId) -> Result<Removal> {
     let mut call = store.names.call_about("remove", id);
     match store.connection.invoke::<u8>(call.arg(millis(POSITION_LIFE))).await? {
@@ -99,7 +99,7 @@ pub(super) async fn remove(store: &RedisStore, id: &AgentId) -> Result<Removal> 
     }
 }
 
-/// Gives what one host has under a base name to another one.
+/// Moves the agents of one host under a base name to another host.
 pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to: &str) -> Result<usize> {
     let [record, ..] = store.names.agent(base);
     let mut call = store.names.call("move_host", [store.names.namesakes(base), record]);
@@ -113,7 +113,7 @@ pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to
     }
 }
 
-/// Reads the agents whose owners wished that name, and the one whose id it is.
+/// Reads the agents whose owners requested this name, and the one whose id it is.
 pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Agent>> {
     let key = store.names.namesakes(base);
     let owned: Vec<(String, String)> = store.connection.run(redis::cmd("HGETALL").arg(key)).await?;
@@ -163,7 +163,7 @@ pub(super) async fn agents(store: &RedisStore, after: Option<&AgentId>, limit: u
     Ok(page)
 }
 
-/// Makes sure that an agent exists.
+/// Ensures that an agent exists.
 pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
     let mut call = store.names.call_about("introduce", id);
     call.arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default());

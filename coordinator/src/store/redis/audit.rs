@@ -1,4 +1,4 @@
-//! The audit as a stream, each entry of which holds a whole batch: Redis is asked once for many.
+//! The audit as a Redis stream. Each stream entry contains a whole batch, which saves calls to Redis.
 
 use c3po_shared::audit::Entry;
 use redis::{Cmd, Value};
@@ -6,13 +6,13 @@ use redis::{Cmd, Value};
 use super::{RedisStore, records};
 use crate::store::{Result, StoreError};
 
-/// Entries of the stream: their ids, and their fields.
+/// Entries of the stream: ids with their fields.
 type Batches = Vec<(String, Vec<(String, String)>)>;
 
-/// How many entries of the stream are read at once, each of some hundred of ours at most.
+/// How many stream entries are read at once, each with at most a few hundred audit entries.
 const BATCHES: usize = 32;
 
-/// Adds entries as one of the stream, which forgets the oldest of its own beyond the bound.
+/// Appends the entries as one stream entry. The stream deletes its oldest entries beyond the bound.
 pub(super) async fn note(store: &RedisStore, entries: &[Entry], bound: u64) -> Result<()> {
     if entries.is_empty() {
         return Ok(());
@@ -40,7 +40,7 @@ fn position(id: &str) -> u64 {
     id.split('-').next().and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
-/// Reads the entries behind that position, of the first batches that have any.
+/// Returns the entries after this position from the first batches that contain any.
 pub(super) async fn read(store: &RedisStore, after: u64) -> Result<Vec<Entry>> {
     let mut range = redis::cmd("XRANGE");
     range.arg(store.names.key("audit")).arg(after.saturating_add(1)).arg("+").arg("COUNT").arg(BATCHES);

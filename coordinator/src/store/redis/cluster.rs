@@ -1,7 +1,7 @@
-//! The servers of a cluster: every command goes to the master of the fleet's slot, wherever that moves.
+//! Redis Cluster: sends each command to the master of the fleet's slot, and follows the slot when it moves.
 //!
-//! Not the cluster client of the redis crate: that one holds up every command while it dials or asks one node, and
-//! sends again beyond our deadlines.
+//! The cluster client of the `redis` crate is not used. It delays all commands while it dials or queries one node, and it
+//! retries beyond our deadlines.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,29 +18,29 @@ use super::reach::Reach;
 use super::slots::{self, Redirect, Slots};
 use crate::config::ServerAddress;
 
-/// How often one command may be sent elsewhere. A slot moves once while somebody looks, hardly ever twice.
+/// The limit of redirects per command. A slot rarely moves twice during one command.
 const REDIRECTIONS: usize = 4;
-/// How long, and how often, a command is tried again whose slot is being moved.
+/// How long, and at which interval, a command is retried while its slot moves.
 const MOVING_LIMIT: Duration = Duration::from_secs(1);
 const MOVING_PAUSE: Duration = Duration::from_millis(20);
-/// How long the search for the present map may take.
+/// The deadline for fetching the slot map.
 const LOOK_DEADLINE: Duration = Duration::from_millis(500);
-/// For how long a map is good enough, however much fails.
+/// How long a slot map is used before it may be fetched again, even after errors.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// A cluster.
+/// The cluster that stores the fleet.
 pub(super) struct Cluster {
     reach: Reach,
     /// The slot of every key of the fleet.
     slot: u16,
-    /// The servers that the address names: where a look begins, and where it goes when everybody else is away.
+    /// The configured servers: the first to be asked for the slot map, and the fallback when all other servers are down.
     named: Vec<ServerAddress>,
     map: Mutex<Arc<Map>>,
-    /// One look at a time; the others take what it found.
+    /// Allows one fetch of the slot map at a time; other callers use its result.
     looking: tokio::sync::Mutex<()>,
 }
 
-/// What is known of the cluster.
+/// The slot map and the connections to its servers.
 #[derive(Default)]
 struct Map {
     slots: Slots,
@@ -49,13 +49,13 @@ struct Map {
 }
 
 impl Cluster {
-    /// Makes the handle; the first command connects.
+    /// Makes the handle without connecting; the first command connects.
     pub(super) fn new(reach: Reach, named: Vec<ServerAddress>, names: &KeyNames) -> Self {
         let slot = slots::slot(names.key("-").as_bytes());
         Self { reach, slot, named, map: Mutex::default(), looking: tokio::sync::Mutex::new(()) }
     }
 
-    /// Runs a command at the master of the fleet.
+    /// Runs a command on the master of the fleet.
     pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let mut map = self.known().await?;
         let Some(mut server) = map.slots.master(self.slot).cloned() else {
@@ -69,7 +69,8 @@ impl Cluster {
             let answer = if asking { node.call_asking(command).await } else { node.call(command).await };
             let Err(error) = answer else { return answer };
             match slots::redirect(&error, &server) {
-                // The slot is being moved. Whoever has it at the end takes the call, and nobody takes half of it.
+                // The slot is moving. The command is retried until one server has all its keys, so that it never runs on half
+                // of them.
                 _ if is_moving(&error) && Instant::now() < moving => sleep(MOVING_PAUSE).await,
                 Some(Redirect::Ask(there)) => {
                     (server, asking) = (there, true);
@@ -93,7 +94,7 @@ impl Cluster {
         Err((ErrorKind::Client, "the servers of the cluster do not agree who has this key").into())
     }
 
-    /// Returns the map with a connection to that server, which commands may be sent on to before the map has it.
+    /// Returns the map with a connection to this server added. Commands can use the server before the next fetch lists it.
     fn keep(&self, server: &ServerAddress) -> RedisResult<Arc<Map>> {
         let mut current = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         if !current.nodes.contains_key(server) {
@@ -119,12 +120,12 @@ impl Cluster {
         }
     }
 
-    /// Returns the names of the servers that the address has.
+    /// Returns the names of the configured servers.
     pub(super) fn address(&self) -> String {
         self.named.iter().map(ServerAddress::to_string).collect::<Vec<_>>().join(",")
     }
 
-    /// Returns the connection to a server, a new one where the map has none.
+    /// Returns the connection to a server, or a new one if the map has none.
     fn node(&self, map: &Map, server: &ServerAddress) -> RedisResult<Arc<Node>> {
         match map.nodes.get(server) {
             Some(node) => Ok(Arc::clone(node)),
@@ -136,7 +137,7 @@ impl Cluster {
         Ok(Arc::new(Node::new(Route::Fixed(self.reach.client(server)?), server.to_string())))
     }
 
-    /// Returns the map, looking for it where there is none.
+    /// Returns the slot map, fetching it first if there is none.
     async fn known(&self) -> RedisResult<Arc<Map>> {
         let map = self.map();
         if !map.nodes.is_empty() {
@@ -146,7 +147,7 @@ impl Cluster {
         Ok(self.map())
     }
 
-    /// Looks whether something moved since `seen` was found. Where nobody tells, the map stays as it is.
+    /// Fetches the slot map again unless it was fetched just now. The map stays unchanged if no server responds.
     async fn look_again(&self, seen: &Arc<Map>) {
         if seen.looked.is_some_and(|at| at.elapsed() < LOOK_PAUSE) {
             return;
@@ -165,7 +166,7 @@ impl Cluster {
         let found = timeout(LOOK_DEADLINE, self.ask_around(&map)).await.unwrap_or_else(|_| Err(too_slow("looking")));
         let (next, answer) = match found {
             Ok(next) => (next, Ok(())),
-            // The same, looked at now: a command that fails is no reason to look again at once.
+            // The same slots with a new fetch time, so that a failing command does not trigger another fetch at once.
             Err(error) => {
                 (Map { slots: map.slots.clone(), nodes: map.nodes.clone(), looked: Some(Instant::now()) }, Err(error))
             }
@@ -174,7 +175,7 @@ impl Cluster {
         answer
     }
 
-    /// Asks every server for the map at the same time; the first answer counts.
+    /// Asks every server for the slot map concurrently and uses the first valid reply.
     async fn ask_around(&self, map: &Map) -> RedisResult<Map> {
         let mut nodes = map.nodes.clone();
         for server in &self.named {
@@ -219,12 +220,12 @@ fn is_moving(error: &RedisError) -> bool {
 
 async fn ask(server: &ServerAddress, node: &Node) -> RedisResult<Slots> {
     let answer: Value = node.call(redis::cmd("CLUSTER").arg("SLOTS")).await?;
-    // One that lost its memory, or was never told, is in no cluster and knows nothing of the slots.
+    // A server that lost its configuration, or never joined, belongs to no cluster and has no slots.
     let slots = Slots::read(&answer, server).filter(|slots| !slots.masters().is_empty());
     slots.ok_or_else(|| (ErrorKind::Client, "it does not know who has which slots of a cluster").into())
 }
 
-/// Returns whether the error is of the kind that a server says or causes that is no longer the master.
+/// Returns whether the error may come from a server that is no longer the master.
 fn may_have_moved(error: &RedisError) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! What runs the store's commands: the one place that knows whether one Redis, sentinels or a cluster is behind it.
+//! Runs the commands of the store. Only this file distinguishes one Redis, sentinels and a cluster.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl fmt::Debug for RedisConnection {
 }
 
 impl RedisConnection {
-    /// Makes the handle; the first command connects. Errors are those of the address and of its files.
+    /// Makes the handle without connecting; the first command connects. Errors concern the address and its files.
     pub(super) fn new(address: &RedisAddress, names: &KeyNames) -> Result<Self, OpenError> {
         let reach = Reach::new(address)?;
         let name = address.to_string();
@@ -59,7 +59,7 @@ impl RedisConnection {
         Ok(Self { servers, address: name })
     }
 
-    /// Returns where the servers are, without the password.
+    /// Returns the addresses of the servers, without the password.
     pub(super) fn address(&self) -> &str {
         &self.address
     }
@@ -74,7 +74,7 @@ impl RedisConnection {
         self.try_run(command).await.map_err(|error| store_error(&error))
     }
 
-    /// Calls a function, and again for as long as it has to expire messages first. The caller's deadline ends that.
+    /// Calls a function, and repeats the call while it must expire messages first. The caller's deadline limits this.
     pub(super) async fn invoke<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
         loop {
             match self.try_run(call.command()).await {
@@ -84,7 +84,7 @@ impl RedisConnection {
         }
     }
 
-    /// Runs a command once, and returns the error as Redis gave it.
+    /// Runs a command once, and returns the original Redis error.
     pub(super) async fn try_run<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         match &self.servers {
             Servers::One(node) => node.call(command).await,
@@ -92,7 +92,7 @@ impl RedisConnection {
         }
     }
 
-    /// Returns the server that has the fleet.
+    /// Returns the server that stores the fleet.
     pub(super) async fn master(&self) -> RedisResult<Arc<Node>> {
         match &self.servers {
             Servers::One(node) => Ok(Arc::clone(node)),
@@ -100,7 +100,7 @@ impl RedisConnection {
         }
     }
 
-    /// Returns every server that may hold what an earlier build left.
+    /// Returns every server that may have data of an earlier build.
     pub(super) async fn masters(&self) -> RedisResult<Vec<Arc<Node>>> {
         match &self.servers {
             Servers::One(node) => Ok(vec![Arc::clone(node)]),
@@ -108,21 +108,21 @@ impl RedisConnection {
         }
     }
 
-    /// Returns a connection of its own to the server that has the fleet, for what is published there.
+    /// Returns a separate connection to the server that stores the fleet, for its published messages.
     pub(super) async fn listen(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
         let attempt = async { self.master().await?.dial_listening(pushes).await };
         timeout(CONNECT_DEADLINE, attempt).await.unwrap_or_else(|_| Err(too_slow("subscribing")))
     }
 }
 
-/// Asks the server of the fleet whether it is there.
+/// Checks that the server of the fleet responds.
 pub(super) async fn check(connection: &RedisConnection) -> Result<()> {
     let master = connection.master().await.map_err(|error| store_error(&error))?;
     let answer: RedisResult<()> = master.call(&redis::cmd("PING")).await;
     answer.map_err(|error| StoreError::Unavailable(format!("the Redis at {}: {error}", master.name())))
 }
 
-/// Tells what the server holds from what it cannot do at the moment.
+/// Converts a Redis error, separating corrupt data and a full store from temporary failures.
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     match (error.kind(), error.code()) {
         (ErrorKind::UnexpectedReturnType, _) | (_, Some("WRONGTYPE")) => StoreError::Corrupt(error.to_string()),

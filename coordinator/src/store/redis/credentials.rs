@@ -1,4 +1,4 @@
-//! Credentials of hosts and invites in Redis: one hash of each, which every coordinator reads.
+//! Keys and invites in Redis: one hash each, which every coordinator reads.
 
 use async_trait::async_trait;
 use c3po_shared::time::Timestamp;
@@ -97,7 +97,7 @@ impl RedisStore {
         self.names.key("invites")
     }
 
-    /// Calls a function about the invite with that hash. Returns it as it was before.
+    /// Calls a function with the hash of an invite. Returns the invite as it was before the call.
     async fn one(&self, function: &str, hash: &str) -> Result<Option<Invite>> {
         let mut call = self.names.call(function, [self.open_invites()]);
         let found: Option<(u32, String)> = self.within(self.connection.invoke(call.arg(hash))).await?;
@@ -105,7 +105,7 @@ impl RedisStore {
     }
 }
 
-/// Reads what stands behind the number of the revision.
+/// Parses the record that follows the revision number.
 fn key(kept: &str) -> Option<Key> {
     read_key(kept.split_once(' ').map_or(kept, |(_, record)| record))
 }

@@ -1,4 +1,4 @@
-//! What an earlier build left in a Redis: it is found, and on request deleted, but for the keys of hosts and the invites.
+//! Data of an earlier build: detects it, and deletes it on request except for the keys of hosts and the invites.
 
 use redis::{Cmd, RedisResult};
 
@@ -7,24 +7,24 @@ use super::key_names::KeyNames;
 use super::node::Node;
 use crate::store::Result;
 
-/// Where the earlier builds noted their layout. It is deleted last, so that what was cut off is begun again.
+/// The key with the layout of earlier builds. It is deleted last, so that an interrupted deletion starts again.
 const SCHEMA: &str = "c3po:schema";
-/// The keys of hosts and the invites, and what each is called now.
+/// The keys of hosts and the invites, each with its old and new name.
 const CARRIED: [(&str, &str); 2] = [("c3po:keys", "credentials"), ("c3po:{c3po:keys}:invites", "invites")];
-/// What else there was of no agent.
+/// Other old keys that belong to no agent.
 const OTHERS: [&str; 3] = ["c3po:agents", "c3po:outboxes", "c3po:audit"];
-/// What there was of each agent, behind its name in braces; the last two begin the names of messages and threads.
+/// Old keys of each agent, after its name in braces. The last two are prefixes for messages and threads.
 const OF_AGENTS: [&str; 6] = ["agent", "unshown", "shown", "repeated", "outbox", "seq"];
 const OF_MESSAGES: [&str; 2] = ["m:", "t:"];
-/// How many keys one step looks at.
+/// How many keys one step scans.
 const STEP: usize = 500;
 
-/// Returns whether an earlier build has stored something there.
+/// Returns whether there is data of an earlier build.
 pub(super) async fn is_there(connection: &RedisConnection) -> Result<bool> {
     Ok(!homes(connection, SCHEMA).await?.is_empty())
 }
 
-/// Keeps the keys of hosts and the invites for the fleet, and deletes exactly what the earlier build stored besides.
+/// Copies the keys of hosts and the invites to the fleet, and deletes all other data of the earlier build.
 pub(super) async fn discard(connection: &RedisConnection, names: &KeyNames) -> Result<()> {
     for (old, new) in CARRIED {
         for node in homes(connection, old).await? {
@@ -46,7 +46,7 @@ pub(super) async fn discard(connection: &RedisConnection, names: &KeyNames) -> R
     Ok(())
 }
 
-/// Deletes what is known of one server's, step by step. Returns how many keys it was.
+/// Deletes the old keys of one server step by step. Returns how many keys were deleted.
 async fn delete(node: &Node) -> Result<u64> {
     let (mut cursor, mut deleted) = (0_u64, 0);
     loop {
@@ -63,7 +63,7 @@ async fn delete(node: &Node) -> Result<u64> {
     }
 }
 
-/// Returns whether a key is one that earlier builds made, but for the one that notes their layout.
+/// Returns whether a key was made by an earlier build, excluding the key of its layout.
 fn is_old(key: &str) -> bool {
     if OTHERS.contains(&key) || CARRIED.iter().any(|(old, _)| *old == key) {
         return true;
@@ -72,7 +72,7 @@ fn is_old(key: &str) -> bool {
     part.is_some_and(|part| OF_AGENTS.contains(&part) || OF_MESSAGES.iter().any(|begin| part.starts_with(begin)))
 }
 
-/// Returns the servers that have the key. One that may not be asked for it, or has another slot, has it not.
+/// Returns the servers that have the key. Servers that refuse the query or do not have the slot are skipped.
 async fn homes(connection: &RedisConnection, key: &str) -> Result<Vec<std::sync::Arc<Node>>> {
     let mut homes = Vec::new();
     for node in connection.masters().await.map_err(|error| store_error(&error))? {

@@ -1,4 +1,4 @@
-//! The guard's rulings in Redis: one hash, which every coordinator reads.
+//! Rulings of the loop guard in Redis: one hash, which every coordinator reads.
 
 use async_trait::async_trait;
 use c3po_shared::limits::LOOP_WINDOW;
@@ -24,7 +24,7 @@ impl GuardStore for RedisStore {
     }
 }
 
-/// Reads what is kept of a pair: what was ruled, and when.
+/// Parses the stored ruling about a pair and its time.
 fn ruling(pair: &str, kept: &str) -> Result<Ruling> {
     let (is_stopped, at) = match kept.split_once(' ') {
         Some(("stop", at)) => (true, at),

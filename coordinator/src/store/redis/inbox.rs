@@ -1,4 +1,4 @@
-//! Reading an inbox by position: each page costs what is on it, however much is behind it.
+//! Reads inboxes by position. The cost depends on the page, not on the length of the inbox.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -9,15 +9,15 @@ use super::RedisStore;
 use super::records::{self, corrupt};
 use crate::store::{Backlog, Placed, Result, Selection};
 
-/// How many messages one call looks at, by up to two commands each: no call runs more than 500.
+/// How many messages one call scans, with up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
 
-/// The lists that an inbox can be read by.
+/// The lists of an inbox.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum List {
-    /// Everything in the inbox.
+    /// All messages of the inbox.
     Inbox,
-    /// What is not yet in the present session.
+    /// Messages that the present session has not been shown.
     Unshown,
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn page(
     Ok(page)
 }
 
-/// Counts an inbox.
+/// Returns the number of messages in an inbox and the age of the oldest.
 pub(super) async fn pending(store: &RedisStore, agent: &AgentId) -> Result<Backlog> {
     let (count, oldest): (usize, Option<u64>) =
         store.connection.invoke(&store.names.call_about("pending", agent)).await?;

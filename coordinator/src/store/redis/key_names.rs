@@ -1,24 +1,24 @@
-//! The names of all keys. Those of one fleet begin with `{FLEET}:` and so lie in one hash slot: every change is one atomic
-//! step, on one server and on a cluster.
+//! The names of all keys. The keys of one fleet begin with `{FLEET}:`, so they share one hash slot. Every change is therefore
+//! one atomic step, on one server and on a cluster.
 
 use c3po_shared::ids::{AgentId, MessageId};
 
 use super::library::Call;
 use crate::config::Fleet;
 
-/// Which layout of keys this is; raised when an older c3po could not read a newer one's.
+/// The version of the key layout. It is raised when an older c3po could not read the new layout.
 pub(super) const SCHEMA: u64 = 4;
-/// The field of the credentials that counts their changes; no id of a credential reads like that.
+/// The field of the credentials that counts their changes. It cannot be the id of a credential.
 pub(super) const CHANGES: &str = "changes";
 
-/// The keys of one fleet.
+/// Makes the keys of one fleet.
 #[derive(Debug, Clone)]
 pub(super) struct KeyNames {
     prefix: String,
 }
 
 impl KeyNames {
-    /// Names the keys of that fleet.
+    /// Makes the names for that fleet.
     pub(super) fn of(fleet: &Fleet) -> Self {
         Self { prefix: format!("{{{fleet}}}:") }
     }
@@ -28,7 +28,7 @@ impl KeyNames {
         format!("{}{name}", self.prefix)
     }
 
-    /// Returns the key of a message: at its recipient, by the number of its id alone.
+    /// Returns the key of a message, made of its recipient and the number of its id.
     pub(super) fn message(&self, id: &MessageId) -> String {
         let number = id.as_str().rsplit("::").next().unwrap_or_default();
         format!("{}m:{}:{number}", self.prefix, id.to())
@@ -39,24 +39,25 @@ impl KeyNames {
         format!("{}t:{id}", self.prefix)
     }
 
-    /// Returns the key of the agents whose owners wished that name.
+    /// Returns the key of the agents whose owners requested this name.
     pub(super) fn namesakes(&self, base: &AgentId) -> String {
         format!("{}names:{base}", self.prefix)
     }
 
-    /// Returns the keys of an agent, as functions get them: its record, what of its inbox is unshown, shown, repeated.
+    /// Returns the keys of an agent in the order that functions expect: its record, and its unshown, shown and repeated
+    /// messages.
     pub(super) fn agent(&self, id: &AgentId) -> [String; 4] {
         let key = |part: &str| format!("{}{part}:{id}", self.prefix);
         [key("agent"), key("unshown"), key("shown"), key("repeated")]
     }
 
-    /// Begins the call of a function with these keys. Before them comes the one that is never there: see `base.lua`.
+    /// Begins a function call with these keys. The first key never exists: see `base.lua`.
     pub(super) fn call<K: IntoIterator<Item = String>>(&self, function: &str, keys: K) -> Call {
         let keys: Vec<String> = std::iter::once(self.key("-")).chain(keys).collect();
         Call::new(function, &keys)
     }
 
-    /// Begins the call of a function about an agent.
+    /// Begins a function call about an agent.
     pub(super) fn call_about(&self, function: &str, id: &AgentId) -> Call {
         self.call(function, self.agent(id))
     }

@@ -1,10 +1,10 @@
-//! The functions that Redis runs for us, each in one atomic step, and how one is called.
+//! The Redis functions, each one atomic step, and calls to them.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// The functions, as text. They are loaded once as a library: a script would be defined anew at each call, which was a
+/// The source of the functions. They are loaded once as a library. A script would define them at each call, which took a
 /// third of its time.
 const TEXT: &str = concat!(
     include_str!("library/base.lua"),
@@ -18,7 +18,8 @@ const TEXT: &str = concat!(
     include_str!("library/register.lua"),
 );
 
-/// The library's name. It is made of the text, so that coordinators of different builds each find their own functions.
+/// The name of the library. It contains a hash of the source, so that coordinators of different builds use their own
+/// functions.
 static NAME: LazyLock<String> = LazyLock::new(|| format!("c3po_{}", &blake3::hash(TEXT.as_bytes()).to_hex()[..12]));
 
 /// Returns the command that loads the library.
@@ -28,15 +29,15 @@ pub(super) fn load() -> Cmd {
     load
 }
 
-/// A function about one agent returns this code where it expired as much as one call may, and did nothing else.
+/// The error code of a function that expired as many messages as one call may, and did nothing else.
 pub(super) const AGAIN: &str = "AGAIN";
 
-/// The call of a function.
+/// A call of a function.
 #[derive(Debug)]
 pub(super) struct Call(Cmd);
 
 impl Call {
-    /// Begins the call of the function with that name.
+    /// Begins a call of this function.
     pub(super) fn new(function: &str, keys: &[String]) -> Self {
         let mut command = redis::cmd("FCALL");
         command.arg(format!("{}_{function}", *NAME)).arg(keys.len()).arg(keys);

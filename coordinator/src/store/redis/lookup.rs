@@ -1,4 +1,4 @@
-//! The addresses of a Redis by its name.
+//! DNS lookups for Redis connections.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use crate::names;
 
-/// Looks up names as the rest of this program does.
+/// A resolver that looks up names as the rest of this program does.
 struct Lookup;
 
 impl AsyncDNSResolver for Lookup {
@@ -18,7 +18,7 @@ impl AsyncDNSResolver for Lookup {
         port: u16,
     ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
         let host = host.to_owned();
-        // A look-up cannot be cancelled: its thread ends with the answer of the system.
+        // A lookup cannot be cancelled: its thread ends when the system replies.
         let found = spawn_blocking(move || names::addresses(&host, port));
         Box::pin(async move {
             let addresses = found.await.map_err(std::io::Error::other)??;
@@ -27,7 +27,7 @@ impl AsyncDNSResolver for Lookup {
     }
 }
 
-/// Returns how every connection is made.
+/// Returns the configuration of every connection.
 pub(super) fn connecting() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new().set_dns_resolver(Lookup)
 }

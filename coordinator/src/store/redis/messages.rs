@@ -1,4 +1,4 @@
-//! One message on its way: sent, answered, advanced, acknowledged, read again.
+//! Messages in Redis: sends, answers, progress, acknowledgements and reads.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -11,7 +11,7 @@ use super::{RedisStore, agents};
 use crate::store::quota::{self, Exceeded};
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Settled, StoreError, StoredMessage, Tenure, Wake};
 
-/// How many messages one call changes, each by up to nine commands: no call runs more than 500.
+/// How many messages one call changes, with up to nine commands each: no call runs more than 500.
 const STEP: usize = 40;
 
 /// Puts a message into its recipient's inbox.
@@ -22,13 +22,13 @@ pub(super) async fn send(store: &RedisStore, send: &Send) -> Result<SendOutcome>
     call.arg(store.wakes.origin());
     describe(&mut call, send)?;
     match store.connection.invoke(&call).await {
-        // Redis did not even look whether this call has sent before.
+        // A full Redis refuses the call before it checks whether this call was sent before.
         Err(StoreError::Full(why)) => sent_before(store, send).await?.ok_or(StoreError::Full(why)),
         answer => outcome(store, send, answer?),
     }
 }
 
-/// Sends a reply and settles what it answers, in one step.
+/// Sends a reply and settles the question in one step.
 pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOutcome> {
     let reply = &answer.message;
     let Some(question) = reply.reply_to.as_ref().filter(|question| question.to() == reply.from_agent) else {
@@ -47,14 +47,14 @@ pub(super) async fn answer(store: &RedisStore, answer: &Send) -> Result<AnswerOu
     }
 }
 
-/// Returns the keys of the message itself, and of its thread where it does not begin one.
+/// Returns the key of the message, and of its thread unless the message begins the thread.
 fn places(store: &RedisStore, send: &Send) -> impl Iterator<Item = String> {
     let message = &send.message;
     let thread = (message.thread_id != message.id).then(|| store.names.thread(&message.thread_id));
     std::iter::once(store.names.message(&message.id)).chain(thread)
 }
 
-/// Adds what the functions need to know of a message that is sent.
+/// Adds the arguments that describe a message to be sent.
 fn describe(call: &mut Call, send: &Send) -> Result<()> {
     let message = &send.message;
     let kept_until = message.expires_at + send.kept;
@@ -76,7 +76,7 @@ fn describe(call: &mut Call, send: &Send) -> Result<()> {
     Ok(())
 }
 
-/// Reads what became of a send, and wakes whom it concerns here.
+/// Parses the outcome of a send, and wakes the affected listeners of this process.
 fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutcome> {
     let message = &send.message;
     match told.first().map(read::<String>).transpose()?.as_deref().unwrap_or_default() {
@@ -90,7 +90,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
             Ok(SendOutcome::Stored)
         }
         "repeated" => {
-            // The first time its answer may have been lost, and with it the wake.
+            // The reply to the first call may have been lost, and its wake with it.
             store.wakes.wake(Wake::Inbox(message.to_agent.clone(), None));
             Ok(SendOutcome::Repeated(Box::new(records::envelope(&fact::<String>(&told)?)?)))
         }
@@ -103,7 +103,7 @@ fn outcome(store: &RedisStore, send: &Send, told: Vec<Value>) -> Result<SendOutc
     }
 }
 
-/// Returns by how much a quota would be exceeded.
+/// Returns the details of a quota that would be exceeded.
 fn exceeded(send: &Send, told: &[Value]) -> Result<Exceeded> {
     let until = told.get(2).map(read).transpose()?.unwrap_or_default();
     Ok(Exceeded {
@@ -114,7 +114,7 @@ fn exceeded(send: &Send, told: &[Value]) -> Result<Exceeded> {
     })
 }
 
-/// Returns what the same call has sent to the same recipient before, if it has.
+/// Returns the message that the same call sent to the same recipient before, if any.
 async fn sent_before(store: &RedisStore, send: &Send) -> Result<Option<SendOutcome>> {
     let key = store.names.message(&send.message.id);
     let mut kept = redis::cmd("HMGET");
@@ -130,7 +130,7 @@ fn read<T: FromRedisValue>(value: &Value) -> Result<T> {
     redis::from_redis_value_ref(value).map_err(corrupt)
 }
 
-/// Returns what stands behind the first word of an answer.
+/// Returns the second word of a function's reply.
 fn fact<T: FromRedisValue>(told: &[Value]) -> Result<T> {
     told.get(1).map(read).unwrap_or_else(|| Err(corrupt("an answer of one word")))
 }
@@ -155,7 +155,7 @@ pub(super) async fn acknowledge(
     Ok(settled)
 }
 
-/// Records that messages got further. Returns each stage that was recorded, with its message.
+/// Records that messages reached a later stage. Returns each recorded stage with its message.
 pub(super) async fn advance(
     store: &RedisStore,
     recipient: &AgentId,
@@ -182,7 +182,7 @@ pub(super) async fn advance(
     Ok(recorded)
 }
 
-/// Makes a call about these messages of the agent, and returns what it says of each.
+/// Makes a call about these messages of the agent, and returns one result per message.
 async fn flags<T: FromRedisValue>(
     store: &RedisStore,
     agent: &AgentId,

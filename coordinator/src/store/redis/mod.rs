@@ -1,7 +1,7 @@
-//! The store in Redis: one atomic function per change, one connection to a server, one subscription for wakes.
+//! The store in Redis: one atomic function per change, one connection per server, one subscription for wakes.
 //!
-//! All keys of a fleet lie in one hash slot, so that a function may touch whatever a change concerns: one server, the
-//! master of sentinels and a cluster are all the same above [`connection`].
+//! All keys of a fleet share one hash slot, so that one function can change all of them. One server, sentinels and a cluster
+//! look the same above [`connection`].
 
 mod agents;
 mod audit;
@@ -49,7 +49,7 @@ use key_names::KeyNames;
 pub use open_error::OpenError;
 use wakes::Wakes;
 
-/// How long any operation may take; then the store counts as unavailable.
+/// The deadline of every operation; after it the store counts as unavailable.
 const OPERATION_DEADLINE: Duration = Duration::from_millis(1_800);
 
 /// The store in Redis.
@@ -57,7 +57,7 @@ pub struct RedisStore {
     connection: Arc<RedisConnection>,
     names: KeyNames,
     wakes: Wakes,
-    /// Where the next sweep begins.
+    /// The agent after which the next sweep begins.
     swept: Mutex<Option<AgentId>>,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, makes sure that this Redis keeps what it accepts, and says in the log what it may lose.
+    /// Connects, verifies that this Redis stores data durably, and logs which data it may lose.
     pub async fn open(address: &RedisAddress, fleet: &Fleet) -> Result<Self, OpenError> {
         let names = KeyNames::of(fleet);
         let connection = Arc::new(RedisConnection::new(address, &names)?);
@@ -79,7 +79,7 @@ impl RedisStore {
         Ok(Self { connection, names, wakes, swept: Mutex::default() })
     }
 
-    /// Returns what the operation does, unless that takes too long or the store was closed.
+    /// Runs the operation with a deadline, unless the store was closed.
     async fn within<T>(&self, operation: impl Future<Output = Result<T>> + std::marker::Send) -> Result<T> {
         let Some(operation) = self.wakes.unless_closed(timeout(OPERATION_DEADLINE, operation)) else {
             return Err(closed());
@@ -97,9 +97,9 @@ fn closed() -> StoreError {
     StoreError::Unavailable("it was closed".into())
 }
 
-/// Returns a length of time as functions get it.
+/// Returns a duration in milliseconds, as functions expect it.
 fn millis(duration: Duration) -> u64 {
-    // Shorter than 2^53 milliseconds, which is all that a function can count.
+    // Capped at 2^52 milliseconds, because functions count exactly only up to 2^53.
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(1 << 52)
 }
 

@@ -1,4 +1,4 @@
-//! The one connection to a server that carries every command for it, made anew whenever it is lost or silent.
+//! The shared command connection to one server. It reconnects if the connection is lost or silent.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,34 +11,34 @@ use super::library;
 use super::lookup::connecting;
 use super::sentinels::{self, Sentinels};
 
-/// How long one attempt to connect may take.
+/// The deadline of one attempt to connect.
 pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(1);
-/// How long one command may take. It is safe to give up: whatever was sent may be sent again.
+/// The deadline of one command. Giving up is safe, because every command can be repeated.
 const COMMAND_DEADLINE: Duration = Duration::from_secs(1);
-/// After a failed attempt, for how long commands are refused without another one.
+/// How long commands fail at once after a failed attempt, without another attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// How many commands may wait to be written; those beyond wait in their callers.
+/// How many commands may wait to be written; further commands wait in their callers.
 const QUEUE: usize = 512;
 
-/// Where the server is.
+/// How the server is found.
 pub(super) enum Route {
-    /// Always there.
+    /// A fixed address.
     Fixed(Client),
-    /// Where sentinels say.
+    /// The address reported by sentinels.
     Sentinels(Sentinels),
 }
 
-/// A connection shared by all who call. Commands that run at the same time travel as one pipeline.
+/// A connection shared by all callers. Concurrent commands are sent as one pipeline.
 pub(super) struct Node {
     way: Route,
-    /// What it is called in messages.
+    /// The name of the server in log messages and errors.
     name: String,
     current: Mutex<CurrentConnection>,
-    /// One attempt at a time; the others take what it made.
+    /// Allows one attempt at a time; other callers use its result.
     dialling: tokio::sync::Mutex<()>,
 }
 
-/// What is known of the connection; `number` tells one from the next.
+/// The state of the connection; `number` identifies each connection.
 #[derive(Default)]
 struct CurrentConnection {
     number: u64,
@@ -47,17 +47,17 @@ struct CurrentConnection {
 }
 
 impl Node {
-    /// Makes the handle; the first command connects.
+    /// Makes the handle without connecting; the first command connects.
     pub(super) fn new(way: Route, name: String) -> Self {
         Self { way, name, current: Mutex::default(), dialling: tokio::sync::Mutex::new(()) }
     }
 
-    /// Returns what the server is called in messages. It holds no password.
+    /// Returns the name of the server in log messages and errors. It contains no password.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns what dials the server now.
+    /// Returns a client for the present address of the server.
     pub(super) async fn client(&self) -> RedisResult<Client> {
         match &self.way {
             Route::Fixed(client) => Ok(client.clone()),
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Runs a command, loading our library where it calls a function that the server does not have.
+    /// Runs a command. If it calls a function that the server does not have, loads the library and retries.
     pub(super) async fn call<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let (number, mut live) = self.get().await?;
         let mut answer = command.query_async(&mut live).await;
@@ -78,7 +78,7 @@ impl Node {
         self.judge(number, answer)
     }
 
-    /// Runs a command about a slot that is being moved here.
+    /// Runs a command on a slot that is being moved to this server.
     pub(super) async fn call_asking<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         let (number, mut live) = self.get().await?;
         let loaded = load(&mut live).await;
@@ -117,11 +117,11 @@ impl Node {
         }
     }
 
-    /// Connects once more, for what is published, so that neither connection holds up the other.
+    /// Opens a separate connection for published messages, so that neither connection delays the other.
     pub(super) async fn dial_listening(&self, pushes: impl AsyncPushSender) -> RedisResult<MultiplexedConnection> {
         let client = self.client().await?;
         let info = client.get_connection_info().clone();
-        // What is published is pushed in the third version of the protocol only.
+        // Published messages are pushed only in version 3 of the protocol.
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let config = connecting()
             .set_connection_timeout(Some(CONNECT_DEADLINE))
@@ -154,9 +154,9 @@ impl Node {
         (at.elapsed() < RETRY_PAUSE).then(|| error.clone())
     }
 
-    /// Gives up a connection that will not answer better.
+    /// Drops a connection that will not recover.
     ///
-    /// A silent one is given up as well: its other end may be gone without a word. What is under way on it ends there.
+    /// A silent connection is dropped as well, because its peer may have gone without closing it. Its pending commands fail.
     fn judge<T>(&self, number: u64, answer: RedisResult<T>) -> RedisResult<T> {
         answer.inspect_err(|error| {
             let replica = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
@@ -175,7 +175,7 @@ impl Node {
     }
 }
 
-/// Loads our library; another coordinator may have loaded it meanwhile.
+/// Loads the library. Another coordinator may already have loaded it.
 async fn load(live: &mut MultiplexedConnection) -> RedisResult<()> {
     match library::load().query_async::<String>(live).await {
         Err(error) if !error.detail().is_some_and(|detail| detail.contains("already exists")) => Err(error),
@@ -187,7 +187,7 @@ fn is_unknown_function(error: &RedisError) -> bool {
     error.detail() == Some("Function not found")
 }
 
-/// Returns the error of something that took too long.
+/// Returns a timeout error.
 pub(super) fn too_slow(what: &'static str) -> RedisError {
     std::io::Error::new(std::io::ErrorKind::TimedOut, what).into()
 }

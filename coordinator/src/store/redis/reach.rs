@@ -1,4 +1,4 @@
-//! How any server of the store is reached: login, database and trust are the same for all of them.
+//! Connection settings that all servers of the store share: login, database and TLS.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,17 +12,17 @@ use redis::{
 use super::open_error::OpenError;
 use crate::config::{CertificateFiles, RedisAddress, ServerAddress};
 
-/// What is the same for every server.
+/// The shared settings.
 #[derive(Clone)]
 pub(super) struct Reach {
     login: RedisConnectionInfo,
     tls: bool,
-    /// What the address names of them, as PEM; `None` where it names none.
+    /// The configured certificates as PEM; `None` if there are none.
     certificates: Option<TlsCertificates>,
 }
 
 impl Reach {
-    /// Reads what the address says of all its servers, and the file of its certificate authority.
+    /// Reads the settings from the address, and the files that it names.
     pub(super) fn new(address: &RedisAddress) -> Result<Self, OpenError> {
         let mut login = RedisConnectionInfo::default().set_db(address.database);
         if let Some(user) = &address.user {
@@ -32,29 +32,29 @@ impl Reach {
             login = login.set_password(password);
         }
         if address.tls {
-            // Who has chosen before us is another store of this process, and chose the same.
+            // This fails if another store of this process has already installed the same provider.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let certificates = read_certificates(address)?;
         let reach = Self { login, tls: address.tls, certificates };
         if let Some(server) = address.servers.first() {
-            // What the files hold is read here; a name is looked up when it is dialled.
+            // This validates the certificate files; host names are looked up when dialling.
             reach.client(server).map_err(|error| unusable(address, &error))?;
         }
         Ok(reach)
     }
 
-    /// Returns what dials that server, with our login.
+    /// Returns a client for this server with the configured login.
     pub(super) fn client(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&self.login, server)
     }
 
-    /// Returns what dials that server without a login.
+    /// Returns a client for this server without a login.
     pub(super) fn client_of_nobody(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&RedisConnectionInfo::default(), server)
     }
 
-    /// Returns what dials that server with our login and without choosing a database, which sentinels do not have.
+    /// Returns a client for this sentinel with the configured login. It selects no database, because sentinels have none.
     pub(super) fn client_of_sentinel(&self, server: &ServerAddress) -> RedisResult<Client> {
         self.client_as(&self.login.clone().set_db(0), server)
     }
@@ -95,7 +95,7 @@ fn unusable_file(file: &Path, reason: &dyn Display) -> OpenError {
     OpenError::Certificates { files: file.display().to_string(), reason: reason.to_string() }
 }
 
-/// Says which files cannot be used, where it is not known which one of them.
+/// Returns an error that names all files, because the failing one is unknown.
 fn unusable(address: &RedisAddress, reason: &dyn Display) -> OpenError {
     let own = address.identity.iter().flat_map(|identity| [&identity.certificate, &identity.key]);
     let files: Vec<String> = address.authority.iter().chain(own).map(|file| file.display().to_string()).collect();

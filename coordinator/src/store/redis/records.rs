@@ -1,4 +1,4 @@
-//! Reads what the keys hold: agents, envelopes and histories.
+//! Parsing of stored values: agents, envelopes and histories.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -32,13 +32,13 @@ pub(super) const AGENT_FIELDS: [&str; 16] = [
     "slot",
 ];
 
-/// What stands for the process of an agent that never had a session.
+/// The placeholder for the process of an agent that never had a session.
 const NOBODY: &str = "-";
 
-/// One agent's fields as they were read, `None` where a field is not there.
+/// The fields of one agent; `None` for each missing field.
 pub(super) type Fields = Vec<Option<String>>;
 
-/// Returns the agent, `None` where there is none.
+/// Returns the agent, or `None` if there is none.
 pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
     let fields: [Option<String>; AGENT_FIELDS.len()] =
         fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has another number of fields")))?;
@@ -96,17 +96,18 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
     }))
 }
 
-/// Reads an envelope.
+/// Parses an envelope.
 pub(super) fn envelope(text: &str) -> Result<Message> {
     json(text)
 }
 
-/// Writes an envelope.
+/// Serializes a value as JSON.
 pub(super) fn write<T: serde::Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(corrupt)
 }
 
-/// Writes what functions need to know of a message, without having to read its envelope; they add when it was stored.
+/// Returns the facts of a message that functions need, so that they need not parse its envelope. Functions add the storage
+/// time.
 pub(super) fn facts(message: &Message, call: CallId, kept_until: Timestamp) -> String {
     let Message { id, from_agent, kind, thread_id, .. } = message;
     let wants = u8::from(message.requires_response);
@@ -114,12 +115,12 @@ pub(super) fn facts(message: &Message, call: CallId, kept_until: Timestamp) -> S
     format!("{id} {from_agent} {wants} {} {expires} {at} {} {thread_id} {call}", kept_until.millis(), kind.as_str())
 }
 
-/// Returns the call that sent a message, of what was noted when it was stored.
+/// Returns the call that sent a message, from the facts of the message.
 pub(super) fn call_of(facts: &str) -> Option<&str> {
     facts.rsplit(' ').nth(1)
 }
 
-/// Reads a history: a line for each step, with stage, time, evidence, session and reply.
+/// Parses a history: one line per step, with stage, time, evidence, session and reply.
 pub(super) fn history(text: &str) -> Result<Vec<Step>> {
     text.lines().map(step).collect()
 }
@@ -139,12 +140,12 @@ fn step(line: &str) -> Result<Step> {
     })
 }
 
-/// Reads a time in milliseconds.
+/// Parses a time in milliseconds.
 fn time(text: &str) -> Result<Timestamp> {
     Ok(Timestamp::from_millis(parse(text)?))
 }
 
-/// Reads a value from its text.
+/// Parses a value from its text.
 pub(super) fn parse<T: FromStr<Err: Display>>(text: &str) -> Result<T> {
     text.parse().map_err(|error| corrupt(format_args!("'{}': {error}", text.chars().take(80).collect::<String>())))
 }
@@ -153,7 +154,7 @@ fn json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(corrupt)
 }
 
-/// Says that what was read is not what was written.
+/// Returns the error for data that cannot be parsed.
 pub(super) fn corrupt(what: impl Display) -> StoreError {
     StoreError::Corrupt(what.to_string())
 }

@@ -1,4 +1,4 @@
-//! Asking sentinels which server is the master at present.
+//! Asks sentinels for the present master.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use super::lookup::connecting;
 use super::reach::Reach;
 use crate::config::ServerAddress;
 
-/// How long the others may take once the first sentinel has answered. One that was cut off may know an older master.
+/// How long to wait for other sentinels after the first reply. A sentinel that was cut off may report an older master.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Sentinels that watch a master.
+/// The sentinels that watch a master.
 pub(super) struct Sentinels {
     reach: Reach,
     servers: Vec<ServerAddress>,
     master: String,
 }
 
-/// What one sentinel says: the master and the number of the failover that made it one.
+/// The reply of one sentinel: the failover epoch of the master, and its address.
 type Word = (u64, ServerAddress);
 
 impl Sentinels {
-    /// Makes the handle; nobody is asked yet.
+    /// Makes the handle without connecting.
     pub(super) fn new(reach: Reach, servers: Vec<ServerAddress>, master: String) -> Self {
         Self { reach, servers, master }
     }
 
-    /// Returns what dials the present master: the one of the latest failover that any sentinel knows.
+    /// Returns a client for the present master, which is the one with the latest epoch among the replies.
     pub(super) async fn client(&self) -> RedisResult<Client> {
         self.reach.client(&self.present().await?)
     }
@@ -43,7 +43,7 @@ impl Sentinels {
         let mut end: Option<Instant> = None;
         loop {
             let next = match end {
-                // Who has not answered by now is not waited for.
+                // Sentinels that have not replied by now are ignored.
                 Some(end) => timeout_at(end, answers.next()).await.unwrap_or(None),
                 None => answers.next().await,
             };
@@ -69,7 +69,7 @@ impl Sentinels {
             let text = format!("the sentinel {sentinel} about {}: {error}", self.master);
             RedisError::from(std::io::Error::other(text))
         };
-        // Most sentinels know no users, and refuse a login; those that know some refuse whoever has none.
+        // Most sentinels have no users and refuse a login; sentinels with users refuse clients without one.
         let anonymous = self.ask_as(self.reach.client_of_nobody(sentinel)).await;
         match anonymous {
             Err(error) if wants_login(&error) => self.ask_as(self.reach.client_of_sentinel(sentinel)).await,
@@ -96,14 +96,14 @@ fn wants_login(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH") || error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
-/// Returns an error unless the server is a master. Right after a failover the old one may not know yet that it is none.
+/// Returns an error unless the server is a master. Right after a failover the old master may not yet have stepped down.
 pub(super) async fn must_be_master(line: &mut MultiplexedConnection) -> RedisResult<()> {
     let role: RedisResult<Vec<redis::Value>> = redis::cmd("ROLE").query_async(line).await;
     let is_master = match role {
         Ok(role) => role
             .first()
             .is_some_and(|word| redis::from_redis_value_ref::<String>(word).ok().as_deref() == Some("master")),
-        // A user that may not ask finds out by what is refused to a replica.
+        // If the user may not run `ROLE`, a replica is detected later because it refuses writes.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm) => true,
         Err(error) => return Err(error),
     };

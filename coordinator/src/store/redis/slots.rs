@@ -1,30 +1,30 @@
-//! Which server of a cluster has which keys: 16,384 slots, each on one master.
+//! The slot map of a cluster: 16,384 slots, each on one master.
 
 use redis::{RedisError, ServerErrorKind, Value};
 
 use crate::config::ServerAddress;
 
-/// How many slots there are.
+/// The number of slots.
 const SLOTS: u16 = 16_384;
 
-/// Where the slots are.
+/// The masters of the slots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Slots {
-    /// First slot, last slot and their master, in order.
+    /// First slot, last slot and master of each range, in order.
     ranges: Vec<(u16, u16, ServerAddress)>,
 }
 
-/// Where a cluster sends one who asked the wrong server.
+/// A redirect from a server that does not have the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// There the slot is from now on.
+    /// The slot has moved to this server permanently.
     Moved(ServerAddress),
-    /// There this once: the slot is being moved.
+    /// The slot is being moved; only this command goes to this server.
     Ask(ServerAddress),
 }
 
 impl Slots {
-    /// Reads the answer to `CLUSTER SLOTS` from that server. `None` where it has another form.
+    /// Parses the reply to `CLUSTER SLOTS` from that server. Returns `None` if the reply is malformed.
     pub(super) fn read(answer: &Value, asked: &ServerAddress) -> Option<Self> {
         let mut ranges = list(answer)?.iter().map(|range| read_range(range, asked)).collect::<Option<Vec<_>>>()?;
         ranges.sort_by_key(|(first, ..)| *first);
@@ -38,7 +38,7 @@ impl Slots {
         (slot <= *last).then_some(server)
     }
 
-    /// Returns every master once, in order.
+    /// Returns every master once, sorted.
     pub(super) fn masters(&self) -> Vec<ServerAddress> {
         let mut masters: Vec<ServerAddress> = self.ranges.iter().map(|(_, _, server)| server.clone()).collect();
         masters.sort();
@@ -55,7 +55,7 @@ fn read_range(range: &Value, asked: &ServerAddress) -> Option<(u16, u16, ServerA
     let [first, last, master, ..] = list(range)? else { return None };
     let [host, port, ..] = list(master)? else { return None };
     let number = |value: &Value| redis::from_redis_value_ref::<u16>(value).ok();
-    // Without a name of its own it is where it was asked.
+    // A server without an announced name has the address that was asked.
     let named = match host {
         Value::Nil => None,
         host => redis::from_redis_value_ref::<String>(host).ok().filter(|host| !host.is_empty() && host != "?"),
@@ -64,7 +64,7 @@ fn read_range(range: &Value, asked: &ServerAddress) -> Option<(u16, u16, ServerA
     Some((number(first)?, number(last)?, server))
 }
 
-/// Returns where the error sends us, if it does. `asked` is who said it.
+/// Returns the redirect that the error contains, if any. `asked` is the server that returned it.
 pub(super) fn redirect(error: &RedisError, asked: &ServerAddress) -> Option<Redirect> {
     let (place, _) = error.redirect_node()?;
     let (host, port) = place.rsplit_once(':')?;
@@ -76,7 +76,7 @@ pub(super) fn redirect(error: &RedisError, asked: &ServerAddress) -> Option<Redi
     }
 }
 
-/// Returns the slot of a key: of what stands between its first braces, where there is something.
+/// Returns the slot of a key, computed from the text between its first braces unless that is empty.
 pub(super) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_key_has_the_slot_that_redis_gives_it() {
         let check = |key: &str, expected: u16| assert_eq!(slot(key.as_bytes()), expected, "{key}");
-        // What CLUSTER KEYSLOT of Redis 7.0.15 says.
+        // The expected values come from `CLUSTER KEYSLOT` of Redis 7.0.15.
         check("123456789", 12_739);
         check("foo", 12_182);
         check("c3po:{foo}:agent", 12_182);

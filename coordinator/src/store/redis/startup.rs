@@ -1,4 +1,4 @@
-//! What is looked at before a Redis is used: does it keep what it accepts, and can this version read it.
+//! Checks before a Redis is used: its durability and the format of its data.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -15,7 +15,7 @@ use super::node::Node;
 use super::open_error::OpenError;
 use crate::store::StoreError;
 
-/// Looks at everything, logs what the durability settings mean, and notes the layout where there is none.
+/// Runs all checks, logs the durability settings, and records the layout if there is none.
 pub(super) async fn check(connection: &RedisConnection, names: &KeyNames, discard_old: bool) -> Result<(), OpenError> {
     let failed = |error: RedisError| failed(connection.address(), &error);
     let master = connection.master().await.map_err(failed)?;
@@ -26,7 +26,7 @@ pub(super) async fn check(connection: &RedisConnection, names: &KeyNames, discar
 }
 
 async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
-    // A user without the right to ask goes on: every check below has its own way then.
+    // A user without permission for `INFO` continues, because every check below has a fallback.
     let info: String = node.call(&redis::cmd("INFO")).await.unwrap_or_default();
     check_kind(node, &info, in_cluster)?;
     check_policy(node, &info).await?;
@@ -56,14 +56,14 @@ fn check_kind(node: &Node, info: &str, in_cluster: bool) -> Result<(), OpenError
     }
 }
 
-/// Returns the version where it is older than 7.0. Valkey says there with which Redis it is compatible.
+/// Returns the version if it is older than 7.0. Valkey reports the compatible Redis version here.
 fn older_than_7(info: &str) -> Option<String> {
     let version = line(info, "redis_version")?;
     let major: u32 = version.split('.').next()?.parse().ok()?;
     (major < 7).then(|| version.to_owned())
 }
 
-/// Returns what INFO says under that name.
+/// Returns the value of this field of `INFO`.
 fn line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
@@ -82,8 +82,8 @@ async fn check_policy(node: &Node, info: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Returns what is wrong with a bound of the memory, as it was read. With none the machine runs out of memory, and its kernel ends
-/// a process.
+/// Returns a warning about the memory limit. Without a limit the machine may run out of memory, and its kernel then kills a
+/// process.
 fn unbounded(maxmemory: Option<&str>) -> Option<&'static str> {
     match maxmemory {
         Some("0") => Some(
@@ -121,7 +121,7 @@ async fn report_durability(node: &Node, info: &str) {
     }
 }
 
-/// Reads a setting, or the line of INFO that tells the same where reading settings is not allowed.
+/// Reads a setting, or the equivalent line of `INFO` if reading settings is not permitted.
 async fn setting(node: &Node, name: &str, info: &str, of_info: &str) -> Option<String> {
     let asked: RedisResult<HashMap<String, String>> = node.call(redis::cmd("CONFIG").arg("GET").arg(name)).await;
     let value = asked.ok().and_then(|mut found| found.remove(name));
@@ -134,7 +134,7 @@ async fn check_schema(connection: &RedisConnection, names: &KeyNames, discard_ol
     let (mut read, mut note) = (redis::cmd("GET"), redis::cmd("SET"));
     read.arg(names.key("schema"));
     let mut found: Option<String> = connection.run(&read).await.map_err(unreachable)?;
-    // Only then: a Redis that is full lets us read, and a coordinator has to start to make room.
+    // Written only if missing: a full Redis still allows reads, and a coordinator must start in order to free memory.
     if found.is_none() {
         if earlier::is_there(connection).await.map_err(unreachable)? {
             if !discard_old {
@@ -153,7 +153,7 @@ async fn check_schema(connection: &RedisConnection, names: &KeyNames, discard_ol
     }
 }
 
-/// Returns why the first commands failed: for good, or only for now.
+/// Returns the error for failed first commands, separating permanent from temporary failures.
 pub(super) fn failed(address: &str, error: &RedisError) -> OpenError {
     let is_final = matches!(error.code(), Some("WRONGPASS" | "NOAUTH"))
         || matches!(
@@ -168,7 +168,7 @@ pub(super) fn failed(address: &str, error: &RedisError) -> OpenError {
     }
 }
 
-/// Returns why nothing can be done there, and the advice where the cause is known.
+/// Returns the error for an unusable server, with advice if the cause is known.
 fn unreachable(address: &str, error: &(dyn Error + 'static)) -> OpenError {
     let (address, reason) = (address.to_owned(), error.to_string());
     match tls_error(error) {
@@ -180,7 +180,7 @@ fn unreachable(address: &str, error: &(dyn Error + 'static)) -> OpenError {
     }
 }
 
-/// Returns the error of TLS that is the cause, which the Redis client holds as an I/O error behind an `Arc`.
+/// Returns the TLS error behind this error. The Redis client wraps it in an I/O error behind an `Arc`.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     let cause = error.source()?.downcast_ref::<Arc<dyn Error + Send + Sync>>()?;
     cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()

@@ -1,4 +1,4 @@
-//! Removes what is past its time from inboxes that nobody reads, and agents that did not come back.
+//! Removes expired messages from inboxes that are not read, and agents that did not come back.
 
 use std::sync::PoisonError;
 
@@ -10,14 +10,14 @@ use super::agents::POSITION_LIFE;
 use super::{RedisStore, millis, records};
 use crate::store::{RETURN_MAX, Result};
 
-/// How many agents one sweep looks at; the next one goes on behind them.
+/// How many agents one sweep visits; the next sweep continues after them.
 const AGENTS: usize = 1_000;
-/// How many of them at the same time, so that a sweep never fills the connection.
+/// How many agents are visited concurrently, so that a sweep never fills the connection.
 const ABREAST: usize = 16;
 
-/// Removes what is past its time in the inboxes of some agents.
+/// Removes the expired messages from the inboxes of some agents.
 ///
-/// Every command has its own deadline; the whole may take longer, for nobody waits for it.
+/// Every command has its own deadline. The whole sweep may take longer, because no caller waits for it.
 pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
     let after = store.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let names = names(store, after.as_ref()).await?;
@@ -34,7 +34,7 @@ async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
-/// Reads names of agents, in order.
+/// Returns the names of agents, in order.
 async fn names(store: &RedisStore, after: Option<&AgentId>) -> Result<Vec<AgentId>> {
     let from = after.map_or_else(|| "-".to_owned(), |id| format!("({id}"));
     let mut range = redis::cmd("ZRANGEBYLEX");

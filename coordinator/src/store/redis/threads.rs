@@ -1,4 +1,4 @@
-//! Reading a thread: one index has it in order, and only the envelopes of a page are read.
+//! Reads threads through their index; only the envelopes of a page are read.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::time::Timestamp;
@@ -7,10 +7,10 @@ use super::RedisStore;
 use super::records::{self, corrupt};
 use crate::store::{Excerpt, Mark, Result, Stretch};
 
-/// How many messages one call looks at, by up to two commands each: no call runs more than 500.
+/// How many messages one call scans, with up to two commands each: no call runs more than 500.
 const STEP: usize = 200;
 
-/// Reads an excerpt of what is kept of a thread.
+/// Returns an excerpt of a stored thread.
 pub(super) async fn read(store: &RedisStore, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
     let mut call = store.names.call("thread", [store.names.thread(thread)]);
     call.arg(thread.as_str());

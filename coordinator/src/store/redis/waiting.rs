@@ -1,4 +1,4 @@
-//! Waits for answers in Redis: a key for each agent that waits, which every coordinator reads.
+//! Waits for answers in Redis: one key per waiting agent, which every coordinator reads.
 
 use std::time::Duration;
 

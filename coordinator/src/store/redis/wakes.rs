@@ -1,4 +1,4 @@
-//! Wakes: hints between this process's listeners and those of every other coordinator of the fleet.
+//! Wakes: hints to the listeners of this process and of the fleet's other coordinators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,19 +21,19 @@ use super::millis;
 use super::node::{CONNECT_DEADLINE, too_slow};
 use crate::store::{Result, WAKE_BACKLOG, Wake};
 
-/// The pauses between attempts to subscribe again: from the first, doubling, up to the second.
+/// The first and the longest pause between attempts to subscribe again; pauses double.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// How often a coordinator notes that it is there, and asks whether its subscription still is.
+/// How often a coordinator renews its listing and pings its subscription.
 const ATTEND_EVERY: Duration = Duration::from_secs(1);
-/// How long a subscription has to answer.
+/// How long a ping may take.
 const PING_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a coordinator that notes nothing more counts as there.
+/// How long a coordinator stays listed without renewal.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often, once per [`ATTEND_EVERY`], everyone is woken after a command without an answer: a server that hung carries
-/// out what lay before it when it goes on, and nobody here was woken for that.
+/// How many times everyone is woken after a command without a reply, once per [`ATTEND_EVERY`]. A server that hung runs its
+/// queued commands when it resumes, and no listener here was woken for them.
 const DOUBTS: usize = 3;
 
-/// The wakes of this process, and the task that receives those of the others.
+/// The wakes of this process, and the task that receives the wakes of other coordinators.
 #[derive(Debug)]
 pub(super) struct Wakes {
     shared: Arc<WakeState>,
@@ -41,18 +41,18 @@ pub(super) struct Wakes {
     stop: CancellationToken,
 }
 
-/// What the handle and the task share.
+/// The state shared by the handle and the task.
 #[derive(Debug)]
 struct WakeState {
     connection: Arc<RedisConnection>,
     names: KeyNames,
-    /// The name under which this process publishes, so that it does not wake itself twice.
+    /// The name under which this process publishes, so that it ignores its own messages.
     origin: String,
     doubts: AtomicUsize,
     sender: broadcast::Sender<Wake>,
 }
 
-/// A subscription that stands.
+/// An established subscription.
 struct Subscription {
     connection: MultiplexedConnection,
     lost: Arc<Notify>,
@@ -60,7 +60,7 @@ struct Subscription {
 }
 
 impl Wakes {
-    /// Subscribes, and receives from now on. Loads the functions: a server that does not take them ends the start here.
+    /// Subscribes and starts to receive. Also loads the functions: startup fails here if the server rejects them.
     pub(super) async fn start(connection: Arc<RedisConnection>, names: KeyNames) -> Result<Self, RedisError> {
         let shared = Arc::new(WakeState {
             connection,
@@ -74,7 +74,7 @@ impl Wakes {
         let first = wakes.shared.subscribe().await?;
         let (shared, stop) = (Arc::clone(&wakes.shared), wakes.stop.clone());
         wakes.tasks.spawn(async move {
-            // A wake that is lost where this is cut is one that nobody waits for.
+            // A wake that is lost here would have no listener.
             stop.run_until_cancelled(Arc::clone(&shared).receive(first)).await;
             shared.leave().await;
         });
@@ -82,32 +82,32 @@ impl Wakes {
         Ok(wakes)
     }
 
-    /// Returns the wakes from now on.
+    /// Subscribes to wakes from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Wake> {
         self.shared.sender.subscribe()
     }
 
-    /// Returns the name under which this process's functions publish.
+    /// Returns the name under which the functions publish for this process.
     pub(super) fn origin(&self) -> &str {
         &self.shared.origin
     }
 
-    /// Notes that a command had no answer: what it did is not known, and nobody here was woken for it.
+    /// Records that a command had no reply: it may have run, and no listener here was woken for it.
     pub(super) fn doubt(&self) {
         self.shared.doubt();
     }
 
-    /// Wakes this process's listeners. The functions have published to the others.
+    /// Wakes the listeners of this process. The functions have published to the other coordinators.
     pub(super) fn wake(&self, wake: Wake) {
         self.shared.wake(wake);
     }
 
-    /// Counts the operation among what is under way, unless the end has begun.
+    /// Tracks the operation until it ends; returns `None` once closing has begun.
     pub(super) fn unless_closed<T: Future>(&self, operation: T) -> Option<TrackedFuture<T>> {
         (!self.stop.is_cancelled()).then(|| self.tasks.track_future(operation))
     }
 
-    /// Ends the subscription, and waits for it and for what is under way.
+    /// Ends the subscription, and waits for it and for the operations in progress.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -126,15 +126,15 @@ impl WakeState {
     }
 
     fn wake(&self, wake: Wake) {
-        // Without listeners there is nobody to wake.
+        // There may be no listeners.
         let _ = self.sender.send(wake);
     }
 
-    /// Receives, and subscribes again whenever it was cut, without end.
+    /// Receives wakes, and subscribes again whenever the subscription is lost.
     async fn receive(self: Arc<Self>, mut subscription: Subscription) {
         let mut pauses = pauses();
         loop {
-            // Whatever was published before this subscription stood reached nobody here.
+            // Messages published before this subscription was established did not arrive here.
             self.wake(Wake::Everyone);
             let since = subscription.since;
             let lost = self.attend(subscription).await;
@@ -147,7 +147,7 @@ impl WakeState {
         }
     }
 
-    /// Keeps this coordinator listed until the subscription is lost, and returns why it was.
+    /// Keeps this coordinator listed until the subscription is lost, and returns the reason.
     async fn attend(&self, subscription: Subscription) -> String {
         let Subscription { mut connection, lost, .. } = subscription;
         let mut ticks = interval(ATTEND_EVERY);
@@ -168,8 +168,8 @@ impl WakeState {
         }
     }
 
-    /// Notes that this coordinator is there. Everyone is woken where it was not listed, for then the others published
-    /// nothing, and where commands had no answer.
+    /// Renews the listing of this coordinator. Wakes everyone if the listing had lapsed, because the others then published
+    /// nothing, and if commands had no reply.
     async fn note_presence(&self) {
         let had_doubts = self.doubts.load(Ordering::Relaxed) > 0;
         match timeout(PING_DEADLINE, self.list(millis(LEASE))).await {
@@ -201,12 +201,12 @@ impl WakeState {
         call
     }
 
-    /// Ends this coordinator's listing, as far as the server answers: it would end by itself.
+    /// Removes this coordinator from the list, best effort: the listing would lapse anyway.
     async fn leave(&self) {
         let _ = timeout(PING_DEADLINE, self.list(0)).await;
     }
 
-    /// Wakes whom a message concerns that another coordinator published.
+    /// Wakes the listeners that another coordinator's message concerns.
     fn pass_on(&self, message: &Msg) {
         let payload = String::from_utf8_lossy(message.get_payload_bytes());
         let mut words = payload.split(' ');
@@ -217,7 +217,7 @@ impl WakeState {
             self.wake(match (what, words.next().and_then(|agent| agent.parse().ok())) {
                 ("inbox", Some(agent)) => Wake::Inbox(agent, None),
                 ("receipt", Some(agent)) => Wake::Receipt(agent),
-                // Another version may publish what this one does not know: whoever waits looks again.
+                // Another version may publish an unknown kind, so all listeners read again.
                 _ => Wake::Everyone,
             });
         }
@@ -225,7 +225,7 @@ impl WakeState {
 
     async fn subscribe_again(self: &Arc<Self>, pauses: &mut ExponentialBackoff) -> Subscription {
         loop {
-            // The pauses have no end; the longest one stands in for the type's.
+            // The iterator never ends; the longest pause satisfies its type.
             tokio::time::sleep(pauses.next().unwrap_or(PAUSES.1)).await;
             match self.subscribe().await {
                 Ok(subscription) => return subscription,
@@ -234,7 +234,7 @@ impl WakeState {
         }
     }
 
-    /// Lists this coordinator, so that the others publish from now on, and subscribes.
+    /// Lists this coordinator, so that the others publish to it, and subscribes.
     async fn subscribe(self: &Arc<Self>) -> Result<Subscription, RedisError> {
         let (shared, lost) = (Arc::clone(self), Arc::new(Notify::new()));
         let ended = Arc::clone(&lost);

@@ -1,4 +1,4 @@
-//! Agents: who holds which name, and what is known of each.
+//! Agents in SQLite: claims, leases and records.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
     query.query_row([id.as_str()], |row| Ok(agent(row))).optional()?.transpose()
 }
 
-/// Returns the agents behind `after`, by id.
+/// Returns the agents after `after`, ordered by id.
 pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
     let mut query = work.connection.prepare_cached("SELECT * FROM agents WHERE id > ? ORDER BY id LIMIT ?")?;
     let after = after.map_or("", AgentId::as_str);
@@ -29,7 +29,7 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
     agents.map(|agent| agent?).collect()
 }
 
-/// Returns the agents whose owners wished that name, and the one whose id it is.
+/// Returns the agents whose owners requested this name, and the one whose id it is.
 pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Agent>> {
     let sql = "SELECT * FROM agents WHERE (base = :base AND slot > 0) OR id = :base";
     let mut query = work.connection.prepare_cached(sql)?;
@@ -37,14 +37,14 @@ pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Agent>> {
     agents.map(|agent| agent?).collect()
 }
 
-/// Returns whether the owner has an agent of another name.
+/// Returns whether the owner already has an agent of another name.
 fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
     let Owner { base, host, slot } = &claim.owner;
     let sql = "SELECT 1 FROM agents WHERE base = ? AND host = ? AND slot = ? AND slot > 0 AND id <> ?";
     Ok(work.connection.prepare_cached(sql)?.exists((base.as_str(), host, slot, claim.name.as_str()))?)
 }
 
-/// Takes the name for a session, unless it is another's or another holds it.
+/// Claims the name for a session, unless it belongs to another owner or another process holds it.
 pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
     let found = find(work, &claim.name)?;
     if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
@@ -77,13 +77,13 @@ pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>
     Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
 }
 
-/// Returns whether the agent is a session that leaves nothing behind.
+/// Returns whether the agent is a one-shot session, which leaves nothing behind.
 fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
     let sql = "SELECT 1 FROM agents WHERE id = ? AND one_shot = 1";
     Ok(work.connection.prepare_cached(sql)?.exists([id.as_str()])?)
 }
 
-/// Numbers the link by which the name was claimed.
+/// Assigns the next link number to the link that claimed the name.
 fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
     let sql = "UPDATE agents SET link = link + 1 WHERE id = ? RETURNING link";
     let link =
@@ -91,7 +91,7 @@ fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
     Ok(link)
 }
 
-/// The same process again: what its session's context has been shown stays shown.
+/// Renews the lease of the same process. Messages already shown to its session's context stay shown.
 fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET session_id = coalesce(:session, session_id), reach = :reach,
@@ -104,7 +104,7 @@ fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
-/// Another process: a new session, which has been shown nothing.
+/// Starts a new session of another process, which has been shown nothing.
 fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     let mut update = work.connection.prepare_cached(
         "UPDATE agents SET session_id = :session, reach = :reach, state = :state, current_task = NULL,
@@ -123,7 +123,7 @@ fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
     unshow(work, &claim.name)
 }
 
-/// Notes whose the agent is, and with which key it was made where that was not known.
+/// Records the owner, and the key that made the agent if that is not yet recorded.
 fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let Owner { base, host, slot } = &claim.owner;
     let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, made_by = iif(made_by = '', ?, made_by) WHERE id = ?";
@@ -132,7 +132,7 @@ fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     Ok(())
 }
 
-/// Makes a context the present one where it is newer: it has been shown nothing.
+/// Makes a newer context the present one. It has been shown nothing.
 pub(super) fn enter_context(work: &Work<'_>, id: &AgentId, context: u64) -> Result<()> {
     let sql = "UPDATE agents SET context = :context WHERE id = :id AND context < :context";
     let params = named_params! { ":context": whole(context), ":id": id.as_str() };
@@ -148,7 +148,7 @@ pub(super) fn present_context(work: &Work<'_>, id: &AgentId) -> Result<u64> {
     Ok(query.query_row([id.as_str()], |row| row.get(0)).optional()?.map_or(0, i64::cast_unsigned))
 }
 
-/// Makes every message of the inbox unshown; what was shown is put to the session as repeated.
+/// Marks every message of the inbox as unshown. Messages that were shown are then delivered as repeated.
 fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "UPDATE messages INDEXED BY inbox SET shown = 0, repeated = 1
         WHERE to_agent = ? AND open = 1 AND shown = 1";
@@ -156,12 +156,12 @@ fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
     Ok(())
 }
 
-/// Returns the count as a column holds it.
+/// Returns the count as the integer of a column.
 fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Refuses a name that differs from that of an agent in case alone.
+/// Refuses a name that differs from an existing agent's name only in case.
 fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "SELECT id FROM agents INDEXED BY alike WHERE id = ? COLLATE NOCASE LIMIT 1";
     let mut query = work.connection.prepare_cached(sql)?;
@@ -171,7 +171,7 @@ fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
     }
 }
 
-/// Refuses another agent of a key that has as many as it may have.
+/// Refuses another agent if the key has reached its limit of agents.
 fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
     let Some(limit) = quota.agents else { return Ok(()) };
     let sql = "SELECT count(*) FROM agents INDEXED BY makers WHERE made_by = ? AND made_by <> ''";
@@ -199,7 +199,7 @@ fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
     Ok(uid)
 }
 
-/// Makes sure that the agent exists.
+/// Ensures that the agent exists.
 pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
     if find(work, id)?.is_none() {
         insert(work, id, quota)?;
@@ -239,7 +239,7 @@ pub(super) fn amend(
     find(work, id)
 }
 
-/// Makes the hold last longer.
+/// Extends the lease.
 pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result<bool> {
     if !is_current(work, tenure)? {
         return Ok(false);
@@ -248,8 +248,8 @@ pub(super) fn renew(work: &Work<'_>, tenure: &Tenure, lease: Duration) -> Result
     Ok(true)
 }
 
-/// Ends the hold. Where the session is over, a fleeting agent that leaves nothing behind is forgotten, and a one-shot session
-/// with all that it left; where it is not, the hold of such a session runs out by itself.
+/// Ends the lease. If the session is over, deletes a fleeting agent with an empty inbox, or a one-shot session with
+/// everything it left. The lease of a one-shot session that is not over runs out by itself.
 pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Result<()> {
     let outdated = !is_current(work, tenure)? || !is_latest_link(work, tenure)?;
     let one_shot = is_one_shot(work, &tenure.agent)?;
@@ -268,14 +268,14 @@ pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Re
     Ok(())
 }
 
-/// Forgets a one-shot session, and expires what it asked and what is in its inbox.
+/// Deletes a one-shot session, and expires its questions and the messages in its inbox.
 fn end_one_shot(work: &mut Work<'_>, id: &AgentId) -> Result<()> {
     settle_one_shot(work, id)?;
     work.connection.prepare_cached("DELETE FROM agents WHERE id = ?")?.execute([id.as_str()])?;
     Ok(())
 }
 
-/// Ends one of the one-shot sessions whose hold has run out. Returns whether there was one.
+/// Ends one of the one-shot sessions whose lease has run out. Returns whether there was one.
 pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
     let sql = "SELECT id FROM agents WHERE one_shot = 1 AND held_until <= ? LIMIT 1";
     let mut query = work.connection.prepare_cached(sql)?;
@@ -287,8 +287,8 @@ pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
     Ok(true)
 }
 
-/// Forgets agents that have not come back and leave nothing behind: the fleeting ones soon, any other when its host need not
-/// keep the name any longer.
+/// Deletes agents with empty inboxes that have not come back. Fleeting agents are deleted soon, others when their host's
+/// claim to the name has lapsed.
 pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
     let before = |life: Duration| {
         let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
@@ -301,7 +301,7 @@ pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets an agent that no session holds, and expires what is in its inbox.
+/// Deletes an agent that no session holds, and expires the messages in its inbox.
 pub(super) fn remove(work: &mut Work<'_>, id: &AgentId) -> Result<Removal> {
     match find(work, id)? {
         None => Ok(Removal::Unknown),
@@ -310,7 +310,7 @@ pub(super) fn remove(work: &mut Work<'_>, id: &AgentId) -> Result<Removal> {
     }
 }
 
-/// Gives what one host has under a base name to another one.
+/// Moves the agents of one host under a base name to another host.
 pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -> Result<usize> {
     let namesakes = namesakes(work, base)?;
     let slots = |host: &str| -> Vec<u32> {
@@ -325,7 +325,7 @@ pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -
     Ok(work.connection.prepare_cached(sql)?.execute((to, base.as_str(), from))?)
 }
 
-/// Ends any hold, and forgets the agent where it leaves nothing behind. Returns whether it was known.
+/// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
 pub(super) fn unregister(work: &mut Work<'_>, id: &AgentId) -> Result<bool> {
     let known = hold_until(work, id, work.now)?;
     settle_expired(work, id)?;
@@ -338,7 +338,7 @@ fn hold_until(work: &Work<'_>, id: &AgentId, until: Timestamp) -> Result<bool> {
     Ok(update.execute((stamp(until), stamp(work.now), id.as_str()))? == 1)
 }
 
-/// Refuses a session that no longer has the agent.
+/// Refuses a session that no longer holds the agent.
 pub(super) fn check_tenure(work: &Work<'_>, agent: &AgentId, tenure: Option<&Tenure>) -> Result<()> {
     match tenure {
         Some(tenure) if tenure.agent != *agent || !is_current(work, tenure)? => {

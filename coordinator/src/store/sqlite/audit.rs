@@ -1,4 +1,4 @@
-//! The audit as rows of one table.
+//! The audit in one SQLite table.
 
 use c3po_shared::audit::Entry;
 
@@ -6,10 +6,10 @@ use super::rows::{from_json, integer, json};
 use super::worker::Work;
 use crate::store::Result;
 
-/// Adds entries, and removes the oldest rows beyond the bound.
+/// Appends entries, and deletes the oldest rows beyond the bound.
 pub(super) fn note(work: &Work<'_>, entries: &[Entry], bound: u64) -> Result<()> {
     if entries.is_empty() {
-        // The number of the last row would be another table's.
+        // Without an insert, the last row id would be that of another table.
         return Ok(());
     }
     let mut insert = work.connection.prepare_cached("INSERT INTO audit (entry) VALUES (?)")?;
@@ -28,7 +28,7 @@ pub(super) fn end(work: &Work<'_>) -> Result<u64> {
     Ok(query.query_row([], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)?)
 }
 
-/// Reads entries behind that position.
+/// Returns entries after this position.
 pub(super) fn read(work: &Work<'_>, after: u64, limit: usize) -> Result<Vec<Entry>> {
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let mut query = work

@@ -1,7 +1,7 @@
-//! A copy of everything that a coordinator with the embedded store keeps, in one file, and the way back from it.
+//! Backup of the embedded store and the coordinator's certificate in one file, and its restore.
 //!
-//! The copy is a database like the store's own, with one more table: the coordinator's certificate, by which its hosts
-//! know it.
+//! The backup is a database like the store's own with one more table, which contains the certificate. Hosts recognise the
+//! coordinator by it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,15 +14,15 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::open;
 
-/// The folder of the certificate, in the data folder.
+/// The folder of the certificate inside the data folder.
 const CERTIFICATE: &str = "tls";
-/// The largest file that belongs to a certificate.
+/// The largest size of a certificate file.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Copies the database and the certificate into a new file that only its owner reads. A coordinator may run meanwhile:
-/// the copy is what it had stored when it began.
+/// Copies the database and the certificate into a new file that only its owner can read. A coordinator may run meanwhile: the
+/// copy has the state at the start of the copy.
 ///
-/// Errors: there is no database, the file is there already, or it cannot be written; nothing is left of it then.
+/// Errors: there is no database, the file already exists, or it cannot be written. A partial file is removed.
 pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result<()> {
     open::check_header(database)?;
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -31,7 +31,7 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     let file = made.with_context(|| format!("{} cannot be made; name a new file", target.display()))?;
     let copied = copy(&source, data_dir, target).and_then(|()| Ok(file.sync_all()?));
     if copied.is_err() {
-        // The reason of the failure counts more than that of this one.
+        // The first failure is more important than a failure to remove the file.
         let _ = fs::remove_file(target);
     }
     copied.with_context(|| format!("copying {} to {}", database.display(), target.display()))
@@ -55,10 +55,10 @@ fn copy(source: &Connection, data_dir: &Path, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts a copy in the place of the database and of the certificate. Returns where what was there before is now.
+/// Replaces the database and the certificate with a backup. Returns the new paths of the replaced files.
 ///
-/// Errors: a coordinator runs on that database, the file is no copy or one of a newer program, or a folder cannot be
-/// written.
+/// Errors: a coordinator is running on that database, the file is not a backup or comes from a newer program, or a folder
+/// cannot be written.
 pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result<Vec<PathBuf>> {
     let source_is_there = fs::metadata(source).with_context(|| source.display().to_string())?;
     if source_is_there.len() == 0 {
@@ -67,7 +67,7 @@ pub(super) fn restore(source: &Path, database: &Path, data_dir: &Path) -> Result
     open::check_header(source)?;
     let _lock = open::lock(database)?;
     let new = beside(database, "restoring");
-    // What an interrupted one left.
+    // Removes the remains of an interrupted restore; usually there are none.
     let _ = fs::remove_file(&new);
     let placed = place(source, &new, database, data_dir);
     if placed.is_err() {
@@ -105,7 +105,7 @@ fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<
     Ok(moved)
 }
 
-/// Returns the files of the certificate, by name. One that would lead out of its folder is none.
+/// Returns the certificate files by name. Names that would lead out of the folder are skipped.
 fn copied_files(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     let mut query = copy.prepare("SELECT name, content FROM copied_files")?;
     let files = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -114,7 +114,7 @@ fn copied_files(copy: &Connection) -> rusqlite::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Gives a file another name, where it is there. Returns that name.
+/// Renames a file if it exists. Returns the new name.
 fn move_aside(path: &Path, end: &str) -> Result<Option<PathBuf>> {
     let aside = beside(path, end);
     match fs::rename(path, &aside) {
@@ -156,7 +156,7 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::{Quota, Store};
 
-    /// A data folder with a store that is open, and its certificate.
+    /// Makes a data folder with an open store and a certificate.
     async fn served(folder: &Path, key: &str) -> SqliteStore {
         fs::create_dir_all(folder.join(CERTIFICATE)).expect("a folder");
         fs::write(folder.join("tls/key.pem"), key).expect("written");

@@ -1,4 +1,4 @@
-//! The guard's rulings in SQLite.
+//! Rulings of the loop guard in SQLite.
 
 use async_trait::async_trait;
 use c3po_shared::limits::LOOP_WINDOW;

@@ -1,4 +1,4 @@
-//! Reading: inboxes and single messages. Whatever is past its time is out of an inbox, swept or not.
+//! Reads inboxes and single messages. Expired messages are never part of an inbox, swept or not.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -11,7 +11,7 @@ use super::rows::{count, from_json, integer, stamp};
 use super::worker::Work;
 use crate::store::{Backlog, Placed, Result, Selection, StoredMessage};
 
-/// Which part of the inbox is read.
+/// The part of the inbox to read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Everything,
@@ -19,7 +19,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Each part has an index of its own, so that a reader never passes over what it does not want.
+    /// Returns the query. Each part has its own index, so that a read does not scan rows of the other part.
     fn sql(self) -> &'static str {
         match self {
             Self::Everything => {
@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// Returns what is selected of the inbox.
+/// Returns the selected messages of the inbox.
 pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Selection<'_>) -> Result<Vec<Placed>> {
     let is_reply = match selection.kind {
         KindFilter::Any => None,
@@ -64,7 +64,7 @@ pub(super) fn read(work: &Work<'_>, part: Part, agent: &AgentId, selection: Sele
     Ok(placed)
 }
 
-/// Returns how much is in the inbox.
+/// Returns the number of messages in the inbox and the age of the oldest.
 pub(super) fn pending(work: &Work<'_>, agent: &AgentId) -> Result<Backlog> {
     let mut query = work.connection.prepare_cached(
         "SELECT open_count - (SELECT count(*) FROM messages INDEXED BY expiring

@@ -11,7 +11,7 @@ use super::rows::{count, integer, json, stamp};
 use super::worker::Work;
 use crate::store::{Invite, Key, KeyStore, Result, give_hosts, read_invites, read_key};
 
-/// Which invites let somebody in.
+/// The condition for invites that still admit a client.
 const OPEN: &str = "uses > 0 AND expires_at > ?";
 
 #[async_trait]
@@ -102,7 +102,7 @@ fn forget(work: &mut Work<'_>, id: &str, revision: i64) -> Result<()> {
     Ok(())
 }
 
-/// The row without an id holds them as an object: a write of them changes no key, and costs a minute one commit.
+/// Records the uses as a JSON object in the row with an empty id. The write changes no key and costs one commit a minute.
 fn note_uses(work: &mut Work<'_>, noted: &HashMap<String, u64>) -> Result<()> {
     let sql = "INSERT INTO keys (id, revision, record) VALUES ('', 0, ?)
         ON CONFLICT (id) DO UPDATE SET record = json_patch(iif(record = '', '{}', record), excluded.record)";
@@ -142,7 +142,7 @@ fn forget_invite(work: &mut Work<'_>, hash: &str) -> Result<Option<Invite>> {
 }
 
 fn redeem(work: &mut Work<'_>, hash: &str, key: &Key, made_with: Option<&Key>, most: usize) -> Result<bool> {
-    // What is found out first changes nothing; what fails after that takes the whole operation back.
+    // These checks come first because they change nothing; a later error rolls back the whole operation.
     let is_as_before = made_with.map_or(Ok(true), |key| is_as_before(work, key))?;
     if !is_as_before || look(work, hash)?.is_none() || !put(work, key, most)? {
         return Ok(false);

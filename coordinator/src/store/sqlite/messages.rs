@@ -1,4 +1,4 @@
-//! Messages on their way in: sends and answers, and what takes a message out of the inbox.
+//! Sends and answers in SQLite, and the ways by which messages leave an inbox.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::message::Message;
@@ -13,7 +13,7 @@ use super::worker::Work;
 use crate::store::quota::cost;
 use crate::store::{AnswerOutcome, Result, Send, SendOutcome, Wake};
 
-/// Where a message stands, without its envelope.
+/// The state of a message, without its envelope.
 pub(super) struct MessageRow {
     pub(super) position: i64,
     pub(super) from: AgentId,
@@ -26,7 +26,7 @@ pub(super) struct MessageRow {
 }
 
 impl MessageRow {
-    /// Returns where that message stands. Where its time is over while it is open, that is its last step.
+    /// Returns the state of this message. If it expired while open, `expired` is its last step.
     pub(super) fn find(work: &Work<'_>, id: &MessageId) -> Result<Option<Self>> {
         let mut query = work.connection.prepare_cached(
             "SELECT position, from_agent, to_agent, wants_answer, expires_at, open, reply, history
@@ -55,7 +55,7 @@ impl MessageRow {
     /// Writes the history, and takes the message out of the inbox.
     pub(super) fn settle(&mut self, work: &Work<'_>) -> Result<()> {
         if self.open {
-            // From now on, or since its time was over where that is longer ago.
+            // It is kept from now on, or from its expiry if that is longer ago.
             let sql =
                 "UPDATE messages SET open = 0, kept_until = kept_until - max(expires_at - ?, 0) WHERE position = ?";
             work.connection.prepare_cached(sql)?.execute((stamp(work.now), self.position))?;
@@ -73,12 +73,12 @@ impl MessageRow {
     }
 }
 
-/// Returns the step of a message whose life was over then.
+/// Returns the step of a message that expired at this time.
 pub(super) fn expired(at: Timestamp) -> Step {
     Step { stage: Stage::Expired, at, via: None, session: None, reply_id: None }
 }
 
-/// Puts a message into its recipient's inbox, where the store takes new ones. An answer needs no such room.
+/// Puts a message into its recipient's inbox if the store accepts new messages. Answers are accepted even in a full store.
 pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     match work.full {
         Some(full) if sent_before(work, send)?.is_none() => Err(full.clone()),
@@ -86,7 +86,7 @@ pub(super) fn send(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     }
 }
 
-/// Puts a message into its recipient's inbox.
+/// Puts a message into its recipient's inbox without checking whether the store is full.
 fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let message = &send.message;
     if let Some(earlier) = sent_before(work, send)? {
@@ -99,7 +99,7 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
         return Ok(SendOutcome::IdTaken);
     }
     if !make_room(work, &message.to_agent, send.bound)? {
-        // Those whose time is over no longer count, but they are counted until somebody looks.
+        // The counter still includes expired messages until they are settled.
         settle_expired(work, &message.to_agent)?;
         if !make_room(work, &message.to_agent, send.bound)? {
             return Ok(open_count(work, &message.to_agent)?.map_or(SendOutcome::NoSuchAgent, SendOutcome::Full));
@@ -108,7 +108,7 @@ fn put(work: &mut Work<'_>, send: &Send) -> Result<SendOutcome> {
     let envelope = json(message)?;
     quota::charge(work, &send.quota, cost(envelope.len()))?;
     let position = insert(work, send, &envelope)?;
-    // One process writes this store, so it knows of every message.
+    // Only this process writes to the store, so it has seen every message.
     work.wakes.push(Wake::arrived(position, None, true, message));
     Ok(SendOutcome::Stored)
 }
@@ -124,7 +124,7 @@ fn is_away(work: &Work<'_>, agent: &AgentId) -> Result<bool> {
     Ok(work.connection.prepare_cached(sql)?.exists((agent.as_str(), State::Away.as_str(), stamp(work.now)))?)
 }
 
-/// Counts one more message, where the bound allows it.
+/// Adds one to the message count if the bound allows it.
 fn make_room(work: &Work<'_>, recipient: &AgentId, bound: usize) -> Result<bool> {
     let sql = "UPDATE agents SET open_count = open_count + 1 WHERE id = ? AND open_count < ?";
     Ok(work.connection.prepare_cached(sql)?.execute((recipient.as_str(), integer(bound)))? == 1)
@@ -135,7 +135,7 @@ fn open_count(work: &Work<'_>, agent: &AgentId) -> Result<Option<usize>> {
     Ok(query.query_row([agent.as_str()], |row| row.get(0)).optional()?.map(count))
 }
 
-/// Returns the position.
+/// Inserts the message and returns its position.
 fn insert(work: &Work<'_>, send: &Send, envelope: &str) -> Result<u64> {
     let message = &send.message;
     let stored = Step { stage: Stage::Stored, at: work.now, via: None, session: None, reply_id: None };
@@ -186,7 +186,7 @@ pub(super) fn answer(work: &mut Work<'_>, answer: &Send) -> Result<AnswerOutcome
     Ok(AnswerOutcome::Sent(outcome))
 }
 
-/// Takes the messages whose time is over out of the agent's inbox, for good.
+/// Takes the expired messages out of the agent's inbox permanently.
 pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
     let ids = read_ids(
         work.connection.prepare_cached(
@@ -197,7 +197,7 @@ pub(super) fn settle_expired(work: &mut Work<'_>, agent: &AgentId) -> Result<()>
     settle_all(work, &ids)
 }
 
-/// Takes what the one-shot session was sent, and what it asked, out of all inboxes.
+/// Takes the messages to a one-shot session, and its questions, out of all inboxes.
 pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()> {
     let ids = read_ids(
         work.connection.prepare_cached(
@@ -209,7 +209,7 @@ pub(super) fn settle_one_shot(work: &mut Work<'_>, agent: &AgentId) -> Result<()
     settle_all(work, &ids)
 }
 
-/// Takes some of the messages whose time is over out of all inboxes. Returns how many.
+/// Takes at most `limit` expired messages out of all inboxes. Returns how many.
 pub(super) fn settle_some_expired(work: &mut Work<'_>, limit: usize) -> Result<usize> {
     let ids = read_ids(
         work.connection
@@ -225,7 +225,7 @@ fn read_ids(mut query: CachedStatement<'_>, params: impl Params) -> Result<Vec<M
     ids.map(|id| id?).collect()
 }
 
-/// Writes down that their time is over, now if not before, and wakes their senders.
+/// Records the expiry of these messages, at the present time if they had not yet expired, and wakes their senders.
 fn settle_all(work: &mut Work<'_>, ids: &[MessageId]) -> Result<()> {
     for id in ids {
         if let Some(mut message) = MessageRow::find(work, id)? {

@@ -1,4 +1,4 @@
-//! The embedded store: one SQLite file, a thread that writes and a thread that reads.
+//! The embedded store: one SQLite file with one writer thread and one reader thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -40,10 +40,10 @@ use super::{
 };
 use crate::config::Fleet;
 
-/// A store in one file of this machine. Its answers come after the disk has the change.
+/// A store in one local file. Its calls return after the change is on disk.
 #[derive(Debug)]
 pub struct SqliteStore {
-    // The reader ends first: the last connection to close tidies the file.
+    // The reader is dropped first: the last connection to close checkpoints the file.
     reader: Worker,
     writer: Worker,
     room: DiskRoom,
@@ -52,12 +52,12 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the database of that fleet, and makes it, and the folder it is in, where there is none.
+    /// Opens the database of that fleet, creating it and its folder if they are missing.
     pub async fn open(path: &Path, fleet: &Fleet) -> Result<Self, OpenError> {
         Self::open_within(path, fleet, None).await
     }
 
-    /// Opens it as above. It takes new messages only up to so many bytes, and leaves some of its disk free.
+    /// Opens it as [`Self::open`] does, with a limit of `max` bytes for new messages. Some of the disk is also left free.
     pub async fn open_within(path: &Path, fleet: &Fleet, max: Option<u64>) -> Result<Self, OpenError> {
         let room = DiskRoom { path: path.to_owned(), max };
         let (path, fleet) = (path.to_owned(), fleet.clone());
@@ -74,17 +74,17 @@ impl SqliteStore {
         Ok(Self { reader, writer, room, wakes, waits: Mutex::default() })
     }
 
-    /// Copies the database at that path and the certificate of the data folder into a new file. Blocks.
+    /// Copies the database and the certificate of the data folder into a new file. Blocks.
     ///
-    /// Errors: there is no database, the file is there already, or it cannot be written.
+    /// Errors: there is no database, the file already exists, or it cannot be written.
     pub fn back_up(database: &Path, data_dir: &Path, target: &Path) -> anyhow::Result<()> {
         backup::back_up(database, data_dir, target)
     }
 
-    /// Puts such a copy in their place. Returns where what was there before is now. Blocks.
+    /// Replaces the database and the certificate with a backup. Returns the new paths of the replaced files. Blocks.
     ///
-    /// Errors: a coordinator runs on that database, the file is no copy or one of a newer program, or a folder cannot
-    /// be written.
+    /// Errors: a coordinator is running on that database, the file is not a backup or comes from a newer program, or a folder
+    /// cannot be written.
     pub fn restore(source: &Path, database: &Path, data_dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
         backup::restore(source, database, data_dir)
     }
@@ -231,7 +231,7 @@ impl Store for SqliteStore {
     }
 
     async fn sweep(&self) -> Result<()> {
-        // Small steps, each an operation of its own: a send never waits for more than one of them.
+        // The sweep is split into small operations, so that a send never waits for more than one of them.
         while self.writer.run(progress::sweep_expired).await? {}
         while self.writer.run(progress::sweep_archive).await? {}
         while self.writer.run(agents::sweep_one_shot).await? {}

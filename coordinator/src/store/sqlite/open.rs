@@ -1,4 +1,4 @@
-//! Opening the database: every reason to refuse is found before anything is changed.
+//! Opens the database. All checks except that of the fleet are done before the schema is changed.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read};
@@ -13,11 +13,11 @@ use crate::config::Fleet;
 use crate::files::private;
 use crate::store::StoreError;
 
-/// "c3po": tells our databases from anybody else's.
+/// "c3po": distinguishes our databases from those of other programs.
 const APPLICATION: u32 = 0x6333_706f;
-/// Counts the changes of the schema. A database with a higher one was written by a newer program.
+/// The number of the latest schema. A database with a higher one was written by a newer program.
 const VERSION: u32 = 14;
-/// What takes a database from the version of the index to the next.
+/// The migrations: each one upgrades a database from the version of its index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
     include_str!("contexts.sql"),
@@ -34,54 +34,54 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("makers.sql"),
     include_str!("alike.sql"),
 ];
-/// What every database of this version holds.
+/// The tables and indexes that every database of this version has.
 const PARTS: [&str; 17] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites", "audit", "fleet",
     "guard", "asked", "owners", "quotas", "makers", "alike",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);
-/// Up to what size the whole file is checked at the start: above it that would take longer than starting may.
+/// The largest file that is checked completely at startup. Above it the check would take too long.
 const CHECKED_MAX: u64 = 8 << 20;
-/// How many pages the log grows to before they are moved into the database: moving costs the disk as much as a commit.
+/// The number of write-ahead log pages that triggers a checkpoint. A checkpoint costs the disk as much as a commit.
 const LOG_PAGES: u32 = 4_096;
-/// How many statements each connection keeps prepared: more than there are.
+/// The size of the prepared statement cache of each connection: larger than the number of statements.
 const STATEMENTS: usize = 96;
 
-/// Why a database was not opened. Nothing was changed.
+/// Why a database was not opened. No stored message was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The file or its folder cannot be written or made.
+    /// The file or its folder cannot be created or written.
     #[error("{path} cannot be written: {source}")]
     NotWritable {
-        /// The file, or the folder above it.
+        /// The file, or its parent folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is something else, or damaged.
+    /// The file belongs to another program, or is damaged.
     #[error("{path} is not a readable c3po database ({reason}); move it away, or name another with C3PO_STORE")]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// A newer program wrote it.
+    /// The file was written by a newer program.
     #[error("{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update this program")]
     Newer {
         /// The file.
         path: PathBuf,
-        /// The version that it has.
+        /// Its version.
         found: u32,
     },
-    /// Another coordinator has it.
+    /// Another coordinator uses the file.
     #[error("{path} is in use by another coordinator; stop that one, or name another file with C3PO_STORE")]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// It holds another fleet.
+    /// The file belongs to another fleet.
     #[error(
         "{path} holds the fleet {found}, and this coordinator serves {wanted}: set C3PO_FLEET={found}, or name another \
          file with C3PO_STORE"
@@ -89,34 +89,34 @@ pub enum OpenError {
     OtherFleet {
         /// The file.
         path: PathBuf,
-        /// Which fleet it holds.
+        /// The fleet that it contains.
         found: String,
-        /// Which one was to be served.
+        /// The fleet of this coordinator.
         wanted: Fleet,
     },
-    /// It has an older format, and there is no copy of it to go back to.
+    /// The file has an older format, and no backup for a downgrade could be made.
     #[error(
         "{path} has the format of an earlier c3po, and no copy of it could be made ({source}); make room beside it"
     )]
     NotCopied {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The machine gives no thread.
+    /// The threads of the store could not be started.
     #[error("starting the store's threads: {0}")]
     Threads(#[from] io::Error),
 }
 
-/// The connections of an opened store, and its place, which keeps others out.
+/// The connections of an open store, and the lock that keeps other processes out.
 pub(super) struct Opened {
     pub(super) writer: Connection,
     pub(super) reader: Connection,
     pub(super) place: OpenFile,
 }
 
-/// The file at its path, and the lock that is held for as long as this is.
+/// The identity of the file at its path, and its lock, which is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
@@ -129,8 +129,7 @@ impl OpenFile {
         Ok(Self { path: path.into(), identity: identity(path)?, _lock: lock })
     }
 
-    /// Refuses to write where the file is no longer at its path: what goes into one that was deleted is lost with this
-    /// process.
+    /// Refuses writes if the file is no longer at its path. Writes to a deleted file would be lost when this process ends.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
@@ -142,15 +141,15 @@ impl OpenFile {
     }
 }
 
-/// Returns what a file is, whatever it is called.
+/// Returns the device and inode of a file, which do not depend on its name.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     let file = fs::metadata(path)?;
     Ok((file.dev(), file.ino()))
 }
 
-/// Opens the database, and makes it where there is none.
+/// Opens the database, creating it if there is none.
 pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
-    // By whichever name it is reached, a database has one lock.
+    // A database has one lock, whichever path leads to it.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     check_header(path)?;
     let lock = lock(path)?;
@@ -178,7 +177,7 @@ pub(super) fn open(path: &Path, fleet: &Fleet) -> Result<Opened, OpenError> {
     Ok(Opened { writer, reader, place })
 }
 
-/// Refuses what the first bytes of the file already tell, without SQLite, which might repair or create something.
+/// Checks the header of the file without SQLite, which might repair or create something.
 pub(super) fn check_header(path: &Path) -> Result<(), OpenError> {
     let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
     let mut header = Vec::new();
@@ -203,7 +202,7 @@ pub(super) fn check_header(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Takes the lock that one coordinator holds for as long as it has the database open.
+/// Takes the lock file that one coordinator holds while it has the database open.
 pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -220,7 +219,7 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes the file where there is none; SQLite gives its other files the same mode. Those that are there are closed to others.
+/// Creates the file if there is none. SQLite gives its other files the same mode. Existing files are made private.
 fn make_file(path: &Path) -> Result<(), OpenError> {
     let beside = ["-wal", "-shm"].map(|end| {
         let mut name = path.as_os_str().to_owned();
@@ -242,7 +241,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Refuses what only SQLite can tell: the write-ahead log may hold a newer version than the header.
+/// Checks the content through SQLite: the write-ahead log may have a newer version than the header.
 fn check_content(path: &Path, connection: &Connection) -> Result<(), OpenError> {
     let unreadable = |reason: String| OpenError::Unreadable { path: path.into(), reason };
     let found = version(connection).map_err(|error| unreadable(error.to_string()))?;
@@ -274,8 +273,8 @@ fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Brings the schema up to date, in one transaction: from an empty file before the write-ahead log is on, so that the
-/// header tells the truth. A later climb may stand in the log alone, which [`check_content`] reads.
+/// Migrates the schema in one transaction. An empty file is migrated before the write-ahead log is on, so its header is
+/// correct. A later migration may exist only in the log, which [`check_content`] reads.
 fn climb(connection: &Connection) -> rusqlite::Result<()> {
     let found = version(connection)?;
     if found == VERSION {
@@ -287,7 +286,7 @@ fn climb(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Returns which fleet the database holds: from the first time on the one that it was opened for.
+/// Returns the fleet of the database. The first fleet that opens it becomes its fleet.
 fn fleet_of(connection: &Connection, fleet: &Fleet) -> rusqlite::Result<String> {
     let noted = "INSERT INTO fleet (name) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM fleet)";
     connection.execute(noted, [fleet.to_string()])?;
@@ -304,7 +303,7 @@ pub(super) mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::{Selection, Store};
 
-    /// What the released program of format 1 left: an agent in its first session, with mail of three kinds.
+    /// Rows as the released program of format 1 left them: an agent in its first session with three kinds of messages.
     const RELEASED: &str = r#"
         INSERT INTO agents (id, uid, capabilities, state, reach, generation, instance, suffixed, held_until,
             registered_at, last_seen, open_count)
@@ -323,12 +322,12 @@ pub(super) mod tests {
                 '[{"stage":"stored","at":"2026-01-15T10:30:00.000Z"}' || steps || ']' FROM mail;
     "#;
 
-    /// The formats that this program brings up to date.
+    /// Returns the formats that this program can upgrade.
     pub(in crate::store::sqlite) fn earlier_formats() -> Range<u32> {
         1..VERSION
     }
 
-    /// Makes a database of an earlier format, with what was released in it.
+    /// Makes a database of an earlier format with the rows of the released program.
     pub(in crate::store::sqlite) fn make(path: &Path, format: u32) {
         let steps = LADDER[1..format as usize].concat();
         let marks = format!("PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {format};");

@@ -1,4 +1,4 @@
-//! Messages on their way out: acknowledgements, receipts that get further, and what is past its time.
+//! Progress of messages: acknowledgements, receipts and expiry.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Stage, Step, Via, furthest, reached};
@@ -10,7 +10,7 @@ use super::rows::{integer, stamp};
 use super::worker::Work;
 use crate::store::{Result, Settled, Tenure, Wake};
 
-/// How many rows one step of a sweep touches, so that sends never wait long behind it.
+/// How many rows one step of a sweep changes, so that sends never wait long for it.
 const SWEEP_STEP: usize = 500;
 
 /// Takes messages out of the agent's inbox.
@@ -36,7 +36,7 @@ pub(super) fn acknowledge(
     Ok(settled)
 }
 
-/// Records that messages got further. Returns each stage that was recorded, with its message.
+/// Records that messages reached a later stage. Returns each recorded stage with its message.
 pub(super) fn advance(
     work: &mut Work<'_>,
     recipient: &AgentId,
@@ -59,14 +59,14 @@ pub(super) fn advance(
 
 /// The session and context that messages reached.
 struct Reached {
-    /// As histories name it.
+    /// The name of the session and context in histories.
     session: Option<String>,
-    /// Whether the session has gone on to another context since.
+    /// Whether the session has since moved on to another context.
     is_over: bool,
 }
 
 impl Reached {
-    /// Returns what the evidence speaks of. A context that nobody spoke of before is entered by it.
+    /// Returns the session and context that the evidence names. A newer context becomes the present one.
     fn find(work: &Work<'_>, tenure: Option<&Tenure>, context: u64) -> Result<Self> {
         let Some(tenure) = tenure else { return Ok(Self { session: None, is_over: false }) };
         let present = present_context(work, &tenure.agent)?;
@@ -77,7 +77,7 @@ impl Reached {
     }
 }
 
-/// Records it of one message. Returns the stages that were recorded.
+/// Records the progress of one message. Returns the recorded stages.
 fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut message: MessageRow) -> Result<Vec<Stage>> {
     let end = furthest(&message.history);
     let has_expired = end == Stage::Expired;
@@ -112,7 +112,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
     Ok(recorded)
 }
 
-/// Returns what the evidence of a stage adds to the history: nothing where it proves nothing new.
+/// Returns the steps that the evidence adds to the history; none if it proves nothing new.
 fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, at: Timestamp) -> Vec<Step> {
     let has = |stage: Stage| history.iter().any(|step| step.stage == stage);
     let here = history.iter().any(|step| step.stage == Stage::InSession && step.session.as_deref() == session);
@@ -134,12 +134,12 @@ fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, a
     steps
 }
 
-/// Settles some of what is past its time. Returns whether there may be more.
+/// Settles some of the expired messages. Returns whether there may be more.
 pub(super) fn sweep_expired(work: &mut Work<'_>) -> Result<bool> {
     Ok(settle_some_expired(work, SWEEP_STEP)? == SWEEP_STEP)
 }
 
-/// Deletes some of what was settled long enough ago. Returns whether there may be more.
+/// Deletes some of the messages that were settled long enough ago. Returns whether there may be more.
 pub(super) fn sweep_archive(work: &mut Work<'_>) -> Result<bool> {
     let mut delete = work.connection.prepare_cached(
         "DELETE FROM messages WHERE position IN

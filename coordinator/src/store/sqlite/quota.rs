@@ -1,4 +1,4 @@
-//! How much was stored with each key within the last day.
+//! Bytes stored per key within the last day, in SQLite.
 
 use c3po_shared::limits::QUOTA_HOURS;
 
@@ -6,9 +6,9 @@ use super::worker::Work;
 use crate::store::quota::{self, Exceeded, Quota};
 use crate::store::{Result, StoreError};
 
-/// Counts so many bytes against a quota.
+/// Charges bytes to a quota.
 ///
-/// Errors: it has no room for them.
+/// Errors: the bytes exceed the quota.
 pub(super) fn charge(work: &Work<'_>, quota: &Quota, bytes: u64) -> Result<()> {
     let Some(limit) = quota.bytes else { return Ok(()) };
     let (hour, since) = (quota::hour(work.now), oldest(work));
@@ -31,7 +31,7 @@ pub(super) fn charge(work: &Work<'_>, quota: &Quota, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// Forgets what counts no more.
+/// Deletes hours that no longer count.
 pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
     work.connection.prepare_cached("DELETE FROM quotas WHERE hour < ?")?.execute([oldest(work)])?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Room for new messages: how much of the file is in use, and what is free on its disk.
+//! Room for new messages: space used in the file and free on its disk.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use rustix::fs::statvfs;
 
 use crate::store::{Fill, Result, StoreError};
 
-/// How many bytes of its disk the store leaves free for what is not a message: answers, receipts, the log of changes.
+/// The disk space reserved for writes that are not new messages: answers, receipts, the write-ahead log.
 const FLOOR: u64 = 64_000_000;
-/// On a small disk it leaves only this part of it.
+/// On a small disk, the reserved space is the size of the disk divided by this number.
 const FLOOR_PART: u64 = 20;
 
-/// The file, and how large it may become.
+/// The file and its size limit.
 #[derive(Debug, Clone)]
 pub(super) struct DiskRoom {
     pub(super) path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct DiskRoom {
 }
 
 impl DiskRoom {
-    /// Returns how full the store is. Deleted room in the file counts as free: later messages use it.
+    /// Returns how full the store is. Pages on the free list count as free, because later messages reuse them.
     pub(super) fn measure(&self, connection: &Connection) -> Result<Fill> {
         let number = |sql: &str| -> Result<u64> {
             let number: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;

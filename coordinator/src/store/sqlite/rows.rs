@@ -1,4 +1,4 @@
-//! How values are written into columns and read out of them.
+//! Conversion of values to and from columns.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -24,22 +24,22 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Returns the time as a column holds it.
+/// Returns the time as the integer of a column.
 pub(super) fn stamp(time: Timestamp) -> i64 {
     i64::try_from(time.millis()).unwrap_or(i64::MAX)
 }
 
-/// Returns the count as a column holds it.
+/// Returns the count as the integer of a column.
 pub(super) fn integer(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Returns the count that a column holds.
+/// Returns the count stored in a column.
 pub(super) fn count(integer: i64) -> usize {
     usize::try_from(integer).unwrap_or_default()
 }
 
-/// Returns the value as the JSON that a column holds.
+/// Returns the value as the JSON text of a column.
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
@@ -49,13 +49,13 @@ pub(super) fn moment(row: &Row<'_>, column: &str) -> Result<Timestamp> {
     Ok(Timestamp::from_millis(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default()))
 }
 
-/// Returns what the text in that column names.
+/// Parses the text in that column.
 pub(super) fn parsed<T: FromStr<Err: Display>>(row: &Row<'_>, column: &str) -> Result<T> {
     let text = row.get_ref(column)?.as_str().map_err(|error| unreadable(column, error))?;
     text.parse().map_err(|error| unreadable(column, error))
 }
 
-/// Returns what the JSON in that column says.
+/// Parses the JSON in that column.
 pub(super) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T> {
     let text = row.get_ref(column)?.as_str().map_err(|error| unreadable(column, error))?;
     serde_json::from_str(text).map_err(|error| unreadable(column, error))

@@ -1,4 +1,4 @@
-//! Reading a thread: its index has it in order, and only the envelopes of a page are read.
+//! Reads threads through their index; only the envelopes of a page are read.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
@@ -8,10 +8,11 @@ use super::rows::{from_json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::{Excerpt, Mark, Result, Stretch};
 
-/// How many messages one step looks at, so that no reader holds up the others.
+/// How many messages one step scans, so that one reader does not delay the others.
 const STEP: usize = 1_000;
 
-/// What stands behind a mark of a thread, in order. The first message of a thread has its id and is not in the index.
+/// The messages after a mark of a thread, in order. The first message of a thread has the thread's id and is not in the
+/// index.
 const BEHIND: &str = "
     SELECT position, id, from_agent, to_agent, timestamp FROM messages
         WHERE id = :thread AND thread_id = :thread AND (timestamp, id) > (:at, :after)
@@ -20,7 +21,7 @@ const BEHIND: &str = "
         WHERE thread_id = :thread AND thread_id <> id AND (timestamp, id) > (:at, :after)
     ORDER BY timestamp, id";
 
-/// Returns an excerpt of what is kept of a thread.
+/// Returns an excerpt of a stored thread.
 pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) -> Result<Excerpt> {
     let mut query = work.connection.prepare_cached(BEHIND)?;
     let mut rows = query.query(named_params! {
@@ -45,7 +46,7 @@ pub(super) fn read(work: &Work<'_>, thread: &MessageId, stretch: Stretch<'_>) ->
     Ok(Excerpt { messages, next: None })
 }
 
-/// Returns the message at that position, and how many bytes it has as it is kept.
+/// Returns the message at that position, and the size of its stored envelope in bytes.
 fn envelope(work: &Work<'_>, position: i64) -> Result<(Message, usize)> {
     let mut query = work.connection.prepare_cached("SELECT envelope FROM messages WHERE position = ?")?;
     query.query_row([position], |row| {

@@ -1,4 +1,4 @@
-//! The copy that is kept of a database before its format changes: with it the earlier program goes on.
+//! Copies a database before its format changes, so that the earlier program can be used again.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use c3po_shared::text::shell_word;
 use rusqlite::Connection;
 
-/// Copies the database beside itself if it has an older format than the program's, which is about to change it, and
-/// reports how to go back. A copy of the same format from before is replaced.
+/// Copies the database to a file beside it if its format is older than the program's, and logs how to go back. An earlier
+/// copy of the same format is replaced.
 ///
-/// Errors: there is no room for a copy, for instance; nothing was changed then.
+/// Errors: for example, there is no room for a copy. The database is then unchanged.
 pub(super) fn keep_copy(path: &Path, connection: &Connection, format: u32) -> io::Result<Option<PathBuf>> {
     let found = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(io::Error::other)?;
     if found == 0 || found >= format {
@@ -21,7 +21,7 @@ pub(super) fn keep_copy(path: &Path, connection: &Connection, format: u32) -> io
     let made = beside(&copy, ".new");
     let copied = write_copy(connection, &made).and_then(|()| fs::rename(&made, &copy));
     if copied.is_err() {
-        // The reason of the failure counts more than that of this one.
+        // The first failure is more important than a failure to remove the file.
         let _ = fs::remove_file(&made);
     }
     copied?;
@@ -40,7 +40,7 @@ fn write_copy(connection: &Connection, target: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Returns what is reported: files of the write-ahead log that stayed would be applied to the copy.
+/// Returns the logged instructions. The log files must be removed, because SQLite would apply them to the copy.
 fn way_back(path: &Path, copy: &Path, found: u32, format: u32) -> String {
     let word = |path: &Path, end: &str| shell_word(&beside(path, end).display().to_string());
     let (log, shared, from, to) = (word(path, "-wal"), word(path, "-shm"), word(copy, ""), word(path, ""));
@@ -69,7 +69,7 @@ mod tests {
     use crate::store::sqlite::open::tests::{earlier_formats, make};
     use crate::store::{Quota, Store};
 
-    /// Returns the format of a database, whether it is whole, and how many agents are in it.
+    /// Returns the format of a database, the result of its integrity check, and its number of agents.
     fn state(path: &Path) -> (u32, String, u32) {
         let database = Connection::open(path).expect("a database");
         let number = |sql: &str| database.query_row(sql, [], |row| row.get(0)).expect("a number");
@@ -121,7 +121,7 @@ mod tests {
         let path = folder.path().join("c3po.db");
         let format = earlier_formats().next_back().expect("there is one");
         make(&path, format);
-        // A folder with something in it is not replaced.
+        // A rename does not replace a folder that is not empty.
         let in_the_way = beside(&path, &format!(".format-{format}"));
         fs::create_dir_all(in_the_way.join("mine")).expect("a folder");
         let refused = SqliteStore::open(&path, &Fleet::default()).await.expect_err("no copy").to_string();

@@ -1,4 +1,4 @@
-//! Waits for answers beside SQLite: in memory, since one process serves the file and no wait outlives it.
+//! Waits for answers with SQLite. They are in memory, because one process serves the file and no wait outlives it.
 
 use std::sync::PoisonError;
 use std::time::Duration;

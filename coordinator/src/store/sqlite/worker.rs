@@ -1,7 +1,6 @@
-//! The two threads that talk to the database: one that writes in groups, one that reads.
+//! The two database threads: one writes in groups, one reads.
 //!
-//! Whatever is queued while a commit waits for the disk goes into the next transaction together, so that the cost of
-//! a durable write is shared by all who wait for one.
+//! Operations that are queued during a commit share the next transaction. So they share the cost of one durable write.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,34 +13,34 @@ use tokio::time::timeout;
 
 use crate::store::{Result, StoreError, Wake};
 
-/// How long an operation may take, its time in the queue included.
+/// The deadline of an operation, including its time in the queue.
 const OPERATION_LIMIT: Duration = Duration::from_secs(2);
-/// How long closing waits for what is under way.
+/// How long closing waits for the operations in progress.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
-/// How many writes share a commit: enough that the disk is no longer what takes the time, few enough to answer soon.
+/// How many writes share a commit: enough that the disk is not the bottleneck, few enough for a short delay.
 const GROUP_MAX: usize = 256;
-/// How many operations may wait: four groups, so that the writer never starves and nobody waits for many commits.
+/// The queue length: four groups, so that the writer never starves and no caller waits for many commits.
 const QUEUE: usize = 4 * GROUP_MAX;
 
-/// What an operation works with.
+/// The context of an operation.
 pub(super) struct Work<'c> {
     /// The thread's own connection.
     pub(super) connection: &'c Connection,
     /// When the operation began.
     pub(super) now: Timestamp,
-    /// Whom to wake once it is committed.
+    /// The wakes to send after the commit.
     pub(super) wakes: &'c mut Vec<Wake>,
-    /// Why no new messages are taken, where that is so.
+    /// Why new messages are refused, or `None` if they are accepted.
     pub(super) full: Option<&'c StoreError>,
 }
 
-/// An operation in the queue, whatever it returns.
+/// A queued operation of any return type.
 trait Job: Send {
-    /// Does it. Returns whether its changes are to be kept.
+    /// Runs the operation. Returns whether to keep its changes.
     fn run(&mut self, work: Work<'_>) -> bool;
-    /// Returns whether nobody waits for it any more.
+    /// Returns whether the caller has stopped waiting.
     fn is_abandoned(&self) -> bool;
-    /// Tells the one who waits how it went; `failure` is what became of the transaction around it.
+    /// Sends the outcome to the caller; `failure` is the error of the surrounding transaction.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
@@ -70,12 +69,12 @@ where
             Some(failure) => Err(failure.clone()),
             None => self.outcome.unwrap_or_else(|| Err(StoreError::Unavailable("the operation did not run".into()))),
         };
-        // The one who asked may have stopped waiting: the outcome is in the database.
+        // The caller may have stopped waiting; the outcome is in the database.
         let _ = self.answer.send(outcome);
     }
 }
 
-/// One of the threads, and the way to it.
+/// One of the threads and its queue.
 #[derive(Debug)]
 pub(super) struct Worker {
     queue: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
@@ -89,8 +88,8 @@ impl std::fmt::Debug for dyn Job {
 }
 
 impl Worker {
-    /// Starts the thread that writes, as long as `check` has nothing against it, which returns why no new messages are taken
-    /// where that is so. It keeps that for as long as it lives.
+    /// Starts the writer thread. Before each group, `check` must succeed; it also returns why new messages are refused, if
+    /// they are. The thread owns `check` until it ends.
     pub(super) fn writer(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
@@ -108,7 +107,7 @@ impl Worker {
         })
     }
 
-    /// Starts the thread that reads.
+    /// Starts the reader thread.
     pub(super) fn reader(connection: Connection) -> std::io::Result<Self> {
         Self::start("store-reader", move |mut jobs| {
             let mut nobody = Vec::new();
@@ -126,13 +125,13 @@ impl Worker {
         let (ended, end) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             run(jobs);
-            // Closing waits for this, or nobody does.
+            // If no caller is closing the store, this signal has no receiver.
             let _ = ended.send(());
         })?;
         Ok(Self { queue: Mutex::new(Some(queue)), thread: Mutex::new(Some((thread, end))) })
     }
 
-    /// Has the thread do something, and returns what came of it once that is committed.
+    /// Runs an operation on the thread, and returns its result after the commit.
     pub(super) async fn run<T, F>(&self, action: F) -> Result<T>
     where
         T: Send + 'static,
@@ -151,7 +150,7 @@ impl Worker {
         })
     }
 
-    /// Takes no more work and waits until what is queued is done.
+    /// Rejects new operations and waits until the queued ones are done.
     pub(super) async fn close(&self) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -183,7 +182,7 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-/// Waits for a job and takes what else is queued with it. Returns `None` when the store is closed.
+/// Waits for a job and takes the others that are queued. Returns `None` when the store is closed.
 fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job>>> {
     let mut group = vec![jobs.blocking_recv()?];
     while group.len() < GROUP_MAX
@@ -194,7 +193,7 @@ fn next_group(jobs: &mut mpsc::Receiver<Box<dyn Job>>) -> Option<Vec<Box<dyn Job
     Some(group)
 }
 
-/// Runs the jobs in one transaction, wakes whom they concern, and answers them.
+/// Runs the jobs in one transaction, sends their wakes and returns their results.
 fn write(
     connection: &Connection,
     mut group: Vec<Box<dyn Job>>,
@@ -205,12 +204,12 @@ fn write(
     let mut woken = Vec::new();
     let failure = transact(connection, &mut group, &mut woken, full).err();
     if failure.is_some() && !connection.is_autocommit() {
-        // Where even this fails, the next transaction cannot begin and says so.
+        // If the rollback fails, the next transaction cannot begin and reports the error.
         let _ = execute(connection, "ROLLBACK");
     }
     if failure.is_none() {
         for wake in woken {
-            // Nobody listens yet, or any more.
+            // There may be no listeners.
             let _ = wakes.send(wake);
         }
     }
@@ -219,7 +218,7 @@ fn write(
     }
 }
 
-/// Runs each job inside a savepoint of its own, so that one that fails takes nothing else with it.
+/// Runs each job inside its own savepoint, so that a failing job does not affect the others.
 fn transact(
     connection: &Connection,
     group: &mut [Box<dyn Job>],
@@ -235,7 +234,7 @@ fn transact(
         let woken_before = wakes.len();
         let keep = job.run(Work { connection, now: Timestamp::now(), wakes: &mut *wakes, full });
         if connection.is_autocommit() {
-            // A full disk ends the whole transaction by itself.
+            // A full disk rolls back the whole transaction automatically.
             return Err(StoreError::Unavailable("the transaction was rolled back".into()));
         }
         if !keep {
@@ -258,7 +257,7 @@ mod tests {
 
     type JobResult = oneshot::Receiver<Result<()>>;
 
-    /// A database where a row without a parent is found out only by the commit.
+    /// Returns a database in which only the commit detects a row without a parent.
     fn database() -> Connection {
         let connection = Connection::open_in_memory().expect("memory is there");
         let tables = "PRAGMA foreign_keys = ON; CREATE TABLE parents (id INTEGER PRIMARY KEY);
@@ -273,7 +272,7 @@ mod tests {
         rows.collect::<rusqlite::Result<_>>().expect("readable rows")
     }
 
-    /// An operation that writes a number and then returns `outcome`.
+    /// Returns an operation that writes a number and then returns `outcome`.
     fn job(n: i64, parent: Option<i64>, outcome: Result<()>) -> (Box<dyn Job>, JobResult) {
         let (answer, receiver) = oneshot::channel();
         let action = move |work: &mut Work<'_>| {
@@ -327,7 +326,7 @@ mod tests {
         .expect("a thread");
         let (gate, closed) = std::sync::mpsc::channel::<()>();
         let mut first = Box::pin(writer.run(move |_| Ok(closed.recv().is_err())));
-        // Polled once, an operation is in the queue; the first one keeps the thread busy.
+        // One poll puts an operation into the queue; the first operation keeps the thread busy.
         assert!(futures_util::poll!(&mut first).is_pending());
         let queued = (0..100).map(|n| {
             writer.run(move |work| Ok(work.connection.execute("INSERT INTO numbers VALUES (?, NULL)", [n])?))
