@@ -1,4 +1,4 @@
-//! Every bound of one link, and its effect where it is reached. Those that a host has to know are in `shared::limits`.
+//! The limits of one link and the effect of exceeding each. Limits that hosts must know are in `shared::limits`.
 //!
 //! | bound | beyond it |
 //! | --- | --- |
@@ -6,55 +6,55 @@
 //! | [`HELLO_MAX`](c3po_shared::limits::HELLO_MAX) before `hello` | the link ends |
 //! | [`SILENCE_MAX`](c3po_shared::limits::SILENCE_MAX), [`HELLO_DEADLINE`], [`MESSAGE_DEADLINE`], [`ANSWER_DEADLINE`], [`WRITE_DEADLINE`] | the link ends |
 //! | [`CALLS_IN_FLIGHT`] | the call is refused |
-//! | [`CALLS_AT_ONCE`] | the call waits, those behind it too |
+//! | [`CALLS_AT_ONCE`] | the call waits, as do the calls after it |
 //! | [`QUEUE`] | the link is not read |
-//! | the budget of [`unfinished`](crate::unfinished) | the link is not read until there is room |
-//! | [`PER_SECOND`], after [`SAVED`] | the link is not read until the next one is due |
-//! | [`PAGE`], [`PAGE_BYTES`] | the rest follows in the next frame |
-//! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest is forgotten |
-//! | [`TOGETHER`] | answers are written before more is read |
+//! | the budget of [`unfinished`](crate::unfinished) | reading of the link pauses until there is room |
+//! | [`PER_SECOND`], after [`SAVED`] | reading of the link pauses until the next piece is due |
+//! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
+//! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
+//! | [`TOGETHER`] | replies are written before more is read |
 
 use std::time::Duration;
 
 use c3po_shared::limits::CALLS_IN_FLIGHT;
 
-/// The time from the connection to `hello`.
+/// The deadline for `hello`, from the start of the connection.
 pub(super) const HELLO_DEADLINE: Duration = Duration::from_secs(10);
-/// The time from the first byte of a message to its last, budget included.
+/// The deadline for a whole message, from its first byte and including waits for the budget.
 pub(crate) const MESSAGE_DEADLINE: Duration = Duration::from_secs(10);
-/// The time that a host may take to accept a frame.
+/// How long a host may take to accept a frame.
 pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
-/// The time that a host may take to answer a page of messages.
+/// How long a host may take to reply to a page of messages.
 pub(super) const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
-/// The time that calls may still take once the coordinator stops. Waits are sent again elsewhere.
+/// How long calls may continue after the coordinator begins to stop. Hosts send their waits again elsewhere.
 pub(super) const DRAIN: Duration = Duration::from_secs(3);
-/// The time in which a wait of the same session may take a new message before it is pushed as well.
+/// How long a wait of the same session has to take a new message before the message is also pushed.
 pub(super) const WAITS_FIRST: Duration = Duration::from_millis(5);
 /// The pause after a page could not be read from the store.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
-/// Calls of one link at work at once, waits aside: no link fills the store's queue ahead of the others.
+/// Concurrent calls of one link, not counting waits. The limit keeps one link from filling the store's queue.
 pub(super) const CALLS_AT_ONCE: usize = 4;
-/// Entries that wait for their turn.
+/// The size of the ledger's queue.
 pub(super) const QUEUE: usize = 2 * CALLS_IN_FLIGHT;
-/// Frames beside [`CALLS_AT_ONCE`] calls, and pieces of long frames, that are read in a second.
+/// Pieces read per second. A piece is part of a long frame, or a frame that arrives beside [`CALLS_AT_ONCE`] calls.
 pub(super) const PER_SECOND: u32 = 250;
-/// The time for which a link may save up what [`PER_SECOND`] allows.
+/// The burst that a link may save up, as time at [`PER_SECOND`].
 pub(super) const SAVED: Duration = Duration::from_secs(2);
-/// Bytes of a piece. A shorter frame has none.
+/// The size of a piece in bytes. A shorter frame has no pieces.
 pub(super) const PIECE: usize = 4096;
-/// Refused receipts that are remembered: as many as a proxy keeps without an answer.
+/// Refused receipts that are remembered: as many as a proxy keeps without a reply.
 pub(super) const MISSING_MAX: usize = 1_024;
-/// Ended waits that are remembered: a cancellation crosses at most the last few answers.
+/// Ended waits that are remembered: a cancellation is at most a few replies late.
 pub(super) const ENDED_WAITS: usize = 16;
-/// Events that are handled before the answers are written.
+/// Events that are handled before the replies are written.
 pub(super) const TOGETHER: usize = 16;
 /// Messages in one `deliver` frame.
 pub(super) const PAGE: usize = 16;
-/// Bytes of messages in one `deliver` frame, well below the largest frame. A longer message comes alone.
+/// Bytes of messages in one `deliver` frame, well below the largest frame. A longer message is sent alone.
 pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
-/// Bytes read from a link at once. The default of 128 KiB is held by every idle connection.
+/// The read buffer in bytes. Every idle connection holds its buffer, and the default has 128 KiB.
 pub(super) const READ_BUFFER: usize = 1024;
-/// Bytes of frames that are written together. The buffer keeps the size of the most that it held.
+/// The write buffer in bytes. The buffer never shrinks.
 pub(super) const WRITE_BUFFER: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! The WebSocket of one link: text in, text out, a deadline on every write and on every message that has begun.
+//! The WebSocket of one link: text frames, with a deadline for every write and every message in progress.
 
 use c3po_shared::limits::{FRAME_MAX, HELLO_MAX};
 use futures_util::{SinkExt, StreamExt};
@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use super::bounds::{MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
 use crate::unfinished::{Account, Charge, Intake};
 
-/// The other side is no longer there.
+/// The connection is closed or broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
@@ -22,7 +22,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns a connection that accepts no message longer than a `hello`.
+    /// Returns a connection that accepts messages up to the size limit of `hello`.
     pub(super) async fn new(upgraded: Upgraded, account: Account) -> Self {
         let stream = Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE);
         let config = WebSocketConfig::default()
@@ -33,13 +33,12 @@ impl Connection {
         Self { socket: WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await }
     }
 
-    /// Accepts messages of every length that a link may have, after `hello`.
+    /// Raises the size limit of messages, after `hello`.
     pub(super) fn welcome(&mut self) {
         self.socket.get_mut().allow(FRAME_MAX);
     }
 
-    /// Returns the next text frame, with what is charged for it. Cancel-safe. Binary frames break the protocol and end the
-    /// link.
+    /// Returns the next text frame with its charge. Cancel-safe. Binary frames break the protocol and end the link.
     pub(super) async fn receive(&mut self) -> Result<(String, Option<Charge>), Gone> {
         loop {
             match self.socket.next().await {
@@ -57,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Writes frames, and empties what held them. Nothing is queued: who does not read in time is gone.
+    /// Writes and clears the frames. Nothing is queued: the link ends if the peer does not read in time.
     pub(super) async fn send(&mut self, frames: &mut Vec<String>) -> Result<(), Gone> {
         if frames.is_empty() {
             return Ok(());
@@ -79,10 +78,10 @@ impl Connection {
         self.send(&mut vec![text]).await
     }
 
-    /// Says why the link ends, if the other side still listens.
+    /// Sends the close reason, best effort.
     pub(super) async fn close(&mut self, code: u16, reason: &'static str) {
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
-        // Who is gone needs no farewell.
+        // The peer may already have gone.
         let _ = timeout(WRITE_DEADLINE, self.socket.send(Message::Close(Some(frame)))).await;
     }
 }

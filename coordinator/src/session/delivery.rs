@@ -1,4 +1,4 @@
-//! Getting messages onto the host as they come: one page at a time, the next when the host has answered for it.
+//! Pushes messages to the host as they arrive, one page at a time. The next page follows the reply to the last one.
 
 use std::sync::Arc;
 
@@ -12,19 +12,20 @@ use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::request::{Memory, Office};
 use crate::store::{Arrival, Placed, Result, Selection};
 
-/// What the store had.
+/// A page read from the store.
 pub(super) type PushedPage = Result<Vec<Placed>>;
 
-/// How far the deliveries of one link have come.
+/// The progress of deliveries on one link.
 pub(super) struct Delivery {
     pushes: bool,
     position: u64,
     due: Option<Instant>,
-    /// Whether there may be more in the store than what is carried.
+    /// Whether the store may have messages that are not in `carried`.
     unread: bool,
-    /// What came and was not pushed yet: mostly the store need not be read for it.
+    /// New messages that are not pushed yet. They usually save a read of the store.
     carried: Vec<Arc<Arrival>>,
-    /// Where to look again, and when: the session was handed messages there, and may not have been shown all of them.
+    /// The position and time at which to look again. Messages after it were returned to a wait, but the session may not have
+    /// been shown all of them.
     left_out: Option<(u64, Instant)>,
     reading: Option<BoxFuture<'static, PushedPage>>,
     sent: Option<Delivered>,
@@ -38,7 +39,7 @@ struct Delivered {
 }
 
 impl Delivery {
-    /// Begins behind `position`. Nothing is ever delivered to a link that takes no pushes.
+    /// Begins after `position`. Nothing is pushed if `pushes` is false.
     pub(super) fn new(position: u64, pushes: bool) -> Self {
         Self {
             pushes,
@@ -53,12 +54,12 @@ impl Delivery {
         }
     }
 
-    /// Begins anew for another agent. Frames keep their own ids: what was answered for one is not for the other.
+    /// Starts again for another agent. Frame ids continue, so that a late reply cannot match a new frame.
     pub(super) fn begin_again(&mut self) {
         *self = Self { counter: self.counter, ..Self::new(0, self.pushes) };
     }
 
-    /// These messages came; with none of them, something may have come. A session that waits gets it by its wait.
+    /// Adds new messages; an empty list means that there may be some. A waiting session gets them from its wait first.
     pub(super) fn came(&mut self, arrivals: Vec<Arc<Arrival>>, waits: usize) {
         self.unread |= arrivals.is_empty() || self.carried.len() + arrivals.len() > PAGE;
         if self.unread {
@@ -69,7 +70,7 @@ impl Delivery {
         self.ring(waits);
     }
 
-    /// Something may have come.
+    /// Schedules a look for new messages.
     pub(super) fn ring(&mut self, waits: usize) {
         if self.pushes {
             let now = Instant::now();
@@ -78,7 +79,7 @@ impl Delivery {
         }
     }
 
-    /// A wait gave back what it was handed: it is pushed like everything else.
+    /// Schedules a message that a cancelled wait gave back, so that it is pushed like any other.
     pub(super) fn given_back(&mut self) {
         if let Some((_, at)) = &mut self.left_out {
             *at = Instant::now();
@@ -88,7 +89,7 @@ impl Delivery {
     /// Starts to read the next page if it is time.
     pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId) {
         if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
-            // What comes twice by this is held once on the host.
+            // The host drops messages that it receives twice because of this.
             self.position = self.position.min(before);
             self.look();
         }
@@ -106,13 +107,13 @@ impl Delivery {
         self.reading = Some(Box::pin(async move { store.unshown(&agent, selection(after)).await }));
     }
 
-    /// The store is to be read at once.
+    /// Schedules an immediate read of the store.
     fn look(&mut self) {
         self.unread = true;
         self.due = Some(Instant::now());
     }
 
-    /// Takes what came, where that is all there is behind what was pushed; else it is to be read.
+    /// Takes the carried messages if they are all that follows the pushed ones. Otherwise the store must be read.
     fn take_carried(&mut self) -> Option<Vec<Placed>> {
         let mut carried = std::mem::take(&mut self.carried);
         carried.retain(|arrival| arrival.position > self.position);
@@ -134,7 +135,7 @@ impl Delivery {
         Some(carried.into_iter().map(placed).collect())
     }
 
-    /// Resolves when a page was read. Cancel-safe.
+    /// Waits until a page was read. Cancel-safe.
     pub(super) async fn page(&mut self) -> PushedPage {
         let Some(reading) = &mut self.reading else { return std::future::pending().await };
         let page = reading.await;
@@ -142,7 +143,7 @@ impl Delivery {
         page
     }
 
-    /// Returns the frame to send for a page: what no wait of the session was handed.
+    /// Returns the frame for a page, without the messages that a wait of the session has already returned.
     pub(super) fn frame(&mut self, page: PushedPage, memory: &Memory) -> Option<String> {
         let page = match page {
             Ok(page) => page,
@@ -183,24 +184,24 @@ impl Delivery {
         Some(Outgoing::request(&id, "deliver", &deliver).text())
     }
 
-    /// What stands behind the position is held back until then. The oldest place is the one to look at again.
+    /// Skips a message after the present position until that time. The oldest skipped position is looked at again.
     fn leave_out(&mut self, until: Instant) {
         let (position, at) = self.left_out.unwrap_or((self.position, until));
         self.left_out = Some((position, at.min(until)));
     }
 
-    /// Returns which messages the host has now, if that was the answer for them.
+    /// Returns the messages that the host has accepted, if this reply belongs to them.
     pub(super) fn answered(&mut self, id: &RequestId, accepted: bool) -> Option<Vec<MessageId>> {
         let sent = self.sent.take_if(|sent| sent.id == *id)?;
         accepted.then_some(sent.messages)
     }
 
-    /// Returns whether the host owes an answer for too long.
+    /// Returns whether the host's reply is overdue.
     pub(super) fn is_overdue(&self) -> bool {
         self.sent.as_ref().is_some_and(|sent| sent.at.elapsed() >= ANSWER_DEADLINE)
     }
 
-    /// Returns when to look again without any other event.
+    /// Returns when to act again if no other event occurs.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match &self.sent {
             Some(sent) => Some(sent.at + ANSWER_DEADLINE),
@@ -210,7 +211,7 @@ impl Delivery {
     }
 }
 
-/// What one frame may hold of what stands behind a position.
+/// Returns the selection for one frame of messages after this position.
 fn selection(after: u64) -> Selection<'static> {
     Selection { after, limit: PAGE, bytes: PAGE_BYTES, ..Selection::default() }
 }

@@ -1,24 +1,24 @@
-//! How a link can end.
+//! Reasons for the end of a link.
 
 use super::connection::Gone;
 
 /// Why a link ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// The proxy said so.
+    /// The proxy sent a goodbye.
     Goodbye,
-    /// The connection broke, or fell silent.
+    /// The connection broke or was silent for too long.
     Gone,
-    /// Another connection or session has the agent.
+    /// Another connection or session holds the agent.
     TakenOver,
-    /// The coordinator stops.
+    /// The coordinator is stopping.
     Draining,
     /// Its credential has ended.
     Revoked,
 }
 
 impl EndReason {
-    /// Returns the word for it.
+    /// Returns its word in the audit.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Goodbye => "goodbye",

@@ -1,4 +1,4 @@
-//! The beginning of a link: who it is, under which name.
+//! The beginning of a link: `hello`, its checks, and the reply.
 
 use std::sync::Arc;
 
@@ -21,23 +21,23 @@ use crate::presence::Present;
 use crate::request::{Caller, Memory, Office, check_host, check_name, check_speaker, settle_name};
 use crate::store::{Claim, Owner, Quota, StoreError};
 
-/// A link that may be served.
+/// A link that was accepted.
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) caller: Caller,
-    /// `None` for a person, who is nowhere.
+    /// `None` for a person, who has no session.
     pub(super) present: Option<Present>,
-    /// How far deliveries have come to a person's command.
+    /// The last position delivered to a person's command.
     pub(super) delivered: u64,
     /// Whether messages are pushed to it.
     pub(super) pushes: bool,
-    /// Whether the session was not heard of since it began.
+    /// Whether the session has not been active since it began.
     pub(super) is_new: bool,
-    /// Which context of the session it is.
+    /// The context number of the session.
     pub(super) context: u64,
 }
 
-/// Waits for `hello` and answers it. Returns `None` where the link ends with that.
+/// Waits for `hello` and replies to it. Returns `None` if the link ends with that.
 pub(super) async fn receive(
     connection: &mut Connection,
     office: &Office,
@@ -59,7 +59,7 @@ pub(super) async fn receive(
     }
 }
 
-/// Returns the first `hello`. Whatever comes before it is refused.
+/// Returns the first `hello`. Earlier requests are refused.
 async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> {
     loop {
         let (text, _held) = connection.receive().await?;
@@ -131,7 +131,7 @@ async fn admit_session(
     let present = office.presence.enter(&tenure.agent);
     let store = &office.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
-    // A host that says what its session does is believed.
+    // A state reported by the host is trusted.
     let is_new = state.is_none() && agent.as_ref().is_some_and(|agent| agent.state == State::Starting);
     let wished = agent.and_then(|agent| agent.owner).map(|owner| owner.base).filter(|base| *base != tenure.agent);
     let welcome = welcome(tenure.agent.clone(), tenure.uid, tenure.generation, pending.count, &host);
@@ -145,12 +145,13 @@ async fn admit_session(
         renamable: true,
         memory: Arc::new(Memory::default()),
     };
-    // What came before a break may be gone from the host, so everything unshown is delivered again.
+    // The host may have lost messages that were pushed before a break, so all unshown messages are pushed again.
     let (present, pushes) = (Some(present), !hello.one_shot);
     Ok((Admitted { caller, present, delivered: 0, pushes, is_new, context }, welcome))
 }
 
-/// A person speaks as an agent that no session holds, and takes nothing over. With a key it may be a new name of its host.
+/// Admits a person, who acts as an agent that no session holds and takes over nothing. With a key, the name may be a new name
+/// of its host.
 async fn admit_person(
     office: &Office,
     principal: &Arc<Principal>,
@@ -177,7 +178,7 @@ async fn admit_person(
         error => error.into(),
     })?;
     let is_human = name == AgentId::human();
-    // A key bounds which names there can be. Without keys a name that was mistyped would become an agent.
+    // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = principal.presented().is_some();
     let known = office.store.agent(&name).await?;
     let exists = is_human || is_own || may_make || hello.leftover || known.is_some();
@@ -195,7 +196,7 @@ async fn admit_person(
     Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
 }
 
-/// Returns the processes that a host knows to be dead, as far as its principal can tell.
+/// Returns the processes that the host reports as dead, limited to those of its principal.
 fn dead(principal: &Principal, succeeds: &[Uuid]) -> Vec<Uuid> {
     succeeds.iter().take(SUCCEEDS_MAX).map(|dead| principal.process(*dead)).collect()
 }

@@ -1,6 +1,6 @@
-//! What a link has to do in the order in which it arrived: receipts before the calls that follow them.
+//! The queue of one link, in order of arrival: receipts are recorded before later calls run.
 //!
-//! A call starts when everything before it is recorded, and then runs beside what comes after it.
+//! A call starts when everything before it is recorded, and then runs concurrently with later entries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,37 +18,37 @@ use crate::request::{self, Caller, Office};
 use crate::store::{Amendment, StoreError};
 use crate::unfinished::Charge;
 
-/// One thing to do.
+/// An entry of the queue.
 pub(super) enum LedgerEntry {
-    /// Messages got further.
+    /// Messages reached a later stage.
     Receipt { id: Option<RequestId>, progress: Progress },
-    /// Something about the session changed.
+    /// The session changed.
     Change(SessionChange),
-    /// The hold ran out while the store was away.
+    /// The lease ran out while the store was unavailable.
     Renew,
-    /// A call, what is charged for it, and when it came.
+    /// A call with its charge and its time of arrival.
     Call { id: RequestId, call_id: CallId, call: Call, held: Option<Charge>, at: Instant },
 }
 
-/// A call whose turn has come.
+/// A call that may start.
 pub(super) struct ReadyCall {
     pub(super) id: RequestId,
     pub(super) call_id: CallId,
     pub(super) call: Call,
-    /// What is charged for it until it is done.
+    /// Its charge, held until the call is done.
     pub(super) held: Option<Charge>,
-    /// When it came.
+    /// When it arrived.
     pub(super) at: Instant,
 }
 
 /// An entry that is done.
 pub(super) struct Noted {
-    /// The request to answer, if it was one.
+    /// The request to reply to, if there is one.
     pub(super) id: Option<RequestId>,
     pub(super) outcome: Result<(), StoreError>,
-    /// Whether the hold was renewed by it.
+    /// Whether it renewed the lease.
     pub(super) renewed: bool,
-    /// What changed about the session, if it was that.
+    /// The change of the session, if the entry was one.
     pub(super) change: Option<SessionChange>,
 }
 
@@ -63,9 +63,9 @@ impl Noted {
 pub(super) struct Ledger {
     queue: VecDeque<LedgerEntry>,
     at_work: Option<BoxFuture<'static, Noted>>,
-    /// What changed about the session and could not be recorded.
+    /// The change of the session that could not yet be recorded.
     owed: Option<SessionChange>,
-    /// The receipts that were refused for a moment and did not come again, and since when.
+    /// The receipts that were refused temporarily and not repeated yet, with the time of the refusal.
     missing: BTreeMap<i64, Instant>,
 }
 
@@ -74,7 +74,7 @@ impl Ledger {
         self.queue.push_back(entry);
     }
 
-    /// Lines up that these messages are on the host, in one step with those that wait there for the same.
+    /// Queues a receipt for messages that arrived on the host, merging it with a queued receipt of the same kind.
     pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
             Some(LedgerEntry::Receipt { id: None, progress: last })
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Lines up a change of the session, with what is owed of those before it.
+    /// Queues a change of the session, merged with the owed change.
     pub(super) fn change(&mut self, mut change: SessionChange) {
         if let Some(owed) = self.owed.take() {
             inherit(&mut change, owed);
@@ -98,7 +98,7 @@ impl Ledger {
         self.push(LedgerEntry::Change(change));
     }
 
-    /// Keeps a change that could not be recorded, behind what was said since.
+    /// Keeps a change that could not be recorded. Newer changes take precedence.
     pub(super) fn owe(&mut self, older: SessionChange) {
         let newer = self.queue.iter_mut().find_map(|entry| match entry {
             LedgerEntry::Change(change) => Some(change),
@@ -110,19 +110,19 @@ impl Ledger {
         }
     }
 
-    /// Lines up what is owed.
+    /// Queues the owed change.
     pub(super) fn push_owed(&mut self) {
         if let Some(owed) = self.owed.take() {
             self.push(LedgerEntry::Change(owed));
         }
     }
 
-    /// Returns how many calls wait for their turn.
+    /// Returns how many calls are queued.
     pub(super) fn calls(&self) -> usize {
         self.queue.iter().filter(|entry| matches!(entry, LedgerEntry::Call { .. })).count()
     }
 
-    /// Returns whether that call waits for its turn.
+    /// Returns whether this call is queued.
     pub(super) fn holds(&self, wanted: CallId) -> bool {
         self.queue.iter().any(|entry| matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == wanted))
     }
@@ -135,13 +135,13 @@ impl Ledger {
         self.queue.len() < QUEUE
     }
 
-    /// Takes a call out that nobody waits for any more.
+    /// Removes a call that its client has cancelled.
     pub(super) fn withdraw(&mut self, call: CallId) {
         self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { call_id, .. } if *call_id == call));
     }
 
-    /// Takes out the receipts that were said behind one that could not be recorded, for their hosts say them again in
-    /// that order: none is recorded ahead of its evidence. Returns the requests to refuse.
+    /// Removes the receipts after one that could not be recorded. Their hosts repeat them in that order, so that none is
+    /// recorded before its evidence. Returns the requests to refuse.
     pub(super) fn withdraw_receipts(&mut self) -> Vec<RequestId> {
         let mut withdrawn = Vec::new();
         self.queue.retain_mut(|entry| match entry {
@@ -157,7 +157,7 @@ impl Ledger {
         withdrawn
     }
 
-    /// Notes that a receipt was refused for a moment: its host says it again under the same number.
+    /// Records that a receipt was refused temporarily. Its host repeats it under the same number.
     pub(super) fn misses(&mut self, receipt: &RequestId) {
         if let RequestId::Number(number) = receipt {
             self.missing.insert(*number, Instant::now());
@@ -167,9 +167,10 @@ impl Ledger {
         }
     }
 
-    /// A receipt came. Returns whether one that was said before it is missing, which may be the evidence that it needs.
+    /// Processes the arrival of a receipt. Returns whether an earlier receipt is missing, which may be the evidence that this
+    /// one needs.
     ///
-    /// One that has not come again through several heartbeats was given up by its host, and holds up nothing.
+    /// A receipt that was not repeated for several heartbeats was given up by its host, and blocks no other.
     pub(super) fn is_ahead(&mut self, receipt: &RequestId) -> bool {
         let RequestId::Number(number) = receipt else { return false };
         self.missing.remove(number);
@@ -177,7 +178,7 @@ impl Ledger {
         self.missing.range(..number).next().is_some()
     }
 
-    /// Starts the next entry unless one is at work. Returns a call whose turn has come, where there is a place for it.
+    /// Starts the next entry unless one is in progress. Returns a call that may start, if there is a slot for it.
     pub(super) fn start(
         &mut self,
         office: &Arc<Office>,
@@ -190,7 +191,7 @@ impl Ledger {
                 _ => true,
             })?;
             if self.queue.is_empty() {
-                // A link that rests holds no memory for what it once did.
+                // An idle link should not keep the memory of its former queue.
                 self.queue = VecDeque::new();
             }
             match next {
@@ -203,18 +204,18 @@ impl Ledger {
         None
     }
 
-    /// Records what is at work and every receipt and change behind it. Calls that have not begun are dropped: nobody
-    /// waits for their answers.
+    /// Records the entry in progress and all queued receipts and changes. Calls that have not begun are dropped, because no
+    /// client waits for their replies.
     pub(super) async fn finish(&mut self, office: &Arc<Office>, caller: &Caller) {
         self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { .. }));
         while let Some(at_work) = self.at_work.take() {
             at_work.await;
-            // Whatever is in the queue needs no place.
+            // Queued entries other than calls need no slot.
             self.start(office, caller, |_| true);
         }
     }
 
-    /// Resolves when the entry at work is done. Cancel-safe.
+    /// Waits until the entry in progress is done. Cancel-safe.
     pub(super) async fn noted(&mut self) -> Noted {
         let Some(at_work) = &mut self.at_work else { return std::future::pending().await };
         let noted = at_work.await;
@@ -223,7 +224,7 @@ impl Ledger {
     }
 }
 
-/// Takes over what an older change said and the newer one does not.
+/// Fills in the fields of an older change that the newer one does not set.
 fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.state = newer.state.or(older.state);
     newer.session_id = newer.session_id.take().or(older.session_id);
@@ -271,7 +272,7 @@ mod tests {
         SessionChange { state: Some(state), ..SessionChange::default() }
     }
 
-    /// The changes that are lined up, in order.
+    /// Returns the queued changes, in order.
     fn changes(ledger: &Ledger) -> Vec<&SessionChange> {
         let mut changes = Vec::new();
         for entry in &ledger.queue {
@@ -286,7 +287,7 @@ mod tests {
     fn what_is_owed_stays_behind_what_was_said_since() {
         let mut ledger = Ledger::default();
         ledger.change(state(State::Ready));
-        // The one before it failed only now.
+        // The earlier change failed only now.
         ledger.owe(SessionChange { context: Some(1), prompted: true, ..state(State::Busy) });
         assert_eq!(changes(&ledger), [&SessionChange { context: Some(1), prompted: true, ..state(State::Ready) }]);
         ledger.push_owed();

@@ -1,4 +1,5 @@
-//! One link: a proxy, or a person's command, from its `hello` to its end. One task, one loop, nothing queued for slow readers.
+//! One link of a proxy or a person's command, from `hello` to its end. It is one task with one loop; slow readers get no
+//! queue.
 
 mod bounds;
 mod connection;
@@ -45,7 +46,7 @@ const CLOSE_GOING_AWAY: u16 = 1001;
 
 /// Serves one link until it ends or `stop` is cancelled.
 ///
-/// What a link is between its beginning and its end is all that stays in memory: the rest is on the heap for a moment.
+/// Only the state of the running link stays in the future. Beginning and end are boxed, so that their memory is freed.
 pub(crate) fn serve(
     upgraded: Upgraded,
     stay: Stay,
@@ -57,7 +58,7 @@ pub(crate) fn serve(
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, "session");
         let end = session.run(&stop).await;
-        // What is with the store has a deadline of its own, which is no later than this.
+        // Pending store calls have their own deadline, which is no later than this.
         let _ = timeout(CALL_DEADLINE, Box::pin(session.finish())).await;
         session.note(AuditEvent::SessionEnded, end.word());
         Box::pin(session.leave(&end)).await;
@@ -65,7 +66,7 @@ pub(crate) fn serve(
     }
 }
 
-/// Begins a link. Returns `None` where it ended with that.
+/// Begins a link. Returns `None` if it ended during that.
 async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
     let account = office.unfinished.account(stay.principal().room());
     let mut connection = Connection::new(upgraded, account).await;
@@ -80,7 +81,7 @@ async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: Cancel
     Some(Session::new(connection, stay, office, admitted))
 }
 
-/// A call that ended: what to answer under which id.
+/// A call that ended, with the id of its request.
 struct Finished {
     id: RequestId,
     call: CallId,
@@ -89,13 +90,13 @@ struct Finished {
 }
 
 impl Finished {
-    /// Returns whether the answer puts a message before the session.
+    /// Returns whether the reply gives a message to the session.
     fn hands_a_message(&self) -> bool {
         matches!(self.outcome, Ok(Done { reply: Reply::Message(_), .. }))
     }
 }
 
-/// What woke the loop.
+/// The events of the loop.
 enum Woken {
     Frame(Result<(String, Option<Charge>), Gone>),
     Finished(Option<Box<Finished>>),
@@ -111,11 +112,11 @@ enum Woken {
 
 struct Session {
     connection: Connection,
-    /// Counts the link under its credential.
+    /// Counts the link for its credential.
     stay: Stay,
-    /// What is to be written before anything else is done.
+    /// Frames to write before anything else is done.
     outbox: Vec<String>,
-    /// Rings no later than the next deadline.
+    /// Fires no later than the next deadline.
     alarm: Pin<Box<Sleep>>,
     office: Arc<Office>,
     caller: Caller,
@@ -128,15 +129,15 @@ struct Session {
     running: HashMap<CallId, (Tool, AbortHandle)>,
     renewal: Option<BoxFuture<'static, Result<bool, StoreError>>>,
     renewed: Instant,
-    /// Waits that ended with a message while the hold may have run out.
+    /// Waits that ended with a message while the lease may have run out.
     unsure: Vec<Finished>,
     heard: Instant,
     drain_until: Option<Instant>,
-    /// The last waits that ended with a message: one may be cancelled before its answer was used.
+    /// The last waits that ended with a message. A cancellation may arrive before the reply was used.
     ended_waits: VecDeque<(CallId, MessageId)>,
     /// Whether the session has made no call yet.
     is_new: bool,
-    /// The latest context of the session that its host spoke of.
+    /// The latest context that the host reported.
     context: u64,
 }
 
@@ -187,21 +188,21 @@ impl Session {
             };
             together += 1;
             if let Err(end) = self.on(event) {
-                // Why it ends by itself counts more than whether what was said can still be written.
+                // The reason for the end is more important than whether the last replies can be written.
                 let _ = self.connection.send(&mut self.outbox).await;
                 return end;
             }
         }
     }
 
-    /// Notes in the audit that a session begins or ends. The short links of commands are not sessions.
+    /// Records in the audit that a session begins or ends. The short links of commands are not sessions.
     fn note(&self, event: AuditEvent, how: &str) {
         if self.caller.tenure.is_some() {
             self.office.audit.note(self.caller.entry(event).verb(how));
         }
     }
 
-    /// Returns whether the host has been silent, or has owed an answer, for too long.
+    /// Returns whether the host has been silent, or its reply overdue, for too long.
     fn is_over(&self) -> bool {
         self.heard.elapsed() >= SILENCE_MAX || self.delivery.is_overdue()
     }
@@ -227,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Does what an event asks for. Nothing here waits: what is to be said goes into the outbox.
+    /// Handles an event. Nothing here waits: replies go into the outbox.
     fn on(&mut self, event: Woken) -> Result<(), EndReason> {
         match event {
             Woken::Frame(frame) => {
@@ -236,7 +237,7 @@ impl Session {
                 self.on_frame(&text, held)?;
             }
             Woken::Finished(None) => {}
-            // Messages go only to whoever is the agent for sure.
+            // A message is given only to a session that certainly still holds the agent.
             Woken::Finished(Some(finished)) if finished.hands_a_message() && self.may_be_outdated() => {
                 self.unsure.push(*finished);
                 self.renew();
@@ -260,7 +261,7 @@ impl Session {
         }
     }
 
-    /// Starts what can be started: the next entries of the ledger, the next page of deliveries.
+    /// Starts the entries of the ledger and the page of deliveries that may start.
     fn pump(&mut self) {
         loop {
             let at_work = self.calls_at_work();
@@ -269,7 +270,7 @@ impl Session {
             if call.at.elapsed() < CALL_DEADLINE {
                 self.start_call(call);
             } else {
-                // The store hangs on what came before; this one was never begun.
+                // Earlier entries blocked in the store; this call never began.
                 self.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
             }
         }
@@ -286,11 +287,11 @@ impl Session {
             Box::new(Finished { id, call: call_id, tool, outcome })
         };
         self.running.insert(call_id, (tool, abort));
-        // Not by an async block around it, which would hold it twice.
+        // Mapped here, because an async block around it would store the future twice.
         self.calls.push(Box::pin(Abortable::new(work, registration).map(Result::ok)));
     }
 
-    /// Returns how many calls are under way, waits aside.
+    /// Returns how many calls are running, not counting waits.
     fn calls_at_work(&self) -> usize {
         self.running.len() - self.waits()
     }
@@ -312,18 +313,18 @@ impl Session {
         }
     }
 
-    /// Returns whether the hold may have run out, and another session may have taken the agent.
+    /// Returns whether the lease may have run out, so that another session may have taken the agent.
     fn may_be_outdated(&self) -> bool {
         self.caller.tenure.is_some() && self.renewed.elapsed() >= SILENCE_MAX
     }
 
-    /// The session has the agent still. What was held back until that was sure goes on.
+    /// The session still holds the agent. Replies that were held back are sent.
     fn is_renewed(&mut self) {
         let was_unsure = self.may_be_outdated();
         self.renewed = Instant::now();
         std::mem::take(&mut self.unsure).into_iter().for_each(|finished| self.on_finished(Box::new(finished)));
         if was_unsure {
-            // What came meanwhile was not looked at.
+            // Messages that arrived meanwhile were ignored.
             self.delivery.came(Vec::new(), self.waits());
         }
     }
@@ -333,7 +334,7 @@ impl Session {
         match renewed {
             Ok(true) => self.is_renewed(),
             Ok(false) | Err(StoreError::TakenOver(_)) => return Err(EndReason::TakenOver),
-            // The next heartbeat tries again; a hold that ran out is renewed before the next call.
+            // The next heartbeat tries again; a lease that ran out is renewed before the next call.
             Err(error) => tracing::debug!("a hold was not renewed: {error}"),
         }
         Ok(())
@@ -377,7 +378,7 @@ impl Session {
         }
     }
 
-    /// Refuses a receipt for the moment: its host says it again, and none behind it is recorded before that.
+    /// Refuses a receipt temporarily. Its host repeats it, and no later receipt is recorded before that.
     fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) {
         self.ledger.misses(receipt);
         self.refuse(receipt, refusal);
@@ -403,21 +404,21 @@ impl Session {
         }
     }
 
-    /// The session is in a new context, which has nothing of what was put into the older one: everything comes again.
+    /// The session is in a new context, which has not been shown any message: all are delivered again.
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
         self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
-    /// The session goes on as another agent; calls under way end as the one that made them.
+    /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is {} from now on", self.caller.agent, caller.agent);
         self.office.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
         self.present = Some(self.office.presence.enter(&caller.agent));
         self.listener = self.office.presence.listen(&caller.agent);
         self.delivery.begin_again();
-        // One that is about the old name could end the new one.
+        // A renewal for the old name could end the session under the new one.
         self.renewal = None;
         self.delivery.ring(0);
         self.renewed = Instant::now();
@@ -437,21 +438,22 @@ impl Session {
         self.outbox.push(Outgoing::error(Some(id), &RpcError::from(refusal)).text());
     }
 
-    /// Lets end what is with the store: what came of it is noted, though nobody is told. Waits end at once.
+    /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at
+    /// once.
     async fn finish(&mut self) {
         for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
             abort.abort();
         }
         self.ledger.finish(&self.office, &self.caller).await;
         while let Some(finished) = self.calls.next().await {
-            // Whose hold is to be released then is the new name's.
+            // After a rename, the lease to be released is that of the new name.
             if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
                 self.become_other(renamed);
             }
         }
     }
 
-    /// Ends the hold where the session ended, and tells the other side why the link does.
+    /// Releases the lease if the session ended, and sends the close reason to the peer.
     async fn leave(&mut self, end: &EndReason) {
         let current = self.present.as_ref().is_some_and(Present::is_current);
         if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =

@@ -1,7 +1,7 @@
 //! Throttles how fast a link is read when it pipelines calls or sends long frames.
 //!
-//! Without it, links that send 50,000 characters as fast as they can take the others' p99 from 2.2 to 12.2 ms, and one
-//! that floods from 2.6 to 4.2 ms (`make bench ARGS=others`). One call after another costs nothing.
+//! Without it, links that send 50,000 characters as fast as possible raise the p99 of other links from 2.2 to 12.2 ms. A
+//! flooding link raises it from 2.6 to 4.2 ms (`make bench ARGS=others`). Sequential calls are never throttled.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use super::bounds::{PER_SECOND, PIECE, SAVED};
 
-/// What one link has said lately.
+/// The recent load of one link.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When all of it is paid for; `None` where there never was anything to pay.
+    /// When the load is worked off at the permitted rate; `None` if there never was any.
     paid_at: Option<Instant>,
 }
 
 impl Pace {
-    /// Notes a frame of that length, and how many calls too many were under way when it came.
+    /// Records a frame of that length, and how many excess calls were running when it arrived.
     pub(super) fn note(&mut self, bytes: usize, beside: usize) {
         let pieces = bytes / PIECE + beside;
         if pieces > 0 {
@@ -28,7 +28,7 @@ impl Pace {
         }
     }
 
-    /// Returns until when nothing is read; `None` where that is over.
+    /// Returns until when reading pauses, or `None` if it does not.
     pub(super) fn rests_until(&self) -> Option<Instant> {
         let until = self.paid_at?.checked_sub(SAVED)?;
         (until > Instant::now()).then_some(until)

@@ -1,4 +1,4 @@
-//! What the host says on a link: each frame is answered, or lined up in the order in which it came.
+//! Frames from the host: each is answered at once, or queued in order of arrival.
 
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
@@ -23,7 +23,7 @@ impl Session {
                 Err(refusal) => self.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => {
-                // A malformed one has no answer; JSON-RPC has it ignored.
+                // JSON-RPC requires malformed notifications to be ignored.
                 if let Ok(said) = ToCoordinator::parse(&method, params) {
                     return self.on_said(None, said, held);
                 }
@@ -84,7 +84,7 @@ impl Session {
                     self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its answer."));
                 }
                 Ok(call) => {
-                    // A wait lasts for longer than anything that has to make room.
+                    // A wait releases its charge at once, because it lasts longer than a charge may be held.
                     let held = held.filter(|_| call.tool() != Tool::WaitForMessage);
                     self.accept(id, params.call_id, call, held);
                 }
@@ -93,13 +93,13 @@ impl Session {
             (ToCoordinator::Hello(_), Some(id)) => {
                 self.refuse(&id, Refusal::invalid("hello was said already on this link"));
             }
-            // Without an id there is nothing to answer under.
+            // Without an id, no reply can be sent.
             (_, None) => {}
         }
         Ok(())
     }
 
-    /// Lines up a call behind the receipts that came before it.
+    /// Queues a call behind the receipts that arrived before it.
     fn accept(&mut self, id: RequestId, call_id: CallId, call: Call, held: Option<Charge>) {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(LedgerEntry::Renew);
@@ -108,7 +108,7 @@ impl Session {
         let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
         self.ledger.push(LedgerEntry::Call { id, call_id, call, held, at: Instant::now() });
         if shows_life {
-            // A session that calls is no longer starting. Behind the call: that does not wait for it.
+            // A session that calls is no longer starting. The change is queued after the call, which need not wait for it.
             self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });
         }
     }
@@ -125,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Lines up what changed. Nothing is told of a person, who has no session.
+    /// Queues a change of the session. Changes from a person, who has no session, are ignored.
     fn on_change(&mut self, mut change: SessionChange) {
         if self.caller.tenure.is_none() {
             return;
