@@ -1,4 +1,4 @@
-//! Who there is and what they do.
+//! Calls about agents: listing, status and registration.
 
 use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
 use c3po_shared::host;
@@ -87,9 +87,9 @@ async fn amend(office: &Office, caller: &Caller, amendment: &Amendment) -> Resul
     agent.ok_or_else(|| Refusal::agent_not_found(caller.agent.as_str(), &[]))
 }
 
-/// `register_agent`: says what the caller offers; with another name it becomes that agent.
+/// `register_agent`: records the caller's capabilities. With another name, the caller becomes that agent.
 ///
-/// The agent it was before stays with its inbox, as after the end of a session.
+/// The previous agent keeps its inbox, as after the end of a session.
 pub(super) async fn register(office: &Office, caller: &Caller, call: tools::RegisterAgent) -> Result<Done, Refusal> {
     let renamed = match &call.name {
         Some(name) => rename(office, caller, name).await?,
@@ -136,7 +136,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
     if taken.agent == caller.agent {
         return Ok(None);
     }
-    // The new name is taken whatever becomes of the old one, which ends with its lease.
+    // The new name is kept even if the old one is not released, because the old lease runs out by itself.
     if let Err(error) = office.store.release(tenure, true).await {
         tracing::warn!("{} was not released: {error}", tenure.agent);
     }

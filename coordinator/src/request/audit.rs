@@ -1,4 +1,4 @@
-//! Reading the audit: page by page, and for what an agent sent lately.
+//! Reads the audit: pages of entries, and the latest messages of an agent.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use c3po_shared::sent::{SentMessage, SentMessages};
 
 use super::Office;
 
-/// How many entries one page looks at: where few of them are wanted, the next one goes on.
+/// How many entries one page scans. If few of them match, the next page continues the scan.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// How many messages that an agent sent are returned.
+/// The number of sent messages to return.
 const SENT_MAX: usize = 20;
-/// How many entries of the audit are looked at for them, the latest: what all agents did.
+/// How many of the latest audit entries, of all agents, are scanned for these messages.
 const SENT_LOOK: u64 = 10_000;
 
-/// Returns the next entries of those that the query wants.
+/// Returns the next entries that match the query.
 ///
-/// Errors: `NOT_SUPPORTED` where no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
+/// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
 pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPage, Refusal> {
     check_kept(office)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
@@ -50,9 +50,9 @@ pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPag
     Ok(AuditPage { entries, next, complete: false })
 }
 
-/// Returns the latest messages that the agent sent, as the audit has them, with how far each got.
+/// Returns the latest messages that the agent sent according to the audit, with the stage of each.
 ///
-/// Errors: `NOT_SUPPORTED` where no audit is kept, `STORE_UNAVAILABLE`.
+/// Errors: `NOT_SUPPORTED` if no audit is kept, `STORE_UNAVAILABLE`.
 pub(crate) async fn sent(office: &Office, agent: AgentId) -> Result<SentMessages, Refusal> {
     check_kept(office)?;
     let end = office.store.audit_end().await?;

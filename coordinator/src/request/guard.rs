@@ -1,4 +1,4 @@
-//! Keeps two agents from answering each other without end: counts what they send each other, until a person looks.
+//! Loop guard: counts the messages between two agents, and stops them at a limit until a person intervenes.
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::guard::{GuardList, GuardedPair};
@@ -14,23 +14,23 @@ use crate::auth::Principal;
 use crate::guard::{self, Suspicion};
 use crate::store::{Pair, StoreError, Stretch};
 
-/// How many stretches of a thread are looked through for a message of a person.
+/// How many stretches of a thread are searched for a message from a person.
 const STRETCHES_MAX: usize = 5;
 
 /// A message or a reply that is about to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange<'a> {
-    /// By which call.
+    /// The call that sends it.
     pub(super) call: CallId,
-    /// To whom.
+    /// The recipient.
     pub(super) to: &'a AgentId,
-    /// Message or reply.
+    /// Whether it is a message or a reply.
     pub(super) verb: Verb,
-    /// The thread that it goes on with; `None` if it begins one.
+    /// The thread that it continues; `None` if it begins one.
     pub(super) thread: Option<&'a MessageId>,
 }
 
-/// Counts a turn between two agents and sends it, or refuses it. If nothing was sent, nothing is counted.
+/// Counts a turn between two agents and sends it, or refuses it. A turn that was not sent is not counted.
 pub(super) async fn bounded<T>(
     office: &Office,
     caller: &Caller,
@@ -51,7 +51,7 @@ pub(super) async fn bounded<T>(
     sending.await.inspect_err(|_| office.guard.give_back(&pair, turn.call))
 }
 
-/// Returns whether two agents are there, of which none is a person.
+/// Returns whether these are two different agents and neither is a person.
 fn is_between_agents(one: &AgentId, other: &AgentId) -> bool {
     one != other && !one.is_reserved() && !other.is_reserved()
 }
@@ -63,7 +63,7 @@ fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
     }
 }
 
-/// Counts the turn. The store is asked for a person only where the pair is at its limit.
+/// Counts the turn. The store is searched for a person only if the pair is at its limit.
 async fn count(office: &Office, pair: &Pair, turn: Exchange<'_>) -> Result<Result<(), Suspicion>, StoreError> {
     let counted = office.guard.take(pair, turn.call, Instant::now());
     if !matches!(counted, Err(Suspicion::Loop { .. })) {
@@ -78,7 +78,7 @@ async fn count(office: &Office, pair: &Pair, turn: Exchange<'_>) -> Result<Resul
     Ok(office.guard.take(pair, turn.call, Instant::now()))
 }
 
-/// Returns whether a person wrote in the thread. Looks at its first few hundred messages or more.
+/// Returns whether a person wrote in the thread. At least the first few hundred messages are searched.
 async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, StoreError> {
     let person = AgentId::human();
     if thread.from() == person {
@@ -99,7 +99,7 @@ async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, Store
     Ok(false)
 }
 
-/// Forgets what the pair sent before a person last typed a prompt in either session, whichever coordinator knows of it.
+/// Drops the count before a person last typed a prompt in either session, at any coordinator.
 async fn count_from_last_prompt(office: &Office, pair: &Pair) -> Result<(), StoreError> {
     let [one, other] = pair.agents();
     let (one, other) = futures_util::try_join!(office.store.agent(one), office.store.agent(other))?;
@@ -111,7 +111,7 @@ async fn count_from_last_prompt(office: &Office, pair: &Pair) -> Result<(), Stor
     Ok(())
 }
 
-/// Returns the pairs that a person may want to know of, as this coordinator counts them.
+/// Returns the pairs that this coordinator reports to a person.
 pub(crate) async fn list(office: &Office) -> Result<GuardList, StoreError> {
     guard::load(&office.guard, office.store.as_ref()).await?;
     let mut pairs = Vec::new();
@@ -123,7 +123,7 @@ pub(crate) async fn list(office: &Office) -> Result<GuardList, StoreError> {
     Ok(GuardList { limit: office.guard.limit(), pairs })
 }
 
-/// Stops a pair of agents, or allows it and has it counted anew. Returns how it stands then.
+/// Stops a pair of agents, or allows it and restarts its count. Returns the new state of the pair.
 pub(crate) async fn rule(
     office: &Office,
     principal: &Principal,
@@ -136,7 +136,7 @@ pub(crate) async fn rule(
         return Err(Refusal::invalid(error));
     }
     if is_stopped {
-        // One that is allowed may be forgotten by now.
+        // Not checked for `allow`, because an allowed agent may already be deleted.
         for agent in agents {
             target::find(office, agent).await?;
         }

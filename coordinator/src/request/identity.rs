@@ -1,4 +1,4 @@
-//! Which name a session gets: the one that its host has for the wished one, else that itself or the next free with a number.
+//! Chooses the name of a session: one that its host already has, the requested name, or the next free number.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use super::{Caller, Office};
 use crate::auth::{Principal, Right};
 use crate::store::{Agent, Claim, Owner, StoreError, Tenure};
 
-/// How many names of one wished name are tried.
+/// How many names are tried for one requested name.
 const NAMES_MAX: u32 = 1_000;
 
-/// Refuses whoever may not do that, and notes it.
+/// Refuses a principal without this right, and records the denial.
 pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) -> Result<(), Refusal> {
     principal.check(right).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).verb(right.word()).because(refusal.error.clone());
@@ -23,7 +23,7 @@ pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) 
     })
 }
 
-/// Refuses whoever may not speak as that agent, whether or not there is one, and notes that.
+/// Refuses a principal that may not act as this agent, whether or not the agent exists, and records the denial.
 pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
     principal.speaks_as(name).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
@@ -31,7 +31,7 @@ pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId)
     })
 }
 
-/// Refuses whoever would speak as an agent of another host, and notes that.
+/// Refuses to act as an agent of another host, and records the denial.
 pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, host: &str) -> Result<(), Refusal> {
     belongs_to(agent, host).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).to(&agent.id).verb("speak").because(refusal.error.clone());
@@ -39,9 +39,9 @@ pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, 
     })
 }
 
-/// Refuses whoever would speak as an agent of another host. A request that only reads leaves no entry in the audit.
+/// Refuses to act as an agent of another host. A request that only reads leaves no entry in the audit.
 pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
-    // One that no session ever had is of the host where it was first: the person of a host has mail that is nobody else's.
+    // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
     let Some(of) = of.filter(|of| *of != host && agent.id != AgentId::human()) else { return Ok(()) };
     let error = format!("{} belongs to the host {of}, and this is {host}", agent.id);
@@ -49,12 +49,12 @@ pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
         .suggest("Speak as an agent of this host, or as yourself without --as."))
 }
 
-/// Makes a session an agent of its host: the first of the host's agents of the wished name that no session holds, else a new
-/// one, of the wished name where nobody has that, else `name-2`, `name-3`, ….
+/// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
+/// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, ….
 ///
-/// A reserved name counts as another's. A key that covers the wished name covers the numbers as well. Errors: `FORBIDDEN`
-/// where the wished name is not covered, `CONFLICT` where a thousand names are held or where it differs from an agent's in case
-/// alone, `QUOTA_EXCEEDED` where its key has as many agents as it may have, `STORE_UNAVAILABLE`.
+/// A reserved name counts as taken. A key that covers the requested name also covers its numbers. Errors: `FORBIDDEN` if the
+/// requested name is not covered. `CONFLICT` if a thousand names are held, or if it differs from an agent's name only in
+/// case. `QUOTA_EXCEEDED` if its key has reached its limit of agents. `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(office, principal, &wish.name)?;
     let base = wish.name.clone();
@@ -66,11 +66,11 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
         let claim = Claim { name, owner, fleeting, quota: office.quota(principal), ..wish.clone() };
         match office.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
-            // A number that differs in case alone from another's is passed over; the wished name is not.
+            // A numbered name that differs from another only in case is skipped; the requested name is refused.
             Err(StoreError::Alike { name, .. }) if name != base => {}
             outcome => drop(outcome?),
         }
-        // Another session may have been quicker, and this host has an agent of that name now.
+        // Another session may have claimed it first, so that this host now has an agent of that name.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
             namesakes = office.store.namesakes(&base).await?;
         }
@@ -80,11 +80,11 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 
-/// Returns which agent a session tries to be next; `None` where there is no further one. The store refuses one that another
-/// session holds or that belongs to another host.
+/// Returns the next agent that a session tries to become, or `None` if there is no other. The store refuses an agent that
+/// another session holds or that belongs to another host.
 ///
-/// First comes the agent that the same process had, then those of its host, which keep their names, then a new one: its
-/// number is the lowest that nobody has. The bare name is for the first session of a host alone.
+/// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names. Then
+/// comes a new agent with the lowest free number. Only the first session of a host gets the name without a number.
 fn next_name(wish: &Claim, namesakes: &[Agent], refused: &HashSet<AgentId>) -> Option<(AgentId, Owner)> {
     let Owner { base, host, .. } = &wish.owner;
     let untried = namesakes.iter().filter(|agent| !refused.contains(&agent.id));
@@ -107,9 +107,9 @@ fn next_name(wish: &Claim, namesakes: &[Agent], refused: &HashSet<AgentId>) -> O
     Some((name, Owner { base: base.clone(), host: host.clone(), slot }))
 }
 
-/// Makes sure that no session has the name of a person's command by now: nobody speaks for a session.
+/// Checks that no session has claimed the name of a person's command, because a person may not act as a connected session.
 ///
-/// Errors: `TakenOver` where one has.
+/// Errors: `TakenOver` if a session has claimed it.
 pub(crate) async fn check_speaker(office: &Office, caller: &Caller) -> Result<(), StoreError> {
     if caller.tenure.is_some() || caller.agent == AgentId::human() {
         return Ok(());
@@ -138,7 +138,7 @@ mod tests {
         Owner { base: id(base), host: host.into(), slot }
     }
 
-    /// An agent whose session is that process; of slot 0 without an owner.
+    /// Returns an agent whose session is that process; slot 0 means without an owner.
     fn agent(name: &str, base: &str, host: &str, slot: u32, process: u128) -> Agent {
         let owner = (slot > 0).then(|| owner(base, host, slot));
         Agent { id: id(name), owner, host: Some(host.into()), instance: Uuid::from_u128(process), ..Agent::nobody() }
@@ -179,10 +179,10 @@ mod tests {
         check(wish("web", "nas", 9), &[], ("web-2", owner("web", "nas", 1)));
         check(wish("web", "nas", 9), &["web-2"], ("web-3", owner("web", "nas", 2)));
         check(wish("web", "box", 9), &[], ("web-3", owner("web", "box", 1)));
-        // The same process, by whatever name it comes.
+        // The same process, under any name.
         check(wish("web", "laptop", 4), &[], ("web-4", owner("web", "laptop", 2)));
         check(wish("web-2", "nas", 2), &[], ("web-2", owner("web", "nas", 1)));
-        // A folder that is called like a number of another.
+        // A folder whose name looks like a numbered name of another.
         check(wish("web-2", "nas", 9), &[], ("web-2-2", owner("web-2", "nas", 1)));
     }
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(first, Some((id("web"), owner("web", "nas", 1))));
         let second = next_name(&wish("web", "nas", 9), &[agent("web-2", "web", "nas", 1, 1)], &[id("web-2")].into());
         assert_eq!(second, Some((id("web-3"), owner("web", "nas", 2))));
-        // Whether an agent without an owner may be taken is for the store to say.
+        // The store decides whether an agent without an owner may be taken.
         let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none);
         assert_eq!(introduced, Some((id("web"), owner("web", "nas", 1))));
         let reserved = next_name(&wish("human", "nas", 9), &[], &none);

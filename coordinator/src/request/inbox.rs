@@ -1,4 +1,4 @@
-//! Reading an inbox page by page, and taking messages out of it.
+//! Reads an inbox page by page, and takes messages out of it.
 
 use c3po_shared::catalogue::{self as tools, Acked, Inbox, Reply};
 use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT};
@@ -31,12 +31,12 @@ pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::
         }
     }
     let (messages, next_cursor) = page.finish(caller);
-    // What was read may fit, and not be all.
+    // All messages that were read may fit, although more follow.
     let next_cursor = next_cursor.or(last);
     Ok(Reply::Inbox(Inbox { messages, count: pending.count, next_cursor }))
 }
 
-/// Returns from which character of its first message a page begins. The message that a cursor is within has to be there.
+/// Returns the character at which the first message of a page begins. The message that the cursor points into must exist.
 fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, Refusal> {
     let Some(Cursor { at, from: Some(from) }) = cursor else { return Ok(0) };
     let Some(first) = placed.first().filter(|first| first.position == *at) else {

@@ -1,4 +1,4 @@
-//! Whether the policy lets a caller do something: asked before each message leaves, and of nobody where no rule could say no.
+//! Checks the policy before a message is sent; skipped when no rule can deny.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::{Caller, Office};
 use crate::policy::{Party, Policy, Verdict};
 
-/// The rules that hold for one call, and the role of its caller where they ask for it.
+/// The rules that apply to one call, and the caller's role if they need it.
 #[derive(Debug, Clone)]
 pub(super) struct Leave {
     verb: Verb,
-    /// `None` where the policy denies nobody that.
+    /// `None` if no rule can deny this verb.
     policy: Option<Arc<Policy>>,
     role: Option<String>,
 }
 
 impl Leave {
-    /// Takes the rules of this moment. The store is asked only where a rule is about the caller's role.
+    /// Returns the present rules. The store is read only if a rule depends on the caller's role.
     pub(super) async fn of(office: &Office, caller: &Caller, verb: Verb) -> Result<Self, Refusal> {
         let policy = Some(office.policies.current()).filter(|policy| policy.may_deny(verb));
         let role = match &policy {
@@ -33,7 +33,8 @@ impl Leave {
         Ok(Self { verb, policy, role })
     }
 
-    /// Refuses what the policy denies, and notes that. The store is asked only where a rule needs more than a name.
+    /// Refuses a send that the policy denies, and records the denial. The store is read only if a rule needs more than a
+    /// name.
     pub(super) async fn check(&self, office: &Office, caller: &Caller, to: &AgentId) -> Result<(), Refusal> {
         let Some(policy) = &self.policy else { return Ok(()) };
         let recipient = if policy.asks_about_recipient(self.verb) { office.store.agent(to).await? } else { None };
@@ -63,7 +64,7 @@ fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refus
     Refusal::new(ErrorCode::ForbiddenByPolicy, error).detail("rule", rule)
 }
 
-/// Returns what the rules say now of a case, and what is known of its two sides.
+/// Returns the verdict of the present rules for a case, and the known facts about both sides.
 pub(crate) async fn explain(office: &Office, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
     let (from, to) = futures_util::try_join!(party(office, question.from), party(office, question.to))?;
     fn known(party: &PolicyParty) -> Party<'_> {

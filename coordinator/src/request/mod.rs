@@ -1,4 +1,4 @@
-//! What the coordinator does for one call, whichever way it came: a checked call in, a reply or a refusal out.
+//! Performs calls, independent of their transport: takes a checked call, returns a reply or a refusal.
 
 mod agents;
 mod audit;
@@ -41,48 +41,48 @@ use crate::presence::Presence;
 use crate::store::{Quota, Store, StoreError};
 use crate::unfinished::Budget;
 
-/// How long the store may take for everything one call does, waits aside.
+/// The deadline for all store operations of one call, except waits.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
 
-/// What every call works with.
+/// The dependencies of every call.
 #[derive(Debug)]
 pub(crate) struct Office {
-    /// The truth.
+    /// The store, which is the truth.
     pub(crate) store: Arc<dyn Store>,
-    /// Who is connected here.
+    /// The agents that are connected here.
     pub(crate) presence: Presence,
-    /// Who may do what to whom.
+    /// The rules about sending.
     pub(crate) policies: Arc<Policies>,
-    /// What is noted of all this.
+    /// The log of these actions.
     pub(crate) audit: Audit,
-    /// How often agents may send.
+    /// The rate limit of senders.
     pub(crate) limit: RateLimit,
-    /// How often two agents may write to each other without a person.
+    /// The loop guard for pairs of agents.
     pub(crate) guard: Guard,
-    /// How long a message waits for its recipient.
+    /// How long a message stays in an inbox before it expires.
     pub(crate) message_life: Duration,
-    /// How many bytes of messages may be stored with one key within a day.
+    /// The limit of message bytes stored with one key per day.
     pub(crate) store_quota: Option<u64>,
-    /// How much unfinished input is held.
+    /// The budget for unfinished input.
     pub(crate) unfinished: Budget,
-    /// What is counted.
+    /// The metrics.
     pub(crate) metrics: Metrics,
 }
 
 impl Office {
-    /// Returns what may be stored with a credential.
+    /// Returns the storage quota of a principal.
     pub(crate) fn quota(&self, principal: &Principal) -> Quota {
         let agents = if principal.key_id().is_some() { AGENTS_PER_KEY } else { AGENTS_WITHOUT_KEY };
         Quota { key: principal.name().to_owned(), bytes: self.store_quota, agents: Some(agents) }
     }
 }
 
-/// What a call led to.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// What the caller is told.
+    /// The reply to the caller.
     pub(crate) reply: Reply,
-    /// Who the caller is from now on, where that changed.
+    /// The caller's new identity, if it changed.
     pub(crate) renamed: Option<Caller>,
 }
 
@@ -120,15 +120,15 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Does what the call asks for, and counts it.
+/// Performs the call and counts it.
 ///
-/// Errors are refusals for the caller. A store that hangs makes `STORE_UNAVAILABLE` within two seconds.
+/// Errors are refusals for the caller. If the store hangs, the result is `STORE_UNAVAILABLE` within two seconds.
 pub(crate) async fn perform(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
     let waits = tool == Tool::WaitForMessage;
     let outcome = match call {
-        // A wait has its own deadline, and looks at the store within CALL_DEADLINE each time. There are many at a time,
-        // so each holds only what it needs itself.
+        // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
+        // is boxed separately and holds only its own state.
         Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(office, caller, call)).await.map(Done::from),
         call => tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
             .await

@@ -1,4 +1,4 @@
-//! Pages that no client has to cut: so many messages, so many bytes, and of a longer message a part.
+//! Pages that no client must truncate, limited in messages and bytes. Longer messages are split.
 
 use std::str::FromStr;
 
@@ -10,26 +10,26 @@ use tokio::time::Instant;
 use super::Caller;
 use super::part::{Cursor, ReadFrom, length, part, size};
 
-/// What a page's own members take besides what is on it. The longest is the cursor of a thread: a time, an id with the
+/// The overhead of a page in bytes, without its messages. The longest part is the cursor of a thread: a time, an id with the
 /// names of two agents, and a number of characters.
 pub(super) const PAGE_FRAME: usize = 250;
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Debug)]
 pub(super) struct Page {
     messages: Vec<Message>,
     limit: usize,
     size: usize,
-    /// Whether a message that is longer than a page comes whole all the same.
+    /// Whether a message that is longer than a page is returned whole.
     is_whole: bool,
-    /// Where the last message stands.
+    /// The place of the last message.
     last: Option<ReadFrom>,
-    /// Where the next page begins, once this one has ended.
+    /// The cursor of the next page, once this one is complete.
     next: Option<String>,
 }
 
 impl Page {
-    /// Begins a page of so many messages at most, for that reader.
+    /// Begins a page with at most `limit` messages for that reader.
     pub(super) fn of(caller: &Caller, limit: usize) -> Self {
         Self { is_whole: caller.is_person(), ..Self::new(limit) }
     }
@@ -38,9 +38,10 @@ impl Page {
         Self { messages: Vec::new(), limit, size: PAGE_FRAME, is_whole: false, last: None, next: None }
     }
 
-    /// Adds the message that stands there, from that character on, and returns whether the page goes on behind it.
+    /// Adds the message at that place, starting at character `from`. Returns whether the page continues after it.
     ///
-    /// One that is longer than a page comes first on one: the part that has room, or, for a person, all of it.
+    /// A message that is longer than a page must be first on its page. Its part that fits is added, or, for a person, all of
+    /// it.
     pub(super) fn add(&mut self, message: Message, place: ReadFrom, from: usize) -> bool {
         let is_first = self.messages.is_empty();
         let room = if self.is_whole { usize::MAX } else { self.room() };
@@ -57,18 +58,18 @@ impl Page {
         self.next.is_none()
     }
 
-    /// Returns how many further messages it may have.
+    /// Returns how many more messages the page may have.
     pub(super) fn free(&self) -> usize {
         self.limit - self.messages.len()
     }
 
-    /// Returns how many further bytes it may have.
+    /// Returns how many more bytes the page may have.
     pub(super) fn room(&self) -> usize {
         PAGE_BYTES.saturating_sub(self.size)
     }
 
-    /// Returns what is on it, and where the next page begins if this one was full. Notes what the reader was shown a part
-    /// of.
+    /// Returns the messages, and the cursor of the next page if this one was full. Records that the reader was shown a part
+    /// of the last message, if that is so.
     pub(super) fn finish(self, caller: &Caller) -> (Vec<Message>, Option<String>) {
         if let Some(last) = self.messages.last()
             && last.rest.is_some()
@@ -80,7 +81,7 @@ impl Page {
     }
 }
 
-/// Returns where the page begins that a cursor names; nothing where there is none.
+/// Parses a cursor, if there is one.
 pub(super) fn cursor<P: FromStr>(cursor: Option<&str>) -> Result<Option<Cursor<P>>, Refusal> {
     let read = |cursor: &str| {
         cursor.parse().map_err(|_| {
@@ -90,7 +91,7 @@ pub(super) fn cursor<P: FromStr>(cursor: Option<&str>) -> Result<Option<Cursor<P
     cursor.map(read).transpose()
 }
 
-/// Returns an error if a message has nothing from that character on.
+/// Returns an error if the message has no text at that character or after it.
 pub(super) fn check_within(message: &Message, from: usize) -> Result<(), Refusal> {
     let length = length(message);
     if from < length || from == 0 {
@@ -108,7 +109,7 @@ pub(super) mod tests {
     use c3po_shared::time::Timestamp;
     use c3po_shared::vocabulary::Kind;
 
-    /// Returns a message of that number with that text.
+    /// Returns a message with that number and text.
     pub(in crate::request) fn message(number: u32, text: &str) -> Message {
         let id = MessageId::new(&AgentId::human(), &AgentId::human(), number);
         Message {
@@ -144,7 +145,7 @@ pub(super) mod tests {
         let check = |sizes: &[usize], limit, expected: usize, next: Option<&str>| {
             let mut page = Page::new(limit);
             for (number, size) in (1..).zip(sizes) {
-                // Two bytes each.
+                // Two bytes per character.
                 if !page.add(message(number, &"é".repeat(*size)), ReadFrom::Inbox(number.into()), 0) {
                     break;
                 }

@@ -1,6 +1,6 @@
-//! The part of a long message that a result has room for, and by which call the rest of it is read.
+//! Splits a long message to fit a result, and names the call that reads the rest.
 //!
-//! The characters of a message are those of its text, followed by those of its context.
+//! The characters of a message are those of its text followed by those of its context.
 
 use std::str::FromStr;
 
@@ -8,22 +8,22 @@ use c3po_shared::message::Message;
 
 use crate::store::Mark;
 
-/// What a message may grow by on its way to the reader: the mark that it is repeated, which its host may set.
+/// The possible growth of a message after this check: its host may mark it as repeated.
 const GROWTH: usize = r#","repeated":true"#.len();
-/// What the name of a text takes that may be empty.
+/// The size of the name of a text that may be empty.
 const TEXT_NAME: usize = r#""response":"","#.len();
 
-/// Where a message stands, and so by which call the rest of it is read.
+/// The place of a message, which determines the call that reads its rest.
 #[derive(Debug, Clone)]
 pub(super) enum ReadFrom {
-    /// At that position of the inbox.
+    /// A position in the inbox.
     Inbox(u64),
-    /// There in its thread.
+    /// A mark in its thread.
     Thread(Mark),
 }
 
 impl ReadFrom {
-    /// Returns the cursor of what stands behind the message.
+    /// Returns the cursor after the message.
     pub(super) fn behind(&self) -> String {
         match self {
             Self::Inbox(position) => position.to_string(),
@@ -31,12 +31,12 @@ impl ReadFrom {
         }
     }
 
-    /// Returns the cursor of the message from that character on.
+    /// Returns the cursor of the message starting at that character.
     fn within(&self, from: usize) -> String {
         format!("{}+{from}", self.behind())
     }
 
-    /// Returns the call that reads the message from that character on, in words.
+    /// Returns a description of the call that reads the message starting at that character.
     fn call(&self, from: usize) -> String {
         let cursor = self.within(from);
         match self {
@@ -46,11 +46,11 @@ impl ReadFrom {
     }
 }
 
-/// Where a page begins: behind what stands there, or within it.
+/// The start of a page: after a message, or within it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cursor<P> {
     pub(super) at: P,
-    /// From which character of the message that stands there; `None` for what stands behind it.
+    /// The character at which to start within the message; `None` to start after it.
     pub(super) from: Option<usize>,
 }
 
@@ -66,18 +66,18 @@ impl<P: FromStr> FromStr for Cursor<P> {
     }
 }
 
-/// Returns how many characters a message has.
+/// Returns the length of a message in characters.
 pub(super) fn length(message: &Message) -> usize {
     message.text().chars().count() + message.context.as_deref().map_or(0, |context| context.chars().count())
 }
 
-/// Returns how many bytes a message takes in a result.
+/// Returns the size of a message in a result, in bytes.
 pub(super) fn size(message: &Message) -> usize {
     serde_json::to_vec(message).map_or(0, |json| json.len()) + GROWTH
 }
 
-/// Returns a message from that character on, as far as there is room. Where that is not to its end, it is marked by its
-/// `rest` and at the end of its text.
+/// Returns the part of a message that starts at that character and fits. An incomplete part is marked by its `rest` and at
+/// the end of its text.
 pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom) -> Message {
     if from == 0 && size(&message) <= room {
         return message;
@@ -89,7 +89,7 @@ pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom)
     }
     let total = length(&message);
     let mark = |read| format!("\n[cut: {read} of {total} characters; read on with {}]", place.call(read));
-    // Nowhere are the marks longer than at the end.
+    // The marks are longest at the end of the message.
     let longest = Message { rest: Some(place.within(total)), ..with_texts(&message, "", &mark(total)) };
     let room = room.saturating_sub(size(&longest) + TEXT_NAME);
     let (kept, left) = fitting(text, room);
@@ -103,7 +103,7 @@ pub(super) fn part(message: Message, from: usize, room: usize, place: &ReadFrom)
     }
 }
 
-/// Returns what stands behind so many characters of a text and its context.
+/// Returns the text and context after the first `from` characters.
 fn behind<'a>(text: &'a str, context: &'a str, from: usize) -> (&'a str, &'a str) {
     let count = text.chars().count();
     (skip(text, from), skip(context, from.saturating_sub(count)))
@@ -113,7 +113,7 @@ fn skip(text: &str, count: usize) -> &str {
     text.char_indices().nth(count).map_or("", |(at, _)| &text[at..])
 }
 
-/// Returns as much of the beginning of a text as has room in JSON, and what is left of the room.
+/// Returns the longest prefix of a text that fits as JSON, and the remaining room.
 fn fitting(text: &str, room: usize) -> (&str, usize) {
     let mut left = room;
     for (at, c) in text.char_indices() {
@@ -123,7 +123,7 @@ fn fitting(text: &str, room: usize) -> (&str, usize) {
     (text, left)
 }
 
-/// Returns how many bytes a character takes within a text in JSON.
+/// Returns the size of a character within a JSON text, in bytes.
 fn json_size(c: char) -> usize {
     match c {
         '"' | '\\' | '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 2,
@@ -132,7 +132,7 @@ fn json_size(c: char) -> usize {
     }
 }
 
-/// Returns the message with those texts in place of its own. An empty one is left out.
+/// Returns the message with these texts. An empty text is left out.
 fn with_texts(message: &Message, text: &str, context: &str) -> Message {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (said, response) = match message.response {
@@ -155,7 +155,7 @@ mod tests {
         Mark { at: Timestamp::from_millis(1), id: MessageId::new(&AgentId::human(), &AgentId::all(), 1) }
     }
 
-    /// Reads a message to its end in parts, each of which fits and names the next. Returns its text and its context.
+    /// Reads a message to its end in parts, each of which fits and names the next. Returns its joined text and context.
     fn joined(whole: &Message, place: &ReadFrom) -> (String, String) {
         let (mut text, mut context, mut from) = (String::new(), String::new(), 0);
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! What became of a message, and the conversation it belongs to.
+//! Receipts and threads: the progress of a message, and its conversation.
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Reply, Thread, Tracked};
@@ -13,10 +13,11 @@ use super::part::{Cursor, ReadFrom};
 use super::{Caller, Office};
 use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 
-/// How many stretches of a thread one page may take. Where most of it is others', the page ends there with what was found.
+/// How many stretches of a thread one page may read. If most messages are not visible to the caller, the page then ends
+/// early.
 const STRETCHES_MAX: usize = 20;
 
-/// Records that the caller's messages got further, and notes in the audit what was recorded.
+/// Advances the caller's messages, and writes the recorded stages to the audit.
 pub(crate) async fn advance(office: &Office, caller: &Caller, progress: &Progress) -> Result<(), StoreError> {
     for (id, stage) in office.store.advance(&caller.agent, caller.tenure.as_ref(), progress).await? {
         let via = progress.stages().find(|(reached, _)| *reached == stage).map(|(_, via)| via);
@@ -26,7 +27,7 @@ pub(crate) async fn advance(office: &Office, caller: &Caller, progress: &Progres
     Ok(())
 }
 
-/// Returns the message if the caller sent or received it; to everybody else it does not exist.
+/// Returns the message if the caller sent or received it; for any other caller it does not exist.
 pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<StoredMessage, Refusal> {
     match office.store.message(id).await? {
         Some(kept) if kept.message.concerns(&caller.agent) => Ok(kept),
@@ -44,7 +45,7 @@ pub(super) async fn message_status(
     Ok(Reply::Tracked(tracked(kept)))
 }
 
-/// Returns the receipt that readers see.
+/// Returns the public form of a receipt.
 pub(super) fn tracked(kept: StoredMessage) -> Tracked {
     Tracked { message_id: kept.message.id, stage: furthest(&kept.history), history: kept.history }
 }
@@ -53,7 +54,7 @@ pub(super) fn tracked(kept: StoredMessage) -> Tracked {
 pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
     let id = call.message_id;
     let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
-    // The id of a broadcast itself is that of a thread.
+    // The id of a broadcast is also the id of its thread.
     let thread = if is_own_broadcast(&id) { id } else { own_message(office, caller, &id).await?.message.thread_id };
     let cursor = page::cursor::<Mark>(call.cursor.as_deref())?;
     let is_first = cursor.is_none();
@@ -66,7 +67,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
         }
     }
     let mut after = cursor.map(|cursor| cursor.at);
-    // A stretch is as long as the page; more is read only where most of the thread is not the caller's.
+    // One stretch normally fills the page; more are read only if most of the thread is not visible to the caller.
     for _ in 0..STRETCHES_MAX {
         let (limit, bytes) = (page.free() + 1, page.room());
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
@@ -82,14 +83,14 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
             break;
         }
     }
-    // Nothing else tells the id of a broadcast of one's own from one that was made up.
+    // A broadcast of the caller has no record of its own, so an empty thread is treated as an unknown id.
     if page.free() == PAGE_MAX && after.is_none() && is_first {
         return Err(Refusal::message_not_found(&thread));
     }
     Ok(shown(page, caller, after))
 }
 
-/// Returns the message that stands there in the thread.
+/// Returns the message at that mark of the thread.
 async fn begun(office: &Office, caller: &Caller, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
     let message = own_message(office, caller, &at.id).await?.message;
     if message.thread_id == *thread && Mark::of(&message) == *at {
@@ -98,7 +99,7 @@ async fn begun(office: &Office, caller: &Caller, thread: &MessageId, at: &Mark) 
     Err(Refusal::message_not_found(&at.id))
 }
 
-/// Returns a page of a thread that was read as far as that mark, or to its end.
+/// Returns a page of a thread that was read up to that mark, or to its end.
 fn shown(page: Page, caller: &Caller, read: Option<Mark>) -> Reply {
     let (messages, next_cursor) = page.finish(caller);
     let next_cursor = next_cursor.or(read.map(|mark| mark.to_string()));

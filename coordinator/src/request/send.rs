@@ -1,4 +1,4 @@
-//! Sending: one message, a reply, copies for many.
+//! Sends messages, replies and broadcasts.
 
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Copies, Copy, Reply, Sent};
@@ -21,18 +21,18 @@ use super::target::{self, Target};
 use super::{Caller, Office};
 use crate::store::{Agent, AnswerOutcome, Quota, Send, SendOutcome, StoreError};
 
-/// How many numbers are tried for an id where another call has taken one: 1 in 4 billion for each message kept.
+/// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
 const ID_TRIES: u32 = 8;
-/// Replies may take this part of the quota beyond it: they end what others wait for.
+/// Replies may exceed the quota by the quota divided by this number, because other agents wait for them.
 const REPLY_MARGIN: u64 = 8;
-/// How many copies of one broadcast are sent at once, and how many bytes of text they may have together.
+/// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
 const COPIES_AT_ONCE: usize = 32;
 const COPIES_BYTES: usize = 512 << 10;
 
-/// A message as it was accepted, and how far it got.
+/// An accepted message and its receipt.
 type Accepted = (Message, Receipt);
 
-/// What is to be sent, before it has a recipient.
+/// A message without a recipient.
 #[derive(Debug, Clone)]
 struct Draft {
     kind: Kind,
@@ -43,7 +43,7 @@ struct Draft {
     priority: Priority,
     requires_response: bool,
     life: Duration,
-    /// What the policy says of the call.
+    /// The policy check for the call.
     leave: Leave,
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn send_message(
     }
 }
 
-/// Returns how long a message waits for its recipient, where its sender wished so many seconds or nothing.
+/// Returns the lifetime of a message, given the number of seconds that its sender requested, if any.
 fn life(office: &Office, expires_in: Option<u64>) -> Result<Duration, Refusal> {
     let most = office.message_life;
     match expires_in.map(Duration::from_secs) {
@@ -126,7 +126,7 @@ fn life(office: &Office, expires_in: Option<u64>) -> Result<Duration, Refusal> {
     }
 }
 
-/// Returns for how long a message stays readable once it is settled: a question and its answers longer than news.
+/// Returns how long a message stays readable after it is settled: longer for questions and answers than for news.
 fn kept(message: &Message) -> Duration {
     let is_news = !message.requires_response && message.kind != Kind::Reply;
     if is_news { NEWS_LIFE } else { ARCHIVE_LIFE }
@@ -160,7 +160,7 @@ pub(super) async fn broadcast(
     Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
 }
 
-/// Sends at once to the name as it was written. Only where that fails does anybody look who was meant.
+/// Sends to the name exactly as given. Only if that fails, looks for the intended recipient.
 async fn send_to_one(
     office: &Office,
     caller: &Caller,
@@ -184,13 +184,13 @@ async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> boo
     Ok(everyone.into_iter().filter(|agent| agent.id != caller.agent && wanted(agent)).map(|agent| agent.id).collect())
 }
 
-/// Sends one copy to each recipient. One that is refused does not stop the others; its refusal stands in the reply.
+/// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.
 async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
     let draft = &draft;
     let outcomes: Vec<(AgentId, Result<_, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
             let outcome = deposit(office, caller, id, draft, &to).await;
-            // Not the message: each copy has the whole text.
+            // The message is dropped, because each copy has the whole text.
             (to, outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)))
         })
         .buffered(copies_at_once(draft.message.len()))
@@ -201,7 +201,7 @@ async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, reci
     for (agent_id, outcome) in outcomes {
         receipts.push(match outcome {
             Ok((message_id, of_thread, stage)) => {
-                // A call that is repeated keeps the thread of the first time.
+                // A repeated call keeps its first thread.
                 thread = Some(of_thread);
                 Copy { agent_id, message_id: Some(message_id), stage, refusal: None }
             }
@@ -213,12 +213,12 @@ async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, reci
     Copies { id, recipients, receipts }
 }
 
-/// Returns how many copies of a text of so many bytes are sent at once.
+/// Returns how many copies of a text of this size are sent concurrently.
 fn copies_at_once(bytes: usize) -> usize {
     (COPIES_BYTES / bytes.max(1)).clamp(1, COPIES_AT_ONCE)
 }
 
-/// Puts the draft into one inbox, if that is allowed.
+/// Puts the draft into one inbox, if the policy and the loop guard allow it.
 async fn deposit(
     office: &Office,
     caller: &Caller,
@@ -229,7 +229,7 @@ async fn deposit(
     draft.leave.check(office, caller, to).await?;
     let storing = store_draft(office, caller, call, draft, to);
     if draft.kind == Kind::Broadcast {
-        // A copy of one wants no answer, and so continues no loop.
+        // A broadcast needs no answer, so it cannot continue a loop.
         return storing.await;
     }
     let turn = Exchange { call, to, verb: Verb::Message, thread: None };
@@ -245,7 +245,7 @@ async fn store_draft(
 ) -> Result<Accepted, Refusal> {
     for attempt in 0..ID_TRIES {
         let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
-        // An agent that is away takes no new work unless it is urgent; news and copies for all disturb nobody.
+        // An agent that is away accepts only urgent messages; news and broadcasts do not disturb it.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
         let quota = office.quota(&caller.principal);
@@ -258,7 +258,8 @@ async fn store_draft(
     Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
 }
 
-/// Has the store take a message. Where nobody hears what came of it, that is noted: it may have been stored.
+/// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
+/// stored.
 async fn heard<T>(
     office: &Office,
     caller: &Caller,
@@ -275,7 +276,7 @@ async fn heard<T>(
     outcome
 }
 
-/// A message that is with the store. Dropped before that has answered, it leaves an entry of the audit.
+/// A message that is being stored. If dropped before the store replied, it leaves an entry in the audit.
 struct Unheard<'a> {
     office: &'a Office,
     caller: &'a Caller,
@@ -291,7 +292,7 @@ impl Drop for Unheard<'_> {
     }
 }
 
-/// Returns what the caller is told of a send; `None` where another id has to be drawn.
+/// Returns the result for the caller, or `None` if another id must be tried.
 async fn sent(
     office: &Office,
     caller: &Caller,
@@ -328,20 +329,21 @@ async fn sent(
     }
 }
 
-/// Returns an entry of the audit about a message. None of its texts is in it.
+/// Returns an audit entry about a message, without any of its texts.
 fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
     let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
     Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
 }
 
-/// Counts a send against the caller's limit. One too many is refused, and noted.
+/// Counts a send against the caller's rate limit. A send over the limit is refused and recorded.
 fn take_turn(office: &Office, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
     office.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
         office.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
     })
 }
 
-/// Returns whether a call that was applied before is this one: its sender may have another name by now, under its key.
+/// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed under the same
+/// key.
 fn says_the_same(accepted: &Message, message: &Message) -> bool {
     fn texts(one: &Message) -> [&Option<String>; 4] {
         [&one.title, &one.message, &one.context, &one.response]
@@ -361,7 +363,7 @@ pub(super) async fn reply(
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
-    // A person who asked gets the answer: what is due to people is bounded by what they asked.
+    // Answers to a person are not limited, because their number is bounded by the person's questions.
     if question.from_agent != AgentId::human() {
         take_turn(office, caller, id, Verb::Reply)?;
     }

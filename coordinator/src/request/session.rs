@@ -1,4 +1,4 @@
-//! Who calls, and what of the mail this session was handed and shown so far.
+//! The caller of a request, and the messages that its session was given and shown.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,65 +13,66 @@ use uuid::Uuid;
 use crate::auth::Principal;
 use crate::store::Tenure;
 
-/// How long a message that was handed to a wait is not handed to another wait of the same session.
+/// How long a message returned by one wait is withheld from other waits of the same session.
 ///
-/// The host says within milliseconds that the result was written; where it does not, the caller had gone.
+/// The host reports within milliseconds that the result was written. Without that report, the caller had gone.
 const HANDED_FOR: Duration = Duration::from_secs(5);
 
-/// How long no wait of a session begins a message anew of which it was shown a part.
+/// How long no wait of a session restarts a message of which the session was shown a part.
 ///
-/// Its host says nothing before it was shown the rest, so nothing tells a session that reads on from one that was lost.
+/// The host reports nothing before the rest was shown. So a session that continues to read cannot be distinguished from one
+/// that was lost.
 const BEGUN_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// How many messages that were shown wait for a request as their proof: some pages.
+/// How many shown messages wait for the next request as their proof: a few pages.
 const SHOWN_MAX: usize = 4 * INBOX_MAX;
 
-/// Whoever calls: an agent's session, or a person who speaks as an agent for a moment.
+/// The caller of a request: an agent's session, or a person who briefly acts as an agent.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// As whom.
+    /// The agent.
     pub(crate) agent: AgentId,
-    /// What it was admitted as.
+    /// The principal that was authenticated.
     pub(crate) principal: Arc<Principal>,
-    /// From which machine.
+    /// The host.
     pub(crate) host: Option<String>,
-    /// The session's hold on the agent; `None` for a person.
+    /// The session's tenure; `None` for a person.
     pub(crate) tenure: Option<Tenure>,
-    /// The processes of whose death a person's host knows: what is left of their hold is no session's.
+    /// Processes that a person's host reports as dead; their unexpired leases are ignored.
     pub(crate) dead: Arc<[Uuid]>,
-    /// Whether the caller can take another name.
+    /// Whether the caller can be renamed.
     pub(crate) renamable: bool,
-    /// What the session has of its mail.
+    /// The messages that the session has been given.
     pub(crate) memory: Arc<Memory>,
 }
 
 impl Caller {
-    /// Returns whether a person reads, who is shown whole texts.
+    /// Returns whether the caller is a person, who gets whole texts.
     pub(crate) fn is_person(&self) -> bool {
         self.tenure.is_none()
     }
 
-    /// Returns whether the caller is a session that answers one prompt and ends: what it asks ends with it.
+    /// Returns whether the caller is a one-shot session, whose questions end with it.
     pub(crate) fn is_one_shot(&self) -> bool {
         self.tenure.as_ref().is_some_and(|tenure| tenure.one_shot)
     }
 
-    /// Begins an entry of the audit about what the caller does now.
+    /// Begins an audit entry about an action of the caller.
     pub(crate) fn entry(&self, event: Event) -> Entry {
         self.principal.sign(Entry::new(event).by(&self.agent))
     }
 }
 
-/// What a session was handed since it connected, and what a client without a proxy was shown.
+/// The messages given to a session since it connected, and those shown to a client without a proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Until when each is held back from waits and pushes.
+    /// Until when each message is withheld from waits and pushes.
     handed: Mutex<HashMap<MessageId, Instant>>,
     shown: Mutex<Vec<MessageId>>,
 }
 
 impl Memory {
-    /// Claims a message for one wait. Returns false where another wait of the session has it.
+    /// Claims a message for one wait. Returns false if another wait of the session has it.
     pub(crate) fn hand(&self, id: &MessageId, now: Instant) -> bool {
         let mut handed = self.handed(now);
         if handed.contains_key(id) {
@@ -81,39 +82,39 @@ impl Memory {
         true
     }
 
-    /// Notes that the session was shown a part of a message: no wait begins it anew for a while.
+    /// Records that the session was shown a part of a message, so that no wait restarts it for a while.
     pub(crate) fn begin(&self, id: &MessageId, now: Instant) {
         self.handed(now).insert(id.clone(), now + BEGUN_FOR);
     }
 
-    /// Takes a message back from a wait whose caller had gone before it got it.
+    /// Takes a message back from a wait whose caller had gone before the reply arrived.
     pub(crate) fn take_back(&self, id: &MessageId) {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    /// Forgets what waits were handed: another context of the session has none of it.
+    /// Clears the messages returned by waits, because another context of the session has not been shown them.
     pub(crate) fn forget_handed(&self) {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Returns when the first of the messages that are held back is free again, if any is held back.
+    /// Returns when the next withheld message is released, if there is one.
     pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
         self.handed(now).values().min().copied()
     }
 
-    /// Returns until when the message is held back, if it is.
+    /// Returns until when the message is withheld, if it is.
     pub(crate) fn held_until(&self, id: &MessageId, now: Instant) -> Option<Instant> {
         self.handed(now).get(id).copied()
     }
 
-    /// Returns what is held back, and forgets the rest.
+    /// Returns the withheld messages, after dropping those that were released.
     fn handed(&self, now: Instant) -> MutexGuard<'_, HashMap<MessageId, Instant>> {
         let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
         handed.retain(|_, until| now < *until);
         handed
     }
 
-    /// Notes that messages were put before the model: the next request proves that it went on.
+    /// Records that messages were shown to the model; its next request proves that it continued.
     pub(crate) fn show(&self, ids: &[MessageId]) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         shown.extend_from_slice(ids);
@@ -121,7 +122,7 @@ impl Memory {
         shown.drain(..excess);
     }
 
-    /// Takes what was put before the model before now.
+    /// Takes the messages that were shown to the model before now.
     pub(crate) fn take_shown(&self) -> Vec<MessageId> {
         std::mem::take(&mut self.shown.lock().unwrap_or_else(PoisonError::into_inner))
     }

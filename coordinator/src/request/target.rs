@@ -1,4 +1,4 @@
-//! Whom a message is for: reading the target, and finding the agents it means.
+//! Parses the target of a message, and finds the matching agents.
 
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::limits::PAGE_MAX;
@@ -9,20 +9,20 @@ use crate::store::{Agent, Quota};
 
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
-/// From which likeness on (0 to 1) a name is worth suggesting.
+/// The lowest similarity (0 to 1) at which a name is suggested.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// Whom a message is for.
+/// The target of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    /// One agent by its id, or the one that a host has under a name.
+    /// One agent by its id, or the agent of a host under a name.
     One(AgentId, Option<String>),
-    /// Every agent of a role.
+    /// Every agent with a role.
     Role(AgentId),
 }
 
 impl Target {
-    /// Reads `id`, `id@host` or `@role`.
+    /// Parses `id`, `id@host` or `@role`.
     pub(super) fn parse(text: &str) -> Result<Self, Refusal> {
         let refused = |error: IdError| Refusal::invalid(format!("target: {error}")).advise(Advice::NameRecipient);
         match text.trim().split_once('@') {
@@ -33,9 +33,9 @@ impl Target {
     }
 }
 
-/// Returns the agent of that name: exactly, else the only one that differs in case alone.
+/// Returns the agent of that name. Without an exact match, returns the only one that differs only in case.
 ///
-/// The person is always known. Errors: `AGENT_NOT_FOUND` with the nearest names.
+/// The person always exists. Errors: `AGENT_NOT_FOUND` with the nearest names.
 pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal> {
     if let Some(agent) = office.store.agent(id).await? {
         return Ok(agent);
@@ -57,10 +57,10 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
     }
 }
 
-/// Returns the one agent that the target names, for which a message may be left: with a host the agent of that pair, whether
-/// or not a session has it.
+/// Returns the agent that the target names, whether or not a session holds it. With a host, it is that host's agent under the
+/// name.
 ///
-/// Errors: `AGENT_NOT_FOUND` with what that host has, or who has that name.
+/// Errors: `AGENT_NOT_FOUND` with the host's nearest names, or the host that has the name.
 pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>) -> Result<Agent, Refusal> {
     let Some(host) = host else { return find(office, id).await };
     let namesakes = office.store.namesakes(id).await?;
@@ -70,7 +70,7 @@ pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>)
     Err(no_pair(id, host, &everyone(office).await?))
 }
 
-/// Returns the agent that the host has under that name: that of its first session, or the one of that very id.
+/// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
 fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Agent]) -> Option<&'a Agent> {
     let of_host = || known.iter().filter(|agent| is_of(agent, host));
     let slot = |agent: &&Agent| agent.owner.as_ref().filter(|owner| owner.base == *id).map(|owner| owner.slot);
@@ -82,8 +82,8 @@ fn is_of(agent: &Agent, host: &str) -> bool {
     agent.host.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(host))
 }
 
-/// Says that a host has no agent of that name, and which was meant: what the host has under the name that the one of that id was
-/// wished by, else its nearest, else who has that name elsewhere.
+/// Returns the refusal for a host that has no agent of that name, with a suggestion. It suggests the host's agent with the
+/// same requested name, else its nearest names, else the host that has the name.
 fn no_pair(id: &AgentId, host: &str, known: &[Agent]) -> Refusal {
     let refusal = Refusal::new(ErrorCode::AgentNotFound, format!("no agent {id} on {host}"));
     let named = known.iter().find(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str()));
@@ -119,7 +119,7 @@ pub(crate) async fn everyone(office: &Office) -> Result<Vec<Agent>, Refusal> {
     }
 }
 
-/// Returns the known names most like the one that was meant, the most alike first.
+/// Returns the known names most similar to the given one, best first.
 fn nearest<'a>(meant: &AgentId, known: impl Iterator<Item = &'a AgentId>) -> Vec<&'a AgentId> {
     let meant = meant.as_str().to_ascii_lowercase();
     let mut scored: Vec<(f64, &AgentId)> = known

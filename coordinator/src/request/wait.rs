@@ -1,4 +1,4 @@
-//! Waiting: for the next message, for the answer to one, for a stage of its receipt. No thread, no polling.
+//! Waits for the next message, for an answer, or for a stage of a receipt. Uses no threads and no polling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use super::{CALL_DEADLINE, Caller, Office, check_speaker};
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection};
 
-/// After how long without news a wait looks at the store all the same: a hint may have been lost.
+/// How long a wait goes without news before it reads the store anyway, because a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
-/// How long it is known that an agent waits for an answer, from each look on. One that was cancelled counts until then.
+/// How long each read records the agent as waiting for an answer. A cancelled wait counts until then.
 const WAITS_FOR: Duration = LOOK_AGAIN.saturating_add(Duration::from_secs(10));
-/// How soon a wait looks again after the store failed it.
+/// The pause before a wait retries after a store error.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many unshown messages are read at once: more than one only where other waits were handed some.
+/// How many unshown messages are read at once. More than one is needed only if other waits were given some.
 const LOOKED_AT: usize = 8;
-/// How many bytes of them: long ones are mostly read for the first.
+/// The limit of bytes read at once: usually only the first message is needed.
 const LOOKED_AT_BYTES: usize = 16 * 1024;
 
-/// What a wait is for.
+/// The condition that ends a wait.
 enum Wanted {
     Next(KindFilter),
     Answer(MessageId),
@@ -38,7 +38,7 @@ enum Wanted {
 
 /// `wait_for_message`
 ///
-/// A store that fails at the first look refuses the call; later ones are tried again until the time is up.
+/// If the first read of the store fails, the call is refused. Later reads are retried until the deadline.
 pub(super) async fn wait_for_message(
     office: &Office,
     caller: &Caller,
@@ -83,9 +83,9 @@ pub(super) async fn wait_for_message(
     }
 }
 
-/// Notes that a session waits for an answer. Refuses to wait where another agent waits, in the end, for this session.
+/// Records that a session waits for an answer. Refuses the wait if it would close a cycle of waiting agents.
 ///
-/// A store that does not answer forbids no wait.
+/// If the store does not respond, the wait is allowed.
 async fn check_cycle(office: &Office, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
     let Wanted::Answer(id) = wanted else { return Ok(()) };
     if caller.is_person() {
@@ -99,18 +99,18 @@ async fn check_cycle(office: &Office, caller: &Caller, wanted: &Wanted, deadline
     }
 }
 
-/// Returns how many messages are in the caller's inbox; none where the store does not answer in time.
+/// Returns the number of messages in the caller's inbox, or zero if the store does not respond in time.
 async fn pending(office: &Office, caller: &Caller) -> usize {
     let counted = timeout(CALL_DEADLINE, office.store.pending(&caller.agent)).await;
     counted.ok().and_then(Result::ok).map_or(0, |pending| pending.count)
 }
 
-/// Returns after how long a wait that found nothing looks again: a message that is held back may be free before that.
+/// Returns when a wait without a result reads the store again. A withheld message may be released earlier.
 fn look_again(caller: &Caller, now: Instant) -> Duration {
     caller.memory.next_release(now).map_or(LOOK_AGAIN, |at| LOOK_AGAIN.min(at.duration_since(now)))
 }
 
-/// Returns what a wait returns of a message: all of it, or the part that has room. No wait begins that one again soon.
+/// Returns the reply of a wait: the whole message, or the part that fits. No other wait restarts that message soon.
 fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
     if caller.is_person() {
         return Reply::Message(message);
@@ -123,7 +123,7 @@ fn result(caller: &Caller, message: Message, place: &ReadFrom) -> Reply {
 }
 
 impl Wanted {
-    /// Returns whether the wait ends with what came. The next message is one that no other stands before.
+    /// Returns whether the arrival ends the wait. Only a message without unshown predecessors counts as the next one.
     fn is_met_by(&self, arrival: &Arrival, caller: &Caller) -> bool {
         let message = &arrival.message;
         match self {
@@ -139,7 +139,7 @@ impl Wanted {
     }
 }
 
-/// Resolves when what is waited for may be there, with what came where it is known. Receipts bring no next message.
+/// Waits for news that may meet the condition, and returns the arrivals if known. Receipts cannot bring a next message.
 async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>> {
     loop {
         match listener.news().await {
@@ -150,7 +150,7 @@ async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>>
     }
 }
 
-/// Returns what is waited for, if it is there.
+/// Returns the reply if the condition is met.
 async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Option<Reply>, Refusal> {
     match wanted {
         Wanted::Next(kind) => next_message(office, caller, *kind).await,
@@ -163,7 +163,7 @@ async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Optio
     }
 }
 
-/// Returns the oldest message that this session was not shown, and that no other wait of it was handed.
+/// Returns the oldest message that this session was not shown and that no other wait of it was given.
 async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
@@ -182,7 +182,7 @@ async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Res
     }
 }
 
-/// Returns the reply to a message that the caller sent; also a second time.
+/// Returns the reply to a message that the caller sent, even if it was returned before.
 async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
     let kept = own_message(office, caller, id).await?;
     if kept.message.from_agent != caller.agent {
@@ -190,7 +190,7 @@ async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Opti
     }
     match kept.reply {
         Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| {
-            // It may be in the inbox no more.
+            // It may no longer be in the inbox.
             let place = ReadFrom::Thread(Mark::of(&kept.message));
             result(caller, kept.message, &place)
         })),
