@@ -1,4 +1,4 @@
-//! The door: connections are accepted one by one and served each in a task of its own, with a deadline on whatever may dribble.
+//! Accepts connections and serves each in its own task, with a deadline for every read that may stall.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,37 +25,38 @@ use crate::request::Office;
 use crate::session::MESSAGE_DEADLINE;
 use crate::unfinished::{Budget, Intake};
 
-/// How many connections the system keeps until they are accepted: when a coordinator comes back, everybody knocks at
-/// once, and whoever finds no room knocks again only seconds later. Systems cut it to what they allow.
+/// The backlog of the listening socket. After a restart all clients connect at once, and a rejected client retries only after
+/// seconds. Systems reduce this value to their own limit.
 const BACKLOG: u32 = 4_096;
-/// How long a connection may take to say its first byte: a place is not for those who say nothing.
+/// The deadline for the first byte of a connection, because a connection slot is not for silent clients.
 const SILENT_MAX: Duration = Duration::from_secs(10);
-/// How long the head of a request may take, counted from when the connection was free for it: an idle one ends by this.
+/// The deadline for the head of a request. It starts when the connection is ready for the request, so it also ends idle
+/// connections.
 const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long the body of a request may take. How long an answer takes is not bounded, for a wait is one; only how long nothing
-/// of it can be written.
+/// The deadline for the body of a request. There is no deadline for a response, because a wait takes long; only a stalled
+/// write is limited.
 pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The largest head of a request, in bytes.
 const HEAD_SIZE_MAX: usize = 8 << 10;
-/// How many header lines a request may have.
+/// The limit of header lines per request.
 const HEADERS_MAX: usize = 64;
-/// How much of a connection is held in memory while it is read or written, in bytes.
+/// The limit of the read and write buffers of a connection, in bytes.
 const BUFFER_MAX: usize = 16 << 10;
-/// The largest body of a request, in bytes: two texts of the longest kind, escaped.
+/// The largest body of a request, in bytes: two texts of the maximum length, escaped.
 pub(super) const BODY_MAX: usize = 1 << 20;
-/// How long nobody is accepted after the system refused to: it is out of descriptors or memory, and says so each time.
+/// The pause after an accept error. The process is out of descriptors or memory, and each accept would fail.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Takes the port.
+/// Binds the port and starts to listen.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A port is free again as soon as its coordinator has ended, whatever becomes of that one's connections.
+    // The port can be bound again as soon as the coordinator has ended, even if old connections remain.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Publishes what bounds a connection.
+/// Publishes the limits of connections as metrics.
 pub(super) fn publish_limits(metrics: &Metrics, budget: &Budget) {
     metrics.limit("wrong_codes_per_minute", u64::from(WRONG_CODES_PER_MINUTE));
     metrics.limit("silent_seconds", SILENT_MAX.as_secs());
@@ -80,7 +81,7 @@ pub(super) fn publish_limits(metrics: &Metrics, budget: &Budget) {
     }
 }
 
-/// Where connections come in.
+/// Accepts the connections of the port.
 pub(super) struct Door {
     listener: TcpListener,
     admission: Admission,
@@ -92,7 +93,7 @@ impl Door {
         Self { listener, admission, serving }
     }
 
-    /// Accepts until `stop` is cancelled. Nothing of a connection is waited for here.
+    /// Accepts until `stop` is cancelled. This loop never waits for a single connection.
     pub(super) async fn accept(self, tasks: &TaskTracker, stop: &CancellationToken) {
         while let Some(accepted) = stop.run_until_cancelled(self.listener.accept()).await {
             match accepted {
@@ -111,13 +112,13 @@ impl Door {
     }
 }
 
-/// Returns whether only that connection is concerned, which was gone before it was accepted.
+/// Returns whether the error concerns only a connection that was closed before it was accepted.
 fn is_of_the_other_side(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// What serves a connection.
+/// Serves connections.
 #[derive(Clone)]
 pub(super) struct Serving {
     routes: Router,
@@ -141,7 +142,7 @@ impl Serving {
     async fn connection(self, admitted: AdmittedStream, stop: CancellationToken) {
         let begun = stop.run_until_cancelled(timeout(SILENT_MAX, admitted.first_byte())).await;
         let Some(Ok(Ok(Some(first)))) = begun else { return };
-        // In boxes, for what is served is large and those who are silent are many.
+        // Boxed, because the serving futures are large and there are many silent connections.
         match self.transport.acceptor() {
             None => Box::pin(self.requests(admitted, stop)).await,
             Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
@@ -161,7 +162,7 @@ impl Serving {
         }
     }
 
-    /// Serves requests until the other side leaves, is too slow, or has been upgraded to a link, which is a task of its own.
+    /// Serves requests until the client leaves, is too slow, or is upgraded to a link, which has its own task.
     async fn requests(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, stop: CancellationToken) {
         let service = TowerToHyperService::new(self.routes);
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service).with_upgrades());

@@ -17,9 +17,9 @@ use crate::auth::{Principal, Right};
 use crate::request::check_right;
 use crate::session;
 
-/// Upgrades an admitted request and serves the link in a task of its own.
+/// Upgrades an admitted request and serves the link in its own task.
 ///
-/// Not by axum's extractor, whose socket has one limit for the length of messages, before `hello` and after it.
+/// axum's extractor is not used, because its socket has the same message size limit before and after `hello`.
 pub(super) async fn upgrade(
     State(server): State<AppState>,
     Extension(principal): Extension<Arc<Principal>>,
@@ -42,15 +42,15 @@ pub(super) async fn upgrade(
     let upgrading = hyper::upgrade::on(&mut request);
     let AppState { office, tasks, stop, .. } = server;
     tasks.clone().spawn(async move {
-        // The other side may be gone before the answer was written.
+        // The client may be gone before the response was written.
         let Ok(upgraded) = upgrading.await else { return };
-        // In a task of its own: the task of the upgrade would hold the socket several times over.
+        // In its own task, because the task of the upgrade would hold the socket several times.
         tasks.spawn(session::serve(upgraded, stay, office, stop));
     });
     response
 }
 
-/// Returns whether the other side offers the protocol of the link.
+/// Returns whether the client offers the subprotocol of the link.
 fn offers_ours(request: &Request) -> bool {
     let offers = request.headers().get_all(SEC_WEBSOCKET_PROTOCOL).iter();
     offers

@@ -1,4 +1,4 @@
-//! How many connections there may be at once, and what those hear who come on top: a place is taken before anything is read.
+//! Connection limit: a slot is taken before anything is read; connections over the limit get a 503.
 
 use std::io;
 use std::pin::Pin;
@@ -18,24 +18,24 @@ use tokio_util::task::TaskTracker;
 use super::tls::Transport;
 use crate::request::Office;
 
-/// Descriptors that are not connections: the store's, the listener, the runtime's, and those who are turned away.
+/// Descriptors that are not connections: those of the store, the listener, the runtime and rejected connections.
 const RESERVED: usize = 64;
-/// How many hear at the same time that there is no place. Who comes on top of them is cut off.
+/// How many rejections are sent at the same time. Further connections are closed without a response.
 const TURNED_AWAY_AT_ONCE: usize = 16;
-/// How long whoever is turned away may take to hear it.
+/// The deadline for sending a rejection.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// How long the other side may read nothing of what is written to it.
+/// How long a write may stall because the client does not read.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
-/// The memory of the dearest connection, in bytes, whatever it does; what it sends has a budget of its own. TLS holds a
-/// record as it came and as it is read.
+/// The largest memory use of a connection, in bytes, without unfinished input, which has its own budget. TLS needs more,
+/// because it holds a record both encrypted and decrypted.
 const DEAREST: u64 = 32 << 10;
 const DEAREST_OF_TLS: u64 = 64 << 10;
-/// However little memory there is, so many connections are possible.
+/// The minimum number of connections, even with little memory.
 const FEWEST: usize = 256;
-/// So few connections are told as a warning.
+/// Below this limit, startup logs a warning.
 const FEW: usize = 1_024;
 
-/// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.
+/// Raises the limit of open descriptors as far as the system permits. Returns the new limit.
 pub(crate) fn raise_descriptor_limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
@@ -43,13 +43,13 @@ pub(crate) fn raise_descriptor_limit() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// Returns the memory of the dearest connection, in bytes.
+/// Returns the largest memory use of a connection, in bytes.
 pub(super) fn dearest(transport: &Transport) -> u64 {
     if transport.acceptor().is_some() { DEAREST_OF_TLS } else { DEAREST }
 }
 
-/// Returns how many connections there may be: as many as are asked for, else as a quarter of the memory suffices for, and
-/// never more than there are descriptors for.
+/// Returns the connection limit: the configured one, or as many connections as a quarter of the memory can hold. It never
+/// exceeds the number of descriptors.
 pub(super) fn bound(asked: Option<usize>, memory: Option<u64>, dearest: u64) -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let descriptors = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -66,13 +66,13 @@ pub(super) fn bound(asked: Option<usize>, memory: Option<u64>, dearest: u64) -> 
     bound
 }
 
-/// Returns how many connections a coordinator with so much memory can hold.
+/// Returns how many connections fit into a quarter of this memory.
 fn held_by(memory: Option<u64>, dearest: u64) -> usize {
     let held = memory.and_then(|memory| usize::try_from(memory / 4 / dearest).ok());
     held.map_or(usize::MAX, |held| held.max(FEWEST))
 }
 
-/// Who gives places to connections, and turns away those for whom there is none.
+/// Hands out connection slots and rejects connections when none is free.
 pub(super) struct Admission {
     places: Arc<Slots>,
     leaving: Arc<Slots>,
@@ -89,7 +89,7 @@ impl Admission {
         Self { places, leaving, office, transport, tasks }
     }
 
-    /// Gives a connection a place, or tells it that there is none.
+    /// Returns the connection with a slot, or rejects it.
     pub(super) fn admit(&self, stream: TcpStream) -> Option<AdmittedStream> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("small frames may wait for large ones on this connection: {error}");
@@ -106,7 +106,7 @@ impl Admission {
     fn turn_away(&self, stream: TcpStream) {
         let before = self.office.metrics.connections_refused.inc();
         let refusal = Refusal::no_place(self.places.bound);
-        // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
+        // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} connections were refused so far: {refusal}", before + 1);
         }
@@ -127,12 +127,12 @@ impl Admission {
     }
 }
 
-/// Says why there is no service, as far as the other side listens: who does not misses it.
+/// Sends the reason of a rejection, best effort.
 pub(super) async fn farewell(mut stream: impl AsyncRead + AsyncWrite + Unpin, status: &str, refusal: &Refusal) {
     let _ = timeout(FAREWELL_MAX, say_why(&mut stream, status, refusal)).await;
 }
 
-/// Says why, and waits until the other side has closed: closing over what it still says would take the answer from it.
+/// Sends the reason and waits until the client closes. Closing with unread input could discard the response at the client.
 async fn say_why(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     status: &str,
@@ -153,11 +153,11 @@ async fn say_why(
     Ok(())
 }
 
-/// So many places, some of them taken.
+/// A number of slots, some of them taken.
 struct Slots {
     taken: AtomicUsize,
     bound: usize,
-    /// How many are taken, for whoever looks from outside.
+    /// The metric with the number of taken slots.
     shown: Gauge,
 }
 
@@ -176,7 +176,7 @@ impl Slots {
     }
 }
 
-/// A place, free again once this is gone.
+/// A slot, released when this is dropped.
 struct Slot(Arc<Slots>);
 
 impl Drop for Slot {
@@ -186,22 +186,22 @@ impl Drop for Slot {
     }
 }
 
-/// A connection that has a place, until it ends or its other side reads nothing for too long.
+/// A connection with a slot, until it ends or its writes stall for too long.
 pub(super) struct AdmittedStream {
     stream: TcpStream,
-    /// Since when nothing more can be written, as the end of that.
+    /// The deadline of a stalled write.
     stalled: Option<Pin<Box<Sleep>>>,
     _place: Slot,
 }
 
 impl AdmittedStream {
-    /// Waits for the first byte and leaves it where it is. `None` is the end of the connection.
+    /// Waits for the first byte without consuming it. `None` means that the connection was closed.
     pub(super) async fn first_byte(&self) -> io::Result<Option<u8>> {
         let mut first = [0];
         Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
     }
 
-    /// Returns what came of writing, or an error where nothing has for too long.
+    /// Returns the result of a write, or an error if writes have stalled for too long.
     fn in_time<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

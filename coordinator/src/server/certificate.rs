@@ -1,4 +1,4 @@
-//! The coordinator's own certificate: signed by itself, made once, and kept, for hosts know it by its fingerprint.
+//! The coordinator's self-signed certificate. It is made once and kept, because hosts pin its fingerprint.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use time::{Duration, OffsetDateTime};
 
 use crate::config::CertificateFiles;
 
-/// The folder in the data folder.
+/// The folder of the certificate inside the data folder.
 const FOLDER: &str = "tls";
-/// How long the certificate is valid. What hosts trust is its fingerprint, and a change of that needs every host.
+/// The validity of the certificate. It is long, because a new fingerprint must be configured on every host.
 const LIFE: Duration = Duration::days(3_650);
-/// The clock of a host may be behind ours.
+/// The tolerance for hosts whose clocks are behind.
 const EARLIER: Duration = Duration::days(1);
 
-/// Returns the files of the coordinator's own certificate, which are made if they are not there.
+/// Returns the files of the coordinator's own certificate, creating them if they are missing.
 pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<CertificateFiles> {
     let folder = data_dir.join(FOLDER);
     let files = CertificateFiles { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
@@ -33,7 +33,7 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Certificate
     Ok(files)
 }
 
-/// Closes a key to others that was put back open to them.
+/// Restores the private mode of a key file that was made readable by others.
 fn close_to_others(key: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(key)?;
     if found.is_file() && found.mode() & 0o077 != 0 {
@@ -43,7 +43,7 @@ fn close_to_others(key: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the folder as a whole, so that nobody ever finds a key without its certificate.
+/// Creates the folder atomically, so that a key never exists without its certificate.
 fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
     let (certificate, key) = signed_by_itself(listen)?;
     let unfinished = data_dir.join(format!(".{FOLDER}.{}", std::process::id()));
@@ -62,11 +62,11 @@ fn make(data_dir: &Path, folder: &Path, listen: IpAddr) -> anyhow::Result<()> {
         };
         write().with_context(|| path.display().to_string())?;
     }
-    // Also what the folders hold is on the disk before anybody is shown the certificate: hosts pin it.
+    // The folders are synced as well before the certificate is used, because hosts pin it.
     let synced = |folder: &Path| File::open(folder).and_then(|folder| folder.sync_all());
     let moved = synced(&unfinished).and_then(|()| fs::rename(&unfinished, folder)).and_then(|()| synced(data_dir));
     if moved.is_err() {
-        // Another one was first, or something else lies there: nothing of ours stays behind.
+        // Another process was first, or something else has that path: remove the unfinished folder.
         let _ = fs::remove_dir_all(&unfinished);
     }
     moved.with_context(|| folder.display().to_string())
@@ -87,7 +87,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Returns the names by which clients may look for the coordinator that listens there.
+/// Returns the names and addresses of the certificate for a coordinator that listens there.
 fn names(host: &str, listen: IpAddr) -> Vec<String> {
     let address = Some(listen).filter(|address| !address.is_unspecified()).map(|address| address.to_string());
     let host = Some(host).filter(|host| !host.is_empty() && host.is_ascii() && *host != "localhost");

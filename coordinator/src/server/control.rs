@@ -1,4 +1,4 @@
-//! The coordinator's own socket, for commands on its machine: whoever may open the file may do everything but be an agent.
+//! The control socket for commands on the same machine. Access to the file grants every right except acting as an agent.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::Principal;
 
-/// What the program is called.
+/// The name of the program.
 const NAME: &str = "c3po-coordinator";
 
 /// The listening end.
@@ -23,18 +23,19 @@ const NAME: &str = "c3po-coordinator";
 pub(super) struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Which file it is: a successor's may lie there in the end.
+    /// The inode of the socket file, because a successor may have replaced the file.
     inode: u64,
 }
 
 impl ControlSocket {
-    /// Takes the place of the coordinator that listens on that port. What a killed one left there is replaced: the port
-    /// is ours.
+    /// Binds the control socket of the coordinator on that port. A socket left by a killed coordinator is replaced: holding
+    /// the port proves that there is no other.
     pub(super) fn bind(data_dir: &Path, port: u16) -> anyhow::Result<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
         made.with_context(|| format!("making {}", data_dir.display()))?;
         let path = place(data_dir, port);
-        // Made where nobody else comes, and moved once it is closed to others. The name is short, as those of sockets are.
+        // Bound in a private folder, and moved once its mode is restricted. The name is short, because socket paths have a
+        // small limit.
         let private = data_dir.join(format!(".c{port}"));
         match fs::remove_dir_all(&private) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -52,7 +53,7 @@ impl ControlSocket {
         Ok(Self { listener, path, inode })
     }
 
-    /// Serves the same paths as the port, for somebody of this machine, until `stop` is cancelled.
+    /// Serves the same paths as the port to local commands until `stop` is cancelled.
     pub(super) async fn serve(self, routes: Router, stop: CancellationToken) {
         let routes = routes.layer(Extension(Arc::new(Principal::local())));
         let serving = axum::serve(self.listener, routes).with_graceful_shutdown(stop.cancelled_owned());
@@ -60,7 +61,7 @@ impl ControlSocket {
             tracing::warn!("the control socket is gone: {error}");
         }
         if fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
-            // The next one replaces it in any case.
+            // If this fails, the next coordinator replaces the file.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -71,7 +72,7 @@ pub(crate) fn place(data_dir: &Path, port: u16) -> PathBuf {
     data_dir.join(format!("control-{port}.sock"))
 }
 
-/// How commands for a coordinator are typed on its machine, so that they work as they are pasted.
+/// The command line for local commands to a coordinator, ready to be pasted.
 #[derive(Debug, Clone)]
 pub(crate) struct PrintedCommand {
     program: String,
@@ -79,21 +80,21 @@ pub(crate) struct PrintedCommand {
 }
 
 impl PrintedCommand {
-    /// Those for the coordinator that listens there. They begin with `command`, or else as this program was called: by its
-    /// name if a shell found it, and by its path otherwise.
+    /// Makes the command line for the coordinator that listens there. It begins with `command`, or else with this program:
+    /// its name if a shell found it, otherwise its path.
     pub(crate) fn new(command: Option<&str>, data_dir: &Path, listen: SocketAddr) -> Self {
         let program = command.map_or_else(this_program, str::to_owned);
         let options = format!("--data-dir {} --listen {listen}", shell_word(&data_dir.display().to_string()));
         Self { program, options }
     }
 
-    /// Returns the command that asks this coordinator for something.
+    /// Returns the command line with these words.
     pub(crate) fn line(&self, words: &str) -> String {
         format!("{} {words} {}", self.program, self.options)
     }
 }
 
-/// Returns how this program is typed.
+/// Returns the name or path by which this program was called.
 pub(crate) fn this_program() -> String {
     let is_path = std::env::args_os().next().is_some_and(|called| Path::new(&called).components().count() > 1);
     let path = std::env::current_exe().ok().filter(|_| is_path);

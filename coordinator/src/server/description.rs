@@ -1,16 +1,16 @@
-//! `GET /api/openapi.json`: the description of REST.
+//! `GET /api/openapi.json`: the OpenAPI document of REST.
 //!
-//! Everybody may read it: it holds what the source holds, and of this coordinator only whether it is open, which the next
-//! request would show.
+//! It needs no credential. It shows only public information and whether the coordinator is open, which the next request would
+//! show anyway.
 
 use axum::Extension;
 
 use super::endpoint::{Description, Media, Plain};
 
-/// The path of the description.
+/// The path of the document.
 pub(super) const PATH: &str = "/api/openapi.json";
 
-/// A description.
+/// The media type of the document.
 #[derive(Debug)]
 pub(super) struct OpenApi;
 

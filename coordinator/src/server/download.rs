@@ -1,4 +1,4 @@
-//! What a new host needs before it has anything of ours: a script to be piped into a shell, and the program itself.
+//! Downloads for new hosts: the join script to be piped into a shell, and the program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,53 +27,53 @@ use tokio::time::Instant;
 use super::AppState;
 use super::endpoint::{InPath, Media, Plain, Refused};
 
-/// Where the script stands.
+/// The path of the script.
 pub(super) const SCRIPT_PATH: &str = "/join.sh";
-/// What is put into the script: where this coordinator is, how curl knows it, and what it ships.
+/// The script template. It is completed with the address of this coordinator, the flags of curl, and the available programs.
 const SCRIPT: &str = include_str!("join.sh");
-/// Where the sources are.
+/// The URL of the source repository.
 const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
-/// The folder in the data folder that holds programs for other machines, as `SYSTEM-PROCESSOR/c3po`.
+/// The folder inside the data folder with programs for other machines, as `SYSTEM-PROCESSOR/c3po`.
 const FOLDER: &str = "downloads";
 /// The name of the program.
 const PROGRAM: &str = "c3po";
-/// How many may fetch a program at once.
+/// The limit of concurrent downloads.
 const AT_ONCE: usize = 4;
-/// How long one may take for it, over a slow line.
+/// The deadline for a download over a slow line.
 const FETCH_MAX: Duration = Duration::from_secs(600);
-/// How much of a program is in memory at once, in bytes.
+/// How much of a program is read into memory at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The programs that this coordinator has for hosts.
+/// The programs that hosts can download.
 #[derive(Debug)]
 pub(super) struct Downloads {
-    /// The one beside the coordinator's own program, where the build puts that of the same machine.
+    /// The program beside the coordinator's own, which the build puts there.
     own: Option<PathBuf>,
-    /// Those that somebody put into the data folder.
+    /// The folder with programs that an operator added.
     folder: PathBuf,
-    /// The checksums, each with what its file was then. Whoever finds them locked waits: each file is read once.
+    /// The checksums, each with the stamp of its file. The lock is held while a file is read, so that each file is read once.
     sums: Mutex<BTreeMap<String, (Stamp, String)>>,
     places: Arc<Semaphore>,
 }
 
-/// Length and time of the last change of a file: with another program it differs.
+/// The length and modification time of a file, which change with its content.
 type Stamp = (u64, SystemTime);
 
 impl Downloads {
-    /// Those of a coordinator with that data folder.
+    /// Makes the downloads of a coordinator with that data folder.
     pub(super) fn new(data_dir: &Path) -> Self {
         let own = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
         let folder = data_dir.join(FOLDER);
         Self { own, folder, sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Returns the programs that are there now, by system and processor, such as `linux-x86_64`.
+    /// Returns the present programs by system and processor, such as `linux-x86_64`.
     async fn programs(&self) -> io::Result<BTreeMap<String, PathBuf>> {
         let (own, folder) = (self.own.clone(), self.folder.clone());
         spawn_blocking(move || programs_in(own, &folder)).await.map_err(io::Error::other)
     }
 
-    /// Returns the script for a coordinator that is there, which curl knows by these flags.
+    /// Returns the script for a coordinator at that URL, with these flags for curl.
     async fn script(&self, url: &str, curl: &str) -> io::Result<String> {
         let mut sums = String::new();
         let programs = self.programs().await?;
@@ -105,7 +105,7 @@ impl Downloads {
     }
 }
 
-/// Reads a file for its stamp and its checksum.
+/// Returns the stamp and checksum of a file.
 fn summed(program: &Path) -> io::Result<(Stamp, String)> {
     let mut file = fs::File::open(program)?;
     let (stamp, mut context, mut piece) = (stamp(&file.metadata()?)?, Context::new(&SHA256), vec![0; PIECE]);
@@ -121,7 +121,7 @@ fn stamp(metadata: &fs::Metadata) -> io::Result<Stamp> {
     Ok((metadata.len(), metadata.modified()?))
 }
 
-/// Returns the programs in a folder, and our own for a machine that the folder has none for.
+/// Returns the programs in a folder, with our own added unless the folder has one for this machine.
 fn programs_in(own: Option<PathBuf>, folder: &Path) -> BTreeMap<String, PathBuf> {
     let mut programs: BTreeMap<_, _> = fs::read_dir(folder)
         .into_iter()
@@ -151,7 +151,7 @@ pub(super) async fn script(State(server): State<AppState>) -> Result<Plain<Scrip
     Ok(script.map(Plain::new).map_err(|error| unreadable(&error))?)
 }
 
-/// A system and a processor, in a path.
+/// A system and processor, as a part of a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct For {
     #[schemars(example = "linux-x86_64")]
@@ -187,7 +187,7 @@ pub(super) async fn program(
     Ok(Plain::new(pieces(file, place)))
 }
 
-/// Returns the file piece by piece. Its place is free when the last one was sent, or nobody wants it any more.
+/// Streams the file in pieces. Its download slot is released at the end, or when the client disconnects.
 fn pieces(file: File, place: OwnedSemaphorePermit) -> Body {
     let until = Instant::now() + FETCH_MAX;
     Body::from_stream(stream::try_unfold((file, place), move |(mut file, place)| async move {

@@ -1,4 +1,4 @@
-//! Knowing when a response has left: the body tells when its last byte was taken by the connection.
+//! Detects when a response has been written: the body reports that the connection took its last byte.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use super::{AppState, http_session};
 use crate::request::Caller;
 
-/// What a response puts before its reader; filled by the tool that makes the response.
+/// The messages that a response shows to its reader; set by the tool that makes the response.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presentation {
     content: Arc<Mutex<Option<PresentedIds>>>,
@@ -30,7 +30,7 @@ struct PresentedIds {
 }
 
 impl Presentation {
-    /// Notes what the response will show, and to whom.
+    /// Records the messages that the response will show, with its reader.
     pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, via: Via) {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
         *content = Some(PresentedIds { caller, messages, via });
@@ -41,7 +41,7 @@ impl Presentation {
     }
 }
 
-/// Records `in_session` for what a response shows, once all of it was taken by the connection, and not before.
+/// Records `in_session` for the messages of a response, but only after the connection took all of it.
 pub(super) async fn layer(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let shown = Presentation::default();
     request.extensions_mut().insert(shown.clone());
@@ -58,7 +58,7 @@ pub(super) async fn layer(State(server): State<AppState>, mut request: Request, 
     })
 }
 
-/// A body that says when its last byte was taken. One that is dropped before says nothing.
+/// A body that reports when its last byte was taken. If it is dropped earlier, it reports nothing.
 struct Watched {
     body: Body,
     written: Option<Box<dyn FnOnce() + Send>>,

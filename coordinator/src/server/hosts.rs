@@ -1,4 +1,4 @@
-//! Hosts and their agents over HTTP: forgetting an agent, and giving what a host has to another name of it.
+//! Hosts and their agents over HTTP: deleting an agent, and renaming a host.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ pub(super) async fn remove(
     }
 }
 
-/// Refuses whoever neither administers the coordinator nor is the agent's own host.
+/// Refuses a principal that is neither an administrator nor the agent's own host.
 fn check_remover(
     server: &AppState,
     principal: &Principal,
@@ -77,7 +77,7 @@ pub(super) async fn rename(
     for key in &renamed {
         changed(&server, "renamed", &key.id, principal.name()).await;
     }
-    // A session may have come back under the old name in between.
+    // A session may have come back under the old name in the meantime.
     agents += move_agents(&server, &from, &to).await?;
     if agents == 0 && renamed.is_empty() {
         return Err(Refusal::invalid(format!("from: no agent and no key is of the host {from}")).into());
@@ -86,7 +86,7 @@ pub(super) async fn rename(
     Ok(Json(RenamedHost { from, to, agents, keys: renamed.len() }))
 }
 
-/// Gives the agents of a host to another one, one base name after the other. Returns how many those were.
+/// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.
 async fn move_agents(server: &AppState, from: &str, to: &str) -> Result<usize, Refusal> {
     let known = everyone(&server.office).await?;
     let of_host = known.into_iter().filter(|agent| agent.host.as_deref() == Some(from) && !agent.id.is_reserved());

@@ -1,4 +1,4 @@
-//! Clients without a proxy: who an HTTP request is, and what such a client was shown.
+//! Clients without a proxy: identifies the caller of an HTTP request, and tracks the messages it was shown.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,16 +20,16 @@ use crate::store::{Claim, Owner, Quota};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
-/// The header that tells two clients of the same name apart.
+/// The header that distinguishes clients of the same name.
 const SESSION_HEADER: &str = "X-Session-ID";
-/// The header by which a client may name its machine.
+/// The header with which a client may name its host.
 const HOST_HEADER: &str = "X-Agent-Host";
-/// The machine of a client that names none.
+/// The host of a client that names none.
 const NO_HOST: &str = "http";
-/// The namespace of instance ids made of agent and session: a random UUID, fixed for ever.
+/// The namespace of instance ids derived from agent and session: a constant random UUID.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d0c_2a6e_6f0b_4c1a_9d57_3e0f_c390_0001);
 
-/// The clients that were heard of lately. Bounded by time: who is silent for 90 s is dropped.
+/// The recently active clients. A client that is silent for 90 s is dropped.
 #[derive(Debug, Default)]
 pub(super) struct HttpSessions {
     clients: Mutex<HashMap<AgentId, HttpClient>>,
@@ -47,23 +47,23 @@ impl HttpSessions {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how many are online.
+    /// Returns how many clients are online.
     pub(super) fn online(&self) -> usize {
         let now = Instant::now();
         self.clients().values().filter(|client| now.duration_since(client.heard) < HTTP_PRESENCE).count()
     }
 
-    /// Returns whether the agent is held by such a client of that instance.
+    /// Returns whether a client with that instance holds the agent.
     pub(super) fn holds(&self, agent: &AgentId, instance: Uuid) -> bool {
         self.clients().get(agent).is_some_and(|client| client.instance == instance)
     }
 
-    /// Forgets the client of an agent.
+    /// Removes the client of an agent.
     pub(super) fn forget(&self, agent: &AgentId) {
         self.clients().remove(agent);
     }
 
-    /// Returns what the agent's client was shown, and whether it was not heard of before. Notes that it was heard.
+    /// Returns the memory of the agent's client, and whether the client is new. Records the activity.
     fn memory(&self, agent: &AgentId, instance: Uuid) -> (Arc<Memory>, bool) {
         let now = Instant::now();
         let mut clients = self.clients();
@@ -78,9 +78,9 @@ impl HttpSessions {
         (Arc::clone(&client.memory), is_new)
     }
 
-    /// Returns who makes the request, after the same rules of names as for links.
+    /// Returns the caller of the request, named by the same rules as on links.
     ///
-    /// What the client was shown before counts as seen by this request.
+    /// Messages that the client was shown earlier count as seen with this request.
     pub(super) async fn caller(
         &self,
         office: &Office,
@@ -133,12 +133,12 @@ impl HttpSessions {
 }
 
 impl HttpSessions {
-    /// Keeps the caller online while its call is under way, however long it waits. Never resolves.
+    /// Keeps the caller online while its call runs, even during a long wait. Never resolves.
     pub(super) async fn stay_online(&self, office: &Office, caller: &Caller) {
         let Some(tenure) = &caller.tenure else { return std::future::pending().await };
         loop {
             tokio::time::sleep(HTTP_PRESENCE / 3).await;
-            // A hold that was lost meanwhile is found lost by what the call does next.
+            // If the lease was lost meanwhile, the call itself detects that later.
             if let Err(error) = office.store.renew(tenure, HTTP_PRESENCE).await {
                 tracing::debug!("a hold was not renewed: {error}");
             }
@@ -149,28 +149,28 @@ impl HttpSessions {
     }
 }
 
-/// Records that messages got further with a client. What cannot be recorded stays at the stage before.
+/// Records that messages reached a later stage at a client. If that fails, they stay at the previous stage.
 pub(super) async fn note(office: &Office, caller: &Caller, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
     if message_ids.is_empty() {
         return;
     }
-    // These clients have one context.
+    // These clients have only one context.
     let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
     match request::advance(office, caller, &progress).await {
-        // The next request proves that what is in the session has been seen.
+        // The next request proves that the shown messages have been seen.
         Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
         Ok(()) => {}
         Err(error) => {
             tracing::warn!(agent.id = %caller.agent, "a receipt was not recorded: {error}");
             if stage == Stage::Seen {
-                // The next request proves it as well.
+                // The next request tries again.
                 caller.memory.show(&progress.message_ids);
             }
         }
     }
 }
 
-/// Returns the agent that the headers name, if they name one.
+/// Returns the agent that the headers name, if any.
 pub(super) fn agent_header(headers: &HeaderMap) -> Result<Option<AgentId>, Refusal> {
     match label(headers, AGENT_HEADER)? {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! The invites over HTTP: making, listing and ending them. No answer but that of making one has a code.
+//! Invites over HTTP: making, listing and revoking them. Only the reply to making one contains a code.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,30 +14,30 @@ use super::keys::{Named, noted, unsure};
 use crate::auth::issue::{self, NewInvite};
 use crate::store::Invite;
 
-/// An invite as lists show it: without its hash, and nobody knows its code.
+/// An invite as lists show it, without its hash. The code cannot be recovered.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Invite")]
 pub(super) struct ListedInvite {
-    /// What it is called.
+    /// The id of the invite.
     id: String,
-    /// What the keys are for that are made with it.
+    /// The scope of the keys made with it.
     scope: Scope,
-    /// Which agents they cover, as globs.
+    /// The agents that these keys cover, as globs.
     agents: Vec<String>,
-    /// Which host it lets in, whatever that calls itself. Null where it is for any.
+    /// The host that it admits, whatever name the client sends. Null for any host.
     host: Option<String>,
-    /// How many hosts it still lets in.
+    /// How many hosts it can still admit.
     uses: u32,
-    /// Until when.
+    /// When it expires.
     expires_at: Timestamp,
-    /// Who made it: a key's id, `local`, `token` or `start`. Null where that is not known.
+    /// The creator: a key's id, `local`, `token` or `start`. Null if unknown.
     made_by: Option<String>,
 }
 
-/// Invites that let somebody in.
+/// The open invites.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Invites {
-    /// All of them, the one that ends first before the others.
+    /// All open invites, ordered by expiry.
     invites: Vec<ListedInvite>,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> 
     Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
 }
 
-/// `POST /api/invites`: returns the lines that a new host is given.
+/// `POST /api/invites`: returns the lines to run on a new host.
 pub(super) async fn create(
     State(server): State<AppState>,
     By(principal): By,

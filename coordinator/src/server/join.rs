@@ -1,4 +1,4 @@
-//! Letting hosts in: the one path that changes something for whoever has no key yet, and the line that leads there.
+//! Joining of hosts: the one path that changes something for a client without a key, and the command line for it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
@@ -22,37 +22,37 @@ use crate::config::Config;
 use crate::limit::{LimitReached, Window};
 use crate::store::{Store, StoreError};
 
-/// The largest request that is read of somebody who has no key, in bytes.
+/// The largest request from a client without a key, in bytes.
 const BODY_MAX: usize = 8 << 10;
-/// Who makes the invite of a coordinator that nobody has a key for.
+/// The creator of the invite that is made at startup if there is no key.
 const START: &str = "start";
 
-/// What is known of joining.
+/// The state for joining.
 #[derive(Debug)]
 pub(super) struct Joins {
-    /// Where hosts reach this coordinator, where somebody said so.
+    /// The configured URL of this coordinator, if any.
     public_url: Option<String>,
-    /// Where it listens.
+    /// The address that it listens on.
     address: SocketAddr,
     transport: Transport,
-    /// How commands for this coordinator are typed on its machine.
+    /// The command line for local commands to this coordinator.
     typed: PrintedCommand,
     /// The wrong codes of the last minute.
     wrong: Mutex<Window<()>>,
 }
 
-/// An invite that was just made.
+/// A new invite.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Invited {
-    /// What it is called in lists and in the audit.
+    /// The id shown in lists and in the audit.
     pub(super) id: String,
-    /// What is to be said on a new host that has c3po.
+    /// The command to run on a new host that has c3po.
     pub(super) line: String,
-    /// What is to be said on one that does not.
+    /// The command to run on a new host without c3po.
     pub(super) install: String,
-    /// Until when.
+    /// When it expires.
     pub(super) expires_at: Timestamp,
-    /// Why other machines may not get far with it.
+    /// Why other machines may not be able to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) warning: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Joins {
         Self { public_url: config.public_url.clone(), address, transport, typed, wrong: Mutex::default() }
     }
 
-    /// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one.
+    /// Makes an invite in the name of `by`, with the id and revision of the key that it is made with, if any.
     pub(super) async fn invite(
         &self,
         store: &dyn Store,
@@ -73,7 +73,8 @@ impl Joins {
     ) -> Result<Invited, Refusal> {
         let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
         let (url, code) = (self.url(), code.reveal());
-        // Never as an argument of a program, which every user of the machine sees; an assignment before a command is none.
+        // The code is never a program argument, which every local user could see; a shell assignment before a command is not
+        // an argument.
         let line = format!("{CODE_VARIABLE}={code} c3po join {url}");
         let flags = Some(self.curl()).filter(|flags| !flags.is_empty()).map(|flags| format!("{flags} "));
         let flags = flags.unwrap_or_default();
@@ -81,13 +82,13 @@ impl Joins {
         Ok(Invited { id: invite.id, line, install, expires_at: invite.expires_at, warning: self.warning() })
     }
 
-    /// Returns where hosts reach this coordinator: a network may have come up since it started.
+    /// Returns the URL of this coordinator. It is computed each time, because a network may have come up since the start.
     pub(super) fn url(&self) -> String {
         let own = || format!("{}://{}", self.transport.scheme(), reachable(self.address, outward));
         self.public_url.clone().unwrap_or_else(own)
     }
 
-    /// Returns why no other machine reaches this coordinator by that URL, where that is known.
+    /// Returns why other machines cannot reach this coordinator by that URL, if known.
     fn warning(&self) -> Option<String> {
         if self.public_url.is_some() {
             return None;
@@ -95,19 +96,19 @@ impl Joins {
         loopback_warning(self.address, reachable(self.address, outward).ip())
     }
 
-    /// Returns by which flags curl knows this coordinator.
+    /// Returns the flags with which curl verifies this coordinator.
     pub(super) fn curl(&self) -> String {
         self.transport.curl_flags()
     }
 
-    /// Counts one wrong code of anybody, and returns what is said to it: who guesses is told only so often. Right ones
-    /// pass, or whoever can reach the port could keep others out; their 128 bits are what keeps a guesser out.
+    /// Counts a wrong code and returns its refusal. All clients share one limit per minute, above which the refusal is a rate
+    /// limit. Correct codes are never limited, or any client could lock others out; their 128 bits protect them from guessing.
     fn refuse(&self, now: Instant) -> Refusal {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(LimitReached { count, retry_after_seconds }) = wrong.take((), WRONG_CODES_PER_MINUTE, now) {
             return Refusal::too_many_codes(count, WRONG_CODES_PER_MINUTE, retry_after_seconds);
         }
-        // The same for one that never was: nobody learns which codes there were.
+        // The same error as for a code that never existed, so that clients cannot learn which codes existed.
         let error = "this join code is unknown, was used, or has expired";
         Refusal::new(ErrorCode::Unauthorized, error)
             .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
@@ -134,7 +135,7 @@ pub(super) async fn join(
     Ok(Json(JoinReply { older_key, ..reply }))
 }
 
-/// Prints the line that lets the first host in, where nobody could come in without.
+/// Prints the command that admits the first host, if keys are required and there is none.
 pub(super) async fn announce(server: &AppState) {
     if !server.auth.demands_a_first_key() {
         return;
@@ -163,7 +164,7 @@ pub(super) async fn announce(server: &AppState) {
     }
 }
 
-/// Ends the invites that earlier starts made: only the line that was printed last lets a host in.
+/// Revokes the invites of earlier starts: only the last printed command admits a host.
 async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
     for invite in store.invites().await?.iter().filter(|invite| invite.made_by.as_deref() == Some(START)) {
         store.forget_invite(&invite.hash).await?;
@@ -171,7 +172,8 @@ async fn end_earlier(store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns the address by which others reach a listener: of one on all addresses, that of the way to the outside.
+/// Returns the address at which other machines reach a listener. For a wildcard address, this is the address of the default
+/// route.
 fn reachable(listen: SocketAddr, outward: impl Fn() -> Option<IpAddr>) -> SocketAddr {
     if !listen.ip().is_unspecified() {
         return listen;
@@ -179,7 +181,7 @@ fn reachable(listen: SocketAddr, outward: impl Fn() -> Option<IpAddr>) -> Socket
     SocketAddr::new(outward().unwrap_or(Ipv4Addr::LOCALHOST.into()), listen.port())
 }
 
-/// Returns why a line with that address leads other machines nowhere; `None` if it leads here.
+/// Returns why other machines cannot use a command with that address; `None` if they can.
 fn loopback_warning(listen: SocketAddr, reached_at: IpAddr) -> Option<String> {
     if !reached_at.is_loopback() {
         return None;
@@ -196,8 +198,8 @@ fn loopback_warning(listen: SocketAddr, reached_at: IpAddr) -> Option<String> {
     })
 }
 
-/// Returns the address that this machine would speak to others from. Nothing is sent: connecting a UDP socket only looks
-/// up the way, here to an address that is reserved for documents (RFC 5737).
+/// Returns the source address for traffic to other machines. Nothing is sent: connecting a UDP socket only looks up the
+/// route. The target is reserved for documentation (RFC 5737).
 fn outward() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;

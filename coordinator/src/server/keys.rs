@@ -1,4 +1,4 @@
-//! The keys over HTTP: listing, making, ending and renewing them.
+//! Keys over HTTP: listing, making, revoking and rotating them.
 
 use std::collections::HashMap;
 
@@ -17,42 +17,42 @@ use crate::auth;
 use crate::auth::issue::{self, NewKey};
 use crate::store::Key;
 
-/// The name of a key or an invite in a path.
+/// The id of a key or an invite in a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Named {
     #[schemars(regex(pattern = "^[0-9a-f]{8}$"))]
     pub(super) id: String,
 }
 
-/// A key as lists show it: without its hash.
+/// A key as lists show it, without its hash.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Key")]
 pub(super) struct ListedKey {
-    /// What it is called.
+    /// The id of the key.
     id: String,
-    /// Whose it is.
+    /// The name of its holder.
     name: String,
-    /// Which host whoever presents it is.
+    /// The host that the key authenticates.
     host: String,
-    /// What it is for.
+    /// The scope of the key.
     scope: Scope,
-    /// Which agents it covers, as globs.
+    /// The agents that it covers, as globs.
     agents: Vec<String>,
-    /// Whether it admits anybody.
+    /// Whether the key is valid.
     state: KeyState,
     /// When it was made.
     created_at: Timestamp,
-    /// When it ends by itself; never where null.
+    /// When it expires; null if it does not expire.
     expires_at: Option<Timestamp>,
     /// When it was revoked.
     revoked_at: Option<Timestamp>,
-    /// Which key or invite it was made with.
+    /// The key or invite that it was made with.
     made_by: String,
-    /// When it was last used, to the minute; null where that is not known.
+    /// When it was last used, to the minute; null if unknown.
     last_used_at: Option<Timestamp>,
 }
 
-/// Whether a key admits anybody.
+/// Whether a key is valid.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -62,19 +62,19 @@ enum KeyState {
     Revoked,
 }
 
-/// A key whose text was just made.
+/// A key with a new secret.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct MadeKey {
     #[serde(flatten)]
     shown: ListedKey,
-    /// Its text, which is said this once.
+    /// The secret, which is returned only once.
     key: String,
 }
 
 /// Keys, the newest first.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Keys {
-    /// All of them, those that have ended as well.
+    /// All keys, including ended ones.
     keys: Vec<ListedKey>,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
     let (store, now) = (&server.office.store, Timestamp::now());
     let mut keys = store.keys().await?;
     let mut used: HashMap<String, Timestamp> = HashMap::new();
-    // What this coordinator knows itself is not older than what any has noted of it.
+    // A use that this coordinator recorded itself is at least as recent as a stored one.
     for (id, at) in
         store.uses().await?.into_iter().chain(server.auth.keyring.used_since(Timestamp::from_millis(0), now))
     {
@@ -119,7 +119,7 @@ pub(super) async fn rotate(
     made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
 }
 
-/// Tells whoever asked for the text of a key what came of that, and everybody else that the key has changed.
+/// Returns the new secret to the client, and publishes the change of the key.
 async fn made_key(
     server: &AppState,
     verb: &str,
@@ -147,8 +147,8 @@ pub(super) async fn revoke(
     Ok(Json(shown(key, Timestamp::now())))
 }
 
-/// Says in log and audit what became of a key, and by whom, and lets it count here at once. The other coordinators, and
-/// this one where it cannot read now, find it by themselves.
+/// Logs a change of a key with its author, writes it to the audit, and applies it here at once. Other coordinators reload
+/// keys by themselves, as does this one if it cannot read them now.
 pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) {
     tracing::info!("the key {key} was {verb} by {by}");
     noted(server, verb, Some(key), by);
@@ -157,14 +157,14 @@ pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) 
     }
 }
 
-/// Notes a change of which nobody knows whether it was done: the store did not answer in time.
+/// Records a change with an unknown outcome, because the store did not reply in time.
 pub(super) fn unsure(server: &AppState, verb: &str, key: Option<&str>, by: &str, refusal: &Refusal) {
     if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") {
         noted(server, verb, key, &format!("{by}, but whether it was done is not known"));
     }
 }
 
-/// Says in the audit what became of a key or an invite, and by whom.
+/// Writes the change of a key or an invite and its author to the audit.
 pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) {
     let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
     server.office.audit.note(Entry { key: key.map(str::to_owned), ..entry });

@@ -1,4 +1,4 @@
-//! `/mcp`: the same catalogue and rules for clients without a proxy, over streamable HTTP, without sessions of its own.
+//! `/mcp`: the same tools and rules for clients without a proxy, over streamable HTTP without MCP sessions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,15 +30,15 @@ use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, CALL_DEADLINE, Office};
 
-/// How often a client that asked for progress hears that its wait goes on.
+/// The interval of progress notifications to a client that requested them.
 const PROGRESS: Duration = Duration::from_secs(25);
 
-/// Pages of this machine may ask, whatever their port; those of any other are refused.
+/// The permitted origins: pages of this machine on any port. All others are rejected.
 const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
 /// Returns the service for `/mcp`.
 ///
-/// Unlike the other paths it may be asked by pages of this machine: there are MCP clients that are one.
+/// Unlike other paths, it accepts requests from pages of this machine, because some MCP clients are such pages.
 pub(super) fn service(server: &AppState) -> Router {
     let handler = Handler { office: Arc::clone(&server.office), sessions: Arc::clone(&server.http_sessions) };
     let settings = StreamableHttpServerConfig::default()
@@ -47,7 +47,7 @@ pub(super) fn service(server: &AppState) -> Router {
         .with_cancellation_token(server.stop.clone())
         .with_allowed_origins(LOOPBACK_ORIGINS)
         .enforce_origin_validation()
-        // `Host` was looked at before.
+        // `Host` has already been checked.
         .with_allowed_hosts(Vec::<String>::new());
     let service =
         StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(NeverSessionManager::default()), settings);
@@ -57,7 +57,7 @@ pub(super) fn service(server: &AppState) -> Router {
         .layer(middleware::from_fn_with_state(server.clone(), read_first))
 }
 
-/// Reads the body before rmcp does, which would wait for the rest of it also while the coordinator stops.
+/// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
         Ok(read) => read,
@@ -65,7 +65,7 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
     };
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
     let answered = timeout(CALL_DEADLINE, &mut answering).await;
-    // A wait lasts for longer than anything that has to make room.
+    // Released after the deadline of a call, because a wait lasts longer than a charge may be held.
     drop(held);
     match answered {
         Ok(answer) => answer,
@@ -113,7 +113,7 @@ impl ServerHandler for Handler {
         let outcome = tokio::select! {
             outcome = call => outcome,
             () = tell_progress(&context) => Err(Refusal::new(ErrorCode::Internal, "progress ended")),
-            // Nobody is there any more to be told, and a message that such a wait took would be late elsewhere.
+            // The client has disconnected. A message that its wait still took would arrive late elsewhere.
             () = context.ct.cancelled() => Err(Refusal::new(ErrorCode::Internal, "the client has gone")),
         };
         let result = match outcome {
@@ -138,7 +138,7 @@ impl Handler {
         };
         let caller = self.sessions.caller(&self.office, principal, &parts.headers).await?;
         let tool = call.tool();
-        // The protocol names no call twice, so each is a call of its own.
+        // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.office, &caller, CallId::fresh(), call) => done?,
             () = self.sessions.stay_online(&self.office, &caller) => return Err(Refusal::store_unavailable()),
@@ -153,7 +153,7 @@ impl Handler {
     }
 }
 
-/// Says now and then that the call goes on, to a client that asked for it. Never resolves.
+/// Sends progress notifications to a client that requested them. Never resolves.
 async fn tell_progress(context: &RequestContext<RoleServer>) {
     let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
     let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
@@ -163,7 +163,7 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
         seconds += PROGRESS.as_secs_f64();
         let progress = ProgressNotificationParam::new(token.clone(), seconds).with_message("still waiting");
         if context.peer.notify_progress(progress).await.is_err() {
-            // The client is gone; the call ends by itself when its connection does.
+            // The client has gone; the call ends with its connection.
             return std::future::pending().await;
         }
     }

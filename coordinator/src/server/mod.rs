@@ -1,4 +1,4 @@
-//! The one port: which path leads where, and what stands before all of them.
+//! The HTTP server of the one port: its routes, and the checks before them.
 
 mod accept;
 mod acp;
@@ -55,12 +55,12 @@ use crate::config::Config;
 use crate::memory;
 use crate::request::Office;
 
-/// Where clients without a proxy speak MCP.
+/// The path of MCP for clients without a proxy.
 const MCP_PATH: &str = "/mcp";
-/// How long everything may take to end once the coordinator stops.
+/// The deadline for everything to end once the coordinator stops.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What every path works with.
+/// The state shared by all routes.
 #[derive(Debug, Clone)]
 pub(crate) struct AppState {
     office: Arc<Office>,
@@ -72,7 +72,7 @@ pub(crate) struct AppState {
     stop: CancellationToken,
 }
 
-/// Serves until `stop` is cancelled, then drains: links are told, calls under way end, everything within five seconds.
+/// Serves until `stop` is cancelled, then drains: links are notified, running calls end, all within five seconds.
 pub(crate) async fn serve(
     listener: TcpListener,
     config: &Config,
@@ -146,26 +146,26 @@ async fn guard_sessions(State(server): State<AppState>, mut request: Request, ne
     answered.await.unwrap_or_else(refused)
 }
 
-/// Returns a refusal for proxies and MCP clients, which know the newer name of the code for a store that is away.
+/// Returns a refusal for proxies and MCP clients. They use the newer error code for an unavailable store.
 fn refused(refusal: Refusal) -> Response {
     (status_of(refusal.code), retry_after(&refusal), Json(refusal)).into_response()
 }
 
-/// Admits a request: nothing of it is read before that.
+/// Admits a request before any of its body is read.
 fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal> {
     let admitted = match request.extensions().get::<Arc<Principal>>() {
-        // Whoever reaches the control socket.
+        // A client of the control socket.
         Some(local) => Ok(Arc::clone(local)),
         None => server.auth.admit(request.headers(), Timestamp::now()),
     };
     let principal = admitted.inspect_err(|refusal| {
         let before = server.office.metrics.connections_refused.inc();
-        // The 1st, 2nd, 4th, 8th, …: whoever knocks without end does not fill the disk.
+        // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} requests were refused so far: {refusal}", before + 1);
         }
     })?;
-    // Until there is an answer, and as long as anything works on the request; a link counts by itself.
+    // Counted until the response is made and all work on the request has ended; a link is counted separately.
     let stay = Arc::new(Principal::enter(&principal)?);
     request.extensions_mut().insert(Arc::clone(&stay));
     request.extensions_mut().insert(principal);

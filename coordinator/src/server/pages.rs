@@ -1,8 +1,8 @@
-//! What keeps web pages away: a browser sends whatever a page asks for, also to this machine and into this network.
+//! Origin check: rejects requests made by web pages, because a browser sends them even to this machine and this network.
 //!
-//! A page of somebody else's either says so (`Origin`), or reaches this coordinator under a name of its own that now leads
-//! here (rebinding of names). On loopback no name but `localhost` leads here. On the network such a name stands in the public
-//! name system; names that cannot stand there are trusted.
+//! A foreign page either sends `Origin`, or uses its own name that now resolves to this coordinator (DNS rebinding). On
+//! loopback only `localhost` is accepted. On the network, rebinding needs a public DNS name; names that cannot be public are
+//! accepted.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,19 +19,18 @@ use super::MCP_PATH;
 use super::endpoint::Refused;
 use crate::config::Config;
 
-/// Endings of names that lead to nobody but one's own network (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the
-/// one that home routers use.
+/// Suffixes that never resolve in public DNS (RFC 6761, 6762 and 8375, and ICANN's `internal`), and the one of home routers.
 const OWN: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
 
-/// The header by which a browser reports whether the page that asks is of the same site.
+/// The header in which a browser reports whether the requesting page is of the same site.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// By which names clients may address this coordinator.
+/// The host names that clients may use for this coordinator.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
-    /// `None` where credentials are demanded, which no page has.
+    /// `None` if credentials are required, because pages do not have them.
     further: Option<Arc<[String]>>,
-    /// Whether it serves this machine alone.
+    /// Whether it serves only this machine.
     is_local: bool,
 }
 
@@ -43,8 +42,9 @@ impl Names {
         Self { further: config.is_open.then_some(further), is_local: listen.is_loopback() }
     }
 
-    /// Returns whether a name is an address, or is nobody's else: on loopback `localhost` alone, since any device of the
-    /// network may call itself `name` or `name.local`; on the network whatever cannot stand in the public name system.
+    /// Returns whether a name is an address or cannot belong to a foreign page. On loopback only `localhost` qualifies, since
+    /// any device of the network may use `name` or `name.local`. On the network, any name qualifies that cannot be public in
+    /// DNS.
     fn is_own(&self, name: &str) -> bool {
         match address(name) {
             Some(address) => !self.is_local || address.is_loopback(),
@@ -53,7 +53,7 @@ impl Names {
         }
     }
 
-    /// Returns a refusal, `FORBIDDEN`, for what a page of somebody else's may have sent. `/mcp` looks at `Origin` itself.
+    /// Returns a `FORBIDDEN` refusal for a request that a foreign page may have sent. `/mcp` checks `Origin` itself.
     fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
         if headers.contains_key(ORIGIN) && !path.starts_with(MCP_PATH) {
             let error = "web pages have no business with this coordinator, and Origin is sent for one";
@@ -64,7 +64,7 @@ impl Names {
             let error = "a page of another site asked for this";
             return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Sec-Fetch-Site out."));
         }
-        // A browser always says by which name it got here.
+        // A browser always sends the name that it used.
         let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else { return Ok(()) };
         let authority: Option<Authority> = host.to_str().ok().and_then(|host| host.parse().ok());
         let name = authority.map(|authority| authority.host().to_ascii_lowercase());
@@ -81,13 +81,13 @@ impl Names {
     }
 }
 
-/// Returns the address that a name is, if it is one.
+/// Parses the name as an address.
 fn address(name: &str) -> Option<IpAddr> {
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     bare.map_or_else(|| name.parse().ok().map(IpAddr::V4), |bare| bare.parse().ok().map(IpAddr::V6))
 }
 
-/// Turns away what a web page may have sent, before anything else of it is looked at.
+/// Rejects requests that a web page may have sent, before any other check.
 pub(super) async fn layer(State(names): State<Names>, request: Request, next: Next) -> Response {
     match names.check(request.headers(), request.uri().path()) {
         Ok(()) => next.run(request).await,

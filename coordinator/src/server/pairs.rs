@@ -1,4 +1,4 @@
-//! The guard over HTTP: which pairs of agents write much without a person, and allowing or stopping one.
+//! The loop guard over HTTP: lists pairs of agents that write much without a person, and allows or stops them.
 
 use axum::Json;
 use axum::extract::State;

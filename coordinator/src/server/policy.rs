@@ -1,4 +1,4 @@
-//! `GET /api/policy` and `/api/policy/check`: the rules in force, and what they say of a case.
+//! `GET /api/policy` and `/api/policy/check`: the present rules, and their verdict for a case.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +8,7 @@ use super::AppState;
 use super::endpoint::{Query, RestAnswer};
 use crate::request;
 
-/// Answers from the rules that hold now.
+/// Returns the verdict of the present rules.
 pub(super) async fn check(
     State(server): State<AppState>,
     Query(question): Query<PolicyQuestion>,
@@ -16,7 +16,7 @@ pub(super) async fn check(
     Ok(Json(request::explain_policy(&server.office, question).await?))
 }
 
-/// Shows the rules that hold now.
+/// Returns the present rules.
 pub(super) async fn show(State(server): State<AppState>) -> RestAnswer<PolicyInForce> {
     Ok(Json(server.office.policies.in_force()))
 }

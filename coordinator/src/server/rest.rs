@@ -21,56 +21,56 @@ use super::endpoint::{By, MayLook, Media, Plain, Query, Refused, RestAnswer, Spe
 use super::{AppState, description};
 use crate::store::{Agent, Selection};
 
-/// After how many bytes of messages a page of an inbox ends, so that nobody has the coordinator hold a whole one.
+/// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
-/// How many clocks that are apart are listed.
+/// The limit of deviating clocks in the list.
 const CLOCKS_MAX: usize = 100;
 
-/// How the coordinator is.
+/// The health of the coordinator.
 #[derive(Debug)]
 pub(super) enum Health {
     Well(Well),
     Unwell(Unwell),
 }
 
-/// The store is reached.
+/// The store responds.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Well {
     /// Always `ok`.
     status: &'static str,
     /// How many agents are connected to this coordinator.
     agents_online: usize,
-    /// The clocks of their hosts that are apart from the coordinator's, those that differ most before the others.
+    /// The clocks of hosts that differ from the coordinator's, the largest difference first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     clocks: Vec<Clock>,
-    /// Whether the file of rules is not in force as it is now; absent where it is.
+    /// Whether the policy file differs from the rules in force; absent if it does not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     policy_outdated: bool,
-    /// `full` where the embedded store takes no new messages; else left out.
+    /// `full` if the embedded store refuses new messages, otherwise absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<&'static str>,
 }
 
-/// The clock of a host that is apart from the coordinator's.
+/// The clock of a host that differs from the coordinator's.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Clock {
-    /// An agent on that host. Left out for those who may not see who is there.
+    /// An agent on that host. Absent for clients that may not list agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_id: Option<AgentId>,
-    /// By how many seconds it was ahead at the agent's last heartbeat; negative where it was behind.
+    /// By how many seconds it was ahead at the agent's last heartbeat; negative if it was behind.
     seconds: i64,
 }
 
-/// The store is away.
+/// The store does not respond.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Unwell {
     /// Always `error`.
     status: &'static str,
-    /// What is wrong.
+    /// The problem.
     error: &'static str,
     /// Always `REDIS_UNAVAILABLE`.
     code: &'static str,
-    /// What to do next.
+    /// The suggested next step.
     suggestion: &'static str,
 }
 
@@ -112,17 +112,17 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
         Clock { agent_id: may_look.then_some(agent), seconds }
     });
     let policy_outdated = server.office.policies.outdated().is_some();
-    // A store that answers and cannot be measured is not known to be full.
+    // A store that responds but cannot be measured counts as not full.
     let fill = server.office.store.fill().await.ok().flatten();
     let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
     Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated, store })
 }
 
-/// How much of an inbox is wanted.
+/// The query for a page of an inbox.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
-    /// How many messages at most.
+    /// The largest number of messages.
     #[schemars(range(min = 1, max = PAGE_MAX), extend("default" = PAGE_DEFAULT))]
     limit: Option<usize>,
 }
@@ -153,7 +153,7 @@ pub(super) async fn pending(
     Ok(Json(PendingMessages { count: pending.count, messages }))
 }
 
-/// `GET /api/agents`: all of them, for people who look.
+/// `GET /api/agents`: all agents, for people.
 pub(super) async fn agents(State(server): State<AppState>) -> RestAnswer<Vec<AgentRecord>> {
     let now = Timestamp::now();
     let mut records: Vec<AgentRecord> = Vec::new();
@@ -168,7 +168,7 @@ pub(super) async fn agents(State(server): State<AppState>) -> RestAnswer<Vec<Age
     }
 }
 
-/// What became of an agent.
+/// The outcome of unregistering an agent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Unregistered {
     /// Always `ok`.
@@ -218,13 +218,13 @@ pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics
     Plain::new(server.office.metrics.text(presence.connected(), presence.listening()))
 }
 
-/// Every path that leads nowhere.
+/// The fallback for unknown paths.
 pub(super) async fn nowhere(uri: Uri) -> Refused {
     let error = format!("there is nothing at {}", uri.path());
     Refused::with(StatusCode::NOT_FOUND, unheard_of(error))
 }
 
-/// Every method that a path does not have. Which it has stands in the header `Allow`.
+/// The fallback for methods that a path does not have. The header `Allow` lists the available ones.
 pub(super) async fn no_such_method(uri: Uri) -> Refused {
     let error = format!("that is not done to {}", uri.path());
     Refused::with(StatusCode::METHOD_NOT_ALLOWED, unheard_of(error))

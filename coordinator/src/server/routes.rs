@@ -1,4 +1,4 @@
-//! The table of every path of REST: method, access, and a summary for the description.
+//! The table of all REST routes: method, access, and a summary for the OpenAPI document.
 
 use aide::axum::routing::{delete, get, post};
 use axum::Router;
@@ -18,7 +18,7 @@ const GUARD_ALLOW: &str = "/api/guard/allow";
 const GUARD_STOP: &str = "/api/guard/stop";
 const PROGRAM: &str = "/download/{machine}/c3po";
 
-/// Returns the routes of REST, the one of their description included.
+/// Returns the REST routes, including that of their OpenAPI document.
 pub(super) fn router(server: &AppState) -> Router<AppState> {
     for_new_hosts(for_administrators(for_monitors(Table::new(server)))).finish()
 }

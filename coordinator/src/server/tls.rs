@@ -1,4 +1,4 @@
-//! TLS of the port: whose certificate it shows, and what hosts know it by. Files that change are taken up while it runs.
+//! TLS of the port: its certificate, and the fingerprint that hosts pin. Changed files are reloaded at runtime.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -21,22 +21,22 @@ use super::certificate;
 use crate::config::{CertificateFiles, Tls};
 use crate::files;
 
-/// What a connection over TLS begins with: the type of the record that a handshake is in.
+/// The first byte of a TLS connection: the record type of a handshake.
 pub(super) const FIRST_BYTE: u8 = 0x16;
-/// How long the handshake may take.
+/// The deadline of the handshake.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// How many bytes of it are read, at the most. A library would join records up to 64 KiB.
+/// The limit of handshake bytes that are read. The library would join records of up to 64 KiB.
 pub(super) const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
 /// The largest file of a certificate or key, in bytes.
 const PEM_MAX: u64 = 1 << 20;
 
-/// How the port is spoken to: plainly, or over TLS. Cheap to clone.
+/// The transport of the port: plain HTTP or TLS. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Transport {
     shown: Option<Arc<ServedCertificate>>,
 }
 
-/// The certificate that is shown, and where it comes from.
+/// The certificate in use, and its files.
 #[derive(Debug)]
 struct ServedCertificate {
     files: CertificateFiles,
@@ -49,19 +49,19 @@ struct Loaded {
     fingerprint: Fingerprint,
     /// The SHA-256 of the public key, in base64.
     public_key: String,
-    /// Whether no authority stands behind it in its file.
+    /// Whether the file contains the certificate alone, without a chain.
     is_alone: bool,
 }
 
 impl Transport {
-    /// No TLS.
+    /// Returns a transport without TLS.
     pub(super) fn plain() -> Self {
         Self { shown: None }
     }
 
-    /// Reads the certificate that is to be shown, or makes one where none was named.
+    /// Reads the configured certificate, or makes one if none is configured.
     ///
-    /// Errors: there is none that can be used.
+    /// Errors: there is no usable certificate.
     pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
         let files = match tls {
             Tls::Off => return Ok(Self::plain()),
@@ -75,29 +75,29 @@ impl Transport {
         Ok(Self { shown: Some(Arc::new(ServedCertificate { files, loaded })) })
     }
 
-    /// Returns what URLs of this coordinator begin with: `http` or `https`.
+    /// Returns the URL scheme of this coordinator: `http` or `https`.
     pub(crate) fn scheme(&self) -> &'static str {
         if self.shown.is_some() { "https" } else { "http" }
     }
 
-    /// Returns what hosts know the certificate by; `None` where there is no TLS.
+    /// Returns the fingerprint of the certificate; `None` without TLS.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         self.loaded().map(|loaded| loaded.fingerprint)
     }
 
-    /// Returns the fingerprint for hosts that are let in. A certificate with a chain is vouched for by an authority, and
-    /// renewed every few weeks: that is left to what the host's system trusts.
+    /// Returns the fingerprint that joining hosts pin. A certificate with a chain comes from an authority and is renewed
+    /// every few weeks, so hosts verify it with their system's trust store instead.
     pub(super) fn pinned(&self) -> Option<Fingerprint> {
         self.loaded().filter(|loaded| loaded.is_alone).map(|loaded| loaded.fingerprint)
     }
 
-    /// Returns by which flags curl knows the certificate that hosts pin: by its public key, and by that alone.
+    /// Returns the flags with which curl verifies the pinned certificate by its public key alone.
     pub(super) fn curl_flags(&self) -> String {
         let pinned = self.loaded().filter(|loaded| loaded.is_alone);
         pinned.map(|loaded| format!("-k --pinnedpubkey 'sha256//{}'", loaded.public_key)).unwrap_or_default()
     }
 
-    /// Returns what makes the handshake with a new connection; `None` where there is no TLS.
+    /// Returns the acceptor for TLS handshakes; `None` without TLS.
     pub(super) fn acceptor(&self) -> Option<TlsAcceptor> {
         self.loaded().map(|loaded| loaded.config.into())
     }
@@ -107,7 +107,7 @@ impl Transport {
         Some(shown.loaded.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// Takes up files that change, until `stop` is cancelled. New connections see the new certificate, older ones live on.
+    /// Reloads files that change, until `stop` is cancelled. New connections get the new certificate; existing ones continue.
     pub(super) async fn follow_files(self, stop: CancellationToken) {
         let Some(shown) = self.shown else { return };
         let take = |found: &FoundCertificate| {
@@ -143,7 +143,7 @@ fn read(identity: &CertificateFiles) -> FoundCertificate {
     Ok(Pems { certificate: read("certificate", &identity.certificate)?, key: read("key", &identity.key)? })
 }
 
-/// Makes of a certificate with its chain, and its key, what a handshake needs.
+/// Builds the TLS configuration from a certificate with its chain, and its key.
 fn load(pems: &Pems) -> anyhow::Result<Loaded> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pems.certificate).collect();
     let chain = chain.context("reading the certificate")?;

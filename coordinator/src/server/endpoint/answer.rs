@@ -1,4 +1,4 @@
-//! The answers of REST. Each describes itself.
+//! The responses of REST. Each describes itself for the OpenAPI document.
 
 use std::marker::PhantomData;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The media type of JSON.
 pub(super) const JSON: &str = "application/json";
 
-/// JSON, or a refusal.
+/// A JSON response, or a refusal.
 pub(in crate::server) type RestAnswer<T> = Result<Json<T>, Refused>;
 
 /// A refusal, with its HTTP status.
@@ -28,7 +28,7 @@ pub(in crate::server) struct Refused {
 }
 
 impl Refused {
-    /// A refusal with another status than that of its code.
+    /// Returns a refusal with an HTTP status other than that of its code.
     pub(in crate::server) fn with(status: StatusCode, refusal: Refusal) -> Self {
         Self { status, refusal: Box::new(refusal) }
     }
@@ -63,13 +63,13 @@ pub(in crate::server) fn status_of(code: ErrorCode) -> StatusCode {
     StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Returns the header that names when to ask again, where the refusal does.
+/// Returns the `Retry-After` header, if the refusal has a retry time.
 pub(in crate::server) fn retry_after(refusal: &Refusal) -> Option<[(HeaderName, String); 1]> {
     let seconds = refusal.details.get("retry_after_seconds").and_then(Value::as_u64)?;
     Some([(RETRY_AFTER, seconds.to_string())])
 }
 
-/// Returns the word of an error code. REST keeps the older name of the code for a store that is away.
+/// Returns the name of an error code. REST keeps the older name for an unavailable store.
 pub(super) fn word_of(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::StoreUnavailable => "REDIS_UNAVAILABLE",
@@ -77,7 +77,7 @@ pub(super) fn word_of(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Describes an answer.
+/// Describes a response.
 pub(in crate::server) fn described(about: &str, media: &str, json_schema: Schema) -> Described {
     let schema = Some(SchemaObject { json_schema, external_docs: None, example: None });
     let content = [(media.to_owned(), MediaType { schema, ..MediaType::default() })].into();
@@ -86,11 +86,11 @@ pub(in crate::server) fn described(about: &str, media: &str, json_schema: Schema
 
 /// The media type of a body other than JSON.
 pub(in crate::server) trait Media {
-    /// Its name.
+    /// The name of the media type.
     const TYPE: &'static str;
 }
 
-/// A body of another media type than JSON.
+/// A body of a media type other than JSON.
 #[derive(Debug)]
 pub(in crate::server) struct Plain<M> {
     body: Body,

@@ -1,4 +1,4 @@
-//! The description of every path, as OpenAPI 3.1: aide makes it of the types of the handlers, this adds the rest.
+//! The OpenAPI 3.1 document of all paths: aide derives it from the types of the handlers, and this adds the rest.
 
 use aide::axum::ApiRouter;
 use aide::generate::in_context;
@@ -14,25 +14,24 @@ use super::answer::{Refused, word_of};
 use crate::auth::{Principal, Right};
 use crate::server::AppState;
 
-/// What is said of the whole.
+/// The description of the whole API.
 const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors and whoever administers it. Two paths are \
 no REST and not described here: `/acp` is a WebSocket with JSON-RPC, `/mcp` is MCP over streamable HTTP, which describes \
 itself (`tools/list`). Both, and every limit and error code, are in docs/API.md. A head of more than 8,192 bytes is \
 answered with 431, one that is no HTTP with 400, both without a body.";
 
-/// The description, as JSON.
+/// The document as JSON.
 #[derive(Debug, Clone)]
 pub(in crate::server) struct Description(pub(in crate::server) Bytes);
 
-/// Sets how schemas are made from here on, in this thread: as OpenAPI 3.1 has them, and as outputs are written.
+/// Sets how this thread makes schemas: for OpenAPI 3.1, and for serialized outputs.
 pub(super) fn begin() {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.definitions_path = "/components/schemas".into());
     in_context(|context| context.schema = settings.into_generator());
 }
 
-/// Describes the methods of a path. If no credential is needed because the coordinator is open, `anybody` is the principal of
-/// such a request.
+/// Describes the methods of a path. If the coordinator is open, `anybody` is the principal of requests without a credential.
 pub(super) fn describe(
     item: &mut PathItem,
     path: &str,
@@ -66,7 +65,7 @@ fn name(method: &str, path: &str) -> String {
     [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
 }
 
-/// Returns the routes, of which one answers with the description of them all.
+/// Returns the routes, one of which serves the document about all of them.
 pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
     let mut document = OpenApi::default();
     let routes = router.finish_api_with(&mut document, |document| {

@@ -1,4 +1,4 @@
-//! The extractors of REST. Each describes itself, and rejects a request with a refusal.
+//! The extractors of REST. Each describes itself for the OpenAPI document, and rejects a request with a refusal.
 
 use std::convert::Infallible;
 use std::mem;
@@ -32,10 +32,10 @@ use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
 use crate::unfinished::{Account, Charge};
 
-/// After how many seconds a request that found no room is to be sent again.
+/// The retry time of a request that found no room, in seconds.
 const RETRY_AFTER: u64 = 5;
 
-/// The credential of the request.
+/// The principal of the request.
 #[derive(Debug)]
 pub(in crate::server) struct By(pub(in crate::server) Arc<Principal>);
 
@@ -50,7 +50,7 @@ impl FromRequestParts<AppState> for By {
 
 impl OperationInput for By {}
 
-/// Whether whoever asks for what needs no credential may see who is there all the same.
+/// Whether the client of a public path also has the right to list agents.
 #[derive(Debug)]
 pub(in crate::server) struct MayLook(pub(in crate::server) bool);
 
@@ -66,7 +66,7 @@ impl FromRequestParts<AppState> for MayLook {
 
 impl OperationInput for MayLook {}
 
-/// The agent named in the header, which the credential covers.
+/// The agent named in the header, if the credential covers it.
 #[derive(Debug)]
 pub(in crate::server) struct Speaker(pub(in crate::server) AgentId);
 
@@ -74,11 +74,11 @@ impl FromRequestParts<AppState> for Speaker {
     type Rejection = Refused;
 
     async fn from_request_parts(parts: &mut Parts, server: &AppState) -> Result<Self, Refused> {
-        // In the words of the first API reference where it names none.
+        // The error text of the first API reference, kept for a missing header.
         let missing = || Refusal::invalid(format!("Missing {AGENT_HEADER} header"));
         let agent = agent_header(&parts.headers)?.ok_or_else(missing)?;
         let By(principal) = By::from_request_parts(parts, server).await?;
-        // As of a right: reading leaves no entry in the audit.
+        // As for rights, a request that only reads leaves no entry in the audit.
         if parts.method == Method::GET {
             principal.speaks_as(&agent)?;
         } else {
@@ -155,7 +155,7 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
             return Err(Refusal::invalid(format!("the body has to be JSON: send it with Content-Type: {JSON}")).into());
         }
         let (bytes, _held) = read_body(server, &mut request, MAX).await?;
-        // serde would read a list as the members of an object in their order.
+        // serde would accept an array as the fields of an object in order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body has to be a JSON object").into());
         }
@@ -172,7 +172,7 @@ impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
     }
 }
 
-/// Returns the schema of an input, with every definition inlined: the document's own definitions are those of outputs.
+/// Returns the schema of an input with all definitions inlined, because the document's shared definitions describe outputs.
 fn schema<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
     let settings = settings.with(|settings| (settings.inline_subschemas, settings.meta_schema) = (true, None));
@@ -184,8 +184,7 @@ fn describe_parameters(context: &mut GenContext, operation: &mut Operation, of: 
     add_parameters(context, operation, parameters);
 }
 
-/// Takes the body and reads all of it, unless the credential ends or the coordinator stops before that. Returns it with
-/// what is charged for it.
+/// Reads the whole body, unless the credential ends or the coordinator stops first. Returns it with its charge.
 ///
 /// Errors: `INVALID_REQUEST`, `PAYLOAD_TOO_LARGE`, `TIMEOUT`, `UNAUTHORIZED`, `COORD_DOWN`.
 pub(in crate::server) async fn read_body(
@@ -209,7 +208,7 @@ pub(in crate::server) async fn read_body(
     Ok((bytes, held))
 }
 
-/// Reads a body. Its deadline runs on while the budget has no room for it, so that all of them end.
+/// Reads a body. The deadline also counts waits for the budget, so that every read ends.
 async fn in_time(body: HttpBody, limit: usize, account: &mut Account) -> Result<Bytes, Refusal> {
     let mut waits_for_room = false;
     match timeout(BODY_TIME_MAX, read_whole(body, limit, account, &mut waits_for_room)).await {
@@ -258,7 +257,7 @@ fn no_room() -> Refusal {
         .detail("retry_after_seconds", RETRY_AFTER)
 }
 
-/// `announced` is the length that the request announces, 0 if it announces none.
+/// Returns the refusal of a long body; `announced` is its length from the request, or 0 if unknown.
 fn too_long(announced: u64, limit: usize) -> Refusal {
     let refusal = Refusal::new(ErrorCode::PayloadTooLarge, format!("the body has more than the {limit} bytes allowed"))
         .suggest("Say less in one request.")

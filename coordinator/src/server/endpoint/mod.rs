@@ -1,4 +1,4 @@
-//! What every path of REST has in common: one table of routes and access, from which the description is made as well.
+//! Shared parts of REST paths: one table of routes and access rules, which also yields the OpenAPI document.
 
 mod answer;
 mod document;
@@ -22,32 +22,32 @@ use super::{AppState, guard};
 use crate::auth::{Right, Stay};
 use crate::request::check_right;
 
-/// Who may ask for something, and how long it goes on.
+/// The access rule of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Access {
-    /// What a credential has to allow; `None` if no credential is needed.
+    /// The right that the credential must have; `None` if no credential is needed.
     right: Option<Right>,
-    /// Whether it is done to its end though the client has gone or the credential has ended.
+    /// Whether the request is completed even if the client disconnects or the credential ends.
     lasts: bool,
 }
 
 impl Access {
-    /// No credential is needed.
+    /// No credential is required.
     pub(super) const OPEN: Self = Self { right: None, lasts: false };
 
-    /// A credential is needed that allows this.
+    /// Returns the rule for a credential with this right.
     pub(super) const fn by(right: Right) -> Self {
         Self { right: Some(right), lasts: false }
     }
 
-    /// Once begun it is done to its end, in a task of its own, also if the client disconnects or ends the very credential
-    /// that it uses: whoever rotates a key gets its new text.
+    /// Runs the request in its own task, so that it completes even if the client disconnects or revokes the credential in
+    /// use. So a client that rotates its own key gets the new secret.
     pub(super) const fn lasting(self) -> Self {
         Self { lasts: true, ..self }
     }
 }
 
-/// The table of paths.
+/// The table of routes.
 pub(super) struct Table {
     server: AppState,
     router: ApiRouter<AppState>,
@@ -71,20 +71,20 @@ impl Table {
         Self { router, ..self }
     }
 
-    /// Returns the routes, of which one answers with the description of them all.
+    /// Returns the routes, one of which serves the document about all of them.
     pub(super) fn finish(self) -> Router<AppState> {
         document::finish(self.router)
     }
 }
 
-/// Admits a request by the row of its path, before anything of its body is read.
+/// Admits a request by the access rule of its path, before any of its body is read.
 async fn admit(State((server, access)): State<(AppState, Access)>, mut request: Request, next: Next) -> Response {
     let stay = match access.right.map(|right| permit(&server, &mut request, right)).transpose() {
         Ok(stay) => stay,
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
     let principal = stay.as_ref().map(|stay| Arc::clone(stay.principal()));
-    // The request counts for its key until it is answered.
+    // The request counts for its key until the response is made.
     let work = async move {
         let _stay = stay;
         next.run(request).await
@@ -101,7 +101,7 @@ async fn admit(State((server, access)): State<(AppState, Access)>, mut request: 
 
 fn permit(server: &AppState, request: &mut Request, right: Right) -> Result<Arc<Stay>, Refusal> {
     let stay = guard(server, request)?;
-    // The audit has no entries about requests that only read.
+    // Requests that only read leave no entry in the audit.
     if *request.method() == Method::GET {
         stay.principal().check(right)?;
     } else {
