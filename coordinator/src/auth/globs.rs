@@ -1,24 +1,24 @@
-//! Names of agents with wildcards: which agents a key covers.
+//! Globs for agent names, which define the agents that a key covers.
 
 use c3po_shared::ids::{AGENT_ID_MAX, AgentId};
 use c3po_shared::limits::GLOBS_MAX;
 
 use crate::policy;
 
-/// A list of globs. `*` stands for any run of characters, `?` for one; everything else for itself.
+/// A list of globs. `*` matches any run of characters, `?` matches one, and all others match themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentGlobs(Vec<String>);
 
-/// Why a list of globs is refused.
+/// Why a list of globs is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GlobError {
-    /// It covers nothing.
+    /// The list is empty.
     #[error("no agents are named: say which, such as web-*, or * for all")]
     Empty,
-    /// It is too long.
+    /// The list is too long.
     #[error("{0} globs are more than the {GLOBS_MAX} that one key may have")]
     Many(usize),
-    /// No agent can have such a name.
+    /// No agent name can match this glob.
     #[error(
         "'{0}' is no glob of agent names: letters, digits, '_', '.', '-', '*' and '?' make one, {AGENT_ID_MAX} at most"
     )]
@@ -26,7 +26,7 @@ pub(crate) enum GlobError {
 }
 
 impl AgentGlobs {
-    /// Checks them.
+    /// Checks a list of globs.
     pub(crate) fn new(globs: Vec<String>) -> Result<Self, GlobError> {
         if globs.is_empty() {
             return Err(GlobError::Empty);
@@ -42,25 +42,24 @@ impl AgentGlobs {
         }
     }
 
-    /// Returns whether one of them matches the name, or the name without a number behind it: whoever may wish `web` also gets
-    /// `web-2`.
+    /// Returns whether a glob matches the name, with or without a number at its end: a key for `web` also covers `web-2`.
     pub(crate) fn cover(&self, agent: &AgentId) -> bool {
         let fits = |name: &str| self.0.iter().any(|glob| policy::fits(glob, name));
         fits(agent.as_str()) || agent.unnumbered().is_some_and(fits)
     }
 
-    /// Returns whether one of them is that very name.
+    /// Returns whether a glob is exactly that name.
     pub(crate) fn name(&self, agent: &AgentId) -> bool {
         self.0.iter().any(|glob| glob == agent.as_str())
     }
 
-    /// Returns them as they were written.
+    /// Returns the globs as given.
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.0
     }
 }
 
-/// Returns what one of them looks like, as a regular expression.
+/// Returns the regular expression that a glob must match.
 pub(super) fn pattern() -> String {
     format!("^[A-Za-z0-9_.*?-]{{1,{AGENT_ID_MAX}}}$")
 }

@@ -1,4 +1,4 @@
-//! Which host a key stands for: no two have the same by chance, and one that joins again keeps its own only where it proves it.
+//! The host of a key: unique among keys, and kept by a host that joins again only if it proves its identity.
 
 use c3po_shared::host;
 use c3po_shared::join::{self, JoinRequest};
@@ -8,18 +8,18 @@ use c3po_shared::time::Timestamp;
 
 use crate::store::{Key, Store};
 
-/// How often a key that was just kept is given another host, while others race for the same name.
+/// How many times a new key is moved to another host name while other coordinators race for the same name.
 const HOST_TRIES: usize = 100;
 
-/// Returns the name of a host that no key stands for, one that has ended included: nobody inherits the mail of its agents.
+/// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages.
 pub(super) fn free_host(name: &str, keys: &[Key]) -> String {
     host::unique(name, keys.iter().map(Key::host))
 }
 
-/// Gives a key that was just kept another host if another key has the same by now. Returns it as it is kept.
+/// Moves a new key to another host name if another key has the same name by now. Returns the stored key.
 ///
-/// Whoever sees another key with its host moves on, for the other one may have looked before and be content. Those who move at
-/// the same time go to different names, by the order of their ids.
+/// The caller always moves its own key, because the owner of the other key may have finished its check earlier. Concurrent
+/// moves choose different names, by the order of the key ids.
 pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, Refusal> {
     for _ in 0..HOST_TRIES {
         let mut others = store.keys().await?;
@@ -36,7 +36,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
     Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
 }
 
-/// Returns the free name of a host with so many free ones before it.
+/// Returns a free host name, skipping the first `before` free names.
 fn free_host_of(name: &str, keys: &[Key], before: usize) -> String {
     let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
     for _ in 0..before {
@@ -45,7 +45,7 @@ fn free_host_of(name: &str, keys: &[Key], before: usize) -> String {
     host::unique(name, taken.iter().map(String::as_str))
 }
 
-/// Returns the host whose key the one that joins has, where it proves that.
+/// Returns the host whose key the joining client has, if it proves that.
 pub(super) fn proven_host(request: &JoinRequest, keys: &[Key]) -> Option<String> {
     let (proof, now) = (request.proof.as_deref()?, Timestamp::now());
     let has = |key: &&Key| key.is_valid(now) && join::proof_of(&key.hash, &request.code).as_deref() == Some(proof);

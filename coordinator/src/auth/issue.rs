@@ -1,4 +1,4 @@
-//! Making, changing and ending keys, and letting hosts in by invites.
+//! Making, changing and revoking keys, and admitting hosts by invites.
 
 use std::time::Duration;
 
@@ -18,57 +18,58 @@ use super::hosts::{free_host, proven_host, settle_host};
 use super::secret::{self, Fresh, NoRandomness};
 use crate::store::{Invite, Key, Store};
 
-/// How often a change is tried again where somebody else changed the same key.
+/// How many times a change is retried after a concurrent change of the same key.
 const CHANGE_TRIES: usize = 8;
 
-/// What a new key is to be.
+/// The properties of a new key.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewKey {
-    /// Whose it is.
+    /// The name of its holder.
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub(crate) name: String,
-    /// What for.
+    /// The scope of the key.
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
-    /// Which agents it covers, as globs; all where nothing is said.
+    /// The agents that it covers, as globs; all by default.
     #[serde(default = "all_agents")]
     #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
-    /// For how many seconds; for ever where absent.
+    /// Its lifetime in seconds; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
-    /// Which host whoever presents it is, also where another key is that; its name where absent, with a number where that is taken.
+    /// The host that the key authenticates, even if another key has the same. By default the key's name, with a number if
+    /// that is taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub(crate) host: Option<String>,
 }
 
-/// What a new invite is to be.
+/// The properties of a new invite.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewInvite {
-    /// Which agents the keys cover.
+    /// The agents that the keys cover.
     #[serde(default = "all_agents")]
     #[schemars(length(min = 1, max = GLOBS_MAX), inner(regex(pattern = globs::pattern())))]
     pub(crate) agents: Vec<String>,
-    /// What the keys are for.
+    /// The scope of the keys.
     #[serde(default = "for_agents")]
     pub(crate) scope: Scope,
-    /// How many hosts it lets in.
+    /// How many hosts it admits.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = INVITE_USES_MAX))]
     pub(crate) uses: u32,
-    /// For how many seconds it does; a quarter of an hour where nothing is said.
+    /// Its lifetime in seconds; 15 minutes by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = INVITE_LIFE_MAX.as_secs()))]
     pub(crate) expires_in: Option<u64>,
-    /// For how many seconds the keys last; for ever where absent.
+    /// The lifetime of the keys in seconds; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = KEY_LIFE_MAX.as_secs()))]
     pub(crate) key_expires_in: Option<u64>,
-    /// Which host it lets in: it gets that name and the agents of it, whatever it calls itself. Such an invite has one use.
+    /// The host that it admits. That host gets this name and its agents, whatever name it sends. Such an invite has one use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LABEL_MAX), regex(pattern = NAME_PATTERN))]
     pub(crate) host: Option<String>,
@@ -105,7 +106,7 @@ impl From<NoRandomness> for Refusal {
     }
 }
 
-/// Makes a key. Returns it with its text, which is said this once.
+/// Makes a key. Returns it with its secret, which is not stored.
 pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Result<(Key, String), Refusal> {
     let (key, text) = draft(new, by.name())?;
     for _ in 0..CHANGE_TRIES {
@@ -122,7 +123,7 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
     Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
 }
 
-/// Returns a key to be kept, with its text.
+/// Returns a new key that is not stored yet, with its secret.
 fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     let agents = checked(&new.name, &new.agents)?;
     new.host.as_deref().map_or(Ok(()), |host| check_name("host", host))?;
@@ -144,7 +145,7 @@ fn draft(new: NewKey, by: &str) -> Result<(Key, String), Refusal> {
     Ok((key, fresh.text))
 }
 
-/// Forgets a key that has ended if there is no room for another key. The store holds the bound if others are quicker.
+/// Deletes an ended key if there is no room for another key. The store enforces the limit against concurrent calls.
 ///
 /// Errors: `CONFLICT` if all keys are valid.
 async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Refusal> {
@@ -154,7 +155,7 @@ async fn make_room(store: &dyn Store, keys: &[Key]) -> Result<(), Refusal> {
     }
 }
 
-/// Ends a key, and returns it. One that has ended stays as it is: then false is returned with it.
+/// Revokes a key and returns it. An ended key stays unchanged, and false is returned with it.
 pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, bool), Refusal> {
     let now = Timestamp::now();
     change(store, id, by.presented(), |key| {
@@ -167,7 +168,7 @@ pub(crate) async fn revoke(store: &dyn Store, id: &str, by: &Principal) -> Resul
     .await
 }
 
-/// Gives a key another text; the one before is worth nothing from then on. Returns it with the text.
+/// Replaces the secret of a key; the old one becomes invalid. Returns the key with the new secret.
 pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Result<(Key, String), Refusal> {
     let fresh = Fresh::of(id.to_owned())?;
     let (key, _) = change(store, id, by.presented(), |key| {
@@ -181,13 +182,13 @@ pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Resul
     Ok((key, fresh.text))
 }
 
-/// Gives every key of a host another one, and returns them. What goes on under them ends and comes back under the new host.
+/// Moves all keys of a host to another host, and returns them. Their links and requests end and reconnect under the new host.
 pub(crate) async fn rename_host(store: &dyn Store, from: &str, to: &str, by: &Principal) -> Result<Vec<Key>, Refusal> {
     let keys = store.keys().await.map_err(unchanged)?;
     vouching(&keys, by.presented())?;
     let mut renamed = Vec::new();
     for id in keys.iter().filter(|key| key.host() == from).map(|key| key.id.clone()) {
-        // The key that this is done with has another revision once it was renamed itself.
+        // No key is checked here: the caller's own key has another revision once it was renamed itself.
         let (key, _) = change(store, &id, None, |key| {
             key.host = Some(to.to_owned());
             Ok(true)
@@ -198,7 +199,7 @@ pub(crate) async fn rename_host(store: &dyn Store, from: &str, to: &str, by: &Pr
     Ok(renamed)
 }
 
-/// Changes a key as `change` does, which says whether there is something to write. Returns the key, and that.
+/// Applies `change` to a key, which returns whether there is something to write. Returns the key and that result.
 async fn change(
     store: &dyn Store,
     id: &str,
@@ -223,12 +224,12 @@ async fn change(
     Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
 }
 
-/// Returns the key of that id if it is what it was at that revision, `None` where none was presented.
+/// Returns the key of this id if it is still valid at this revision; `None` if no key was presented.
 ///
-/// Whoever changes keys was let in by what this coordinator knows, which may be a second old. What would last longer than
-/// that second is asked of the store.
+/// The request was admitted by the cached keys, which may be a second old. Durable changes must therefore be checked against
+/// the store.
 ///
-/// Errors: `UNAUTHORIZED` where it has ended or got another text since.
+/// Errors: `UNAUTHORIZED` if the key has ended or was changed.
 fn vouching<'a>(keys: &'a [Key], presented: Option<(&str, u64)>) -> Result<Option<&'a Key>, Refusal> {
     let Some((id, revision)) = presented else { return Ok(None) };
     let now = Timestamp::now();
@@ -236,8 +237,8 @@ fn vouching<'a>(keys: &'a [Key], presented: Option<(&str, u64)>) -> Result<Optio
     key.map(Some).ok_or_else(super::ended)
 }
 
-/// Makes an invite in the name of `by`, with the key of that id and revision where it is made with one. Returns it with
-/// its code.
+/// Makes an invite in the name of `by`, with the id and revision of the key that it is made with, if any. Returns it with its
+/// code.
 pub(crate) async fn invite(
     store: &dyn Store,
     new: NewInvite,
@@ -281,7 +282,7 @@ pub(crate) async fn invite(
     Ok((invite, code))
 }
 
-/// Returns every invite that lets somebody in, the one that ends first before the others.
+/// Returns every open invite, ordered by expiry.
 pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
     let (invites, keys, now) = (store.invites().await?, store.keys().await?, Timestamp::now());
     let standing = invites.into_iter().filter_map(|invite| standing(invite, &keys, now));
@@ -290,9 +291,9 @@ pub(crate) async fn invites(store: &dyn Store) -> Result<Vec<Invite>, Refusal> {
     Ok(invites)
 }
 
-/// Ends an invite: its code lets nobody in from then on. Returns it as it was.
+/// Revokes an invite, so that its code becomes invalid. Returns the revoked invite.
 ///
-/// Errors: `INVITE_NOT_FOUND` where none that lets somebody in has that id.
+/// Errors: `INVITE_NOT_FOUND` if no open invite has that id.
 pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -> Result<Invite, Refusal> {
     let keys = store.keys().await.map_err(unchanged)?;
     vouching(&keys, by.presented())?;
@@ -307,19 +308,19 @@ pub(crate) async fn revoke_invite(store: &dyn Store, id: &str, by: &Principal) -
     })
 }
 
-/// Says of what failed before anything was changed that nothing was.
+/// Adds to an error from before any change that nothing was applied.
 fn unchanged(error: impl Into<Refusal>) -> Refusal {
     error.into().detail("applied", "no")
 }
 
-/// An invite that lets somebody in.
+/// An open invite.
 pub(crate) struct OpenInvite {
     pub(crate) invite: Invite,
-    /// The key that it was made with, if it was made with one.
+    /// The key that it was made with, if any.
     made_with: Option<Key>,
 }
 
-/// Returns the invite as one that lets somebody in; `None` where the key has ended that it was made with.
+/// Returns the invite if it is open; `None` if the key that made it has ended.
 fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<OpenInvite> {
     let made_with = match &invite.key_hash {
         None => None,
@@ -328,25 +329,25 @@ fn standing(invite: Invite, keys: &[Key], now: Timestamp) -> Option<OpenInvite> 
     Some(OpenInvite { invite, made_with })
 }
 
-/// An invite whose code was presented, and the keys at that time.
+/// An invite whose code was presented, with the keys at that time.
 pub(crate) struct PresentedInvite {
     pub(crate) standing: OpenInvite,
     keys: Vec<Key>,
 }
 
 impl PresentedInvite {
-    /// Returns whether the key that the host has already is valid; `None` if this fleet does not know it.
+    /// Returns whether the host's previous key is valid; `None` if this fleet does not have it.
     pub(crate) fn older_key_is_valid(&self, request: &JoinRequest) -> Option<bool> {
         let id = request.older_key.as_deref()?;
         self.keys.iter().find(|key| key.id == id).map(|key| key.is_valid(Timestamp::now()))
     }
 }
 
-/// Returns the invite whose code a host presents, and takes nothing of it: whatever speaks against the host is found
-/// before a use is spent.
+/// Returns the invite for the code of a joining host without using it up. Objections to the host are found before a use is
+/// spent.
 ///
-/// Returns `None` for a code that never was, was used, or has expired, and for one that was made with a key that has ended
-/// or got another text since.
+/// Returns `None` if the code never existed, was used or has expired. The same applies if the key that made the invite has
+/// ended or was changed.
 pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<Option<PresentedInvite>, Refusal> {
     request.check()?;
     let Some(invite) = store.invite(&secret::hash(request.code.trim())).await? else { return Ok(None) };
@@ -356,8 +357,8 @@ pub(crate) async fn invited(store: &dyn Store, request: &JoinRequest) -> Result<
     Ok(Some(PresentedInvite { standing, keys }))
 }
 
-/// Lets a host in, by the invite that it presented, of which a use is taken with the very step that keeps the key. Returns
-/// the key with the reply to the host; `None` if the invite was used up or revoked meanwhile.
+/// Admits a host by the invite that it presented. One atomic step spends a use and stores the key. Returns the key with the
+/// reply to the host; `None` if the invite was used up or revoked meanwhile.
 pub(crate) async fn join(
     store: &dyn Store,
     request: &JoinRequest,
@@ -377,7 +378,7 @@ pub(crate) async fn join(
             let expires_at = key.expires_at.map(|end| end.to_string());
             return Ok(Some((key, JoinReply { key: text, key_id, agents, expires_at, host, older_key: None })));
         }
-        // Others were quicker: to use or end the invite, or to take the last room for a key.
+        // A concurrent call used or revoked the invite, or took the last room for a key.
         let Some(again) = invited(store, request).await? else { return Ok(None) };
         presented = again;
     }
@@ -390,10 +391,9 @@ fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {
     Ok(globs.as_slice().to_vec())
 }
 
-/// Returns the key that has to go before there is room for another one: of those that have ended the one that did so
-/// first.
+/// Returns the key to delete before another one can be stored: the one that ended first.
 ///
-/// Errors: `CONFLICT` where all are valid.
+/// Errors: `CONFLICT` if all keys are valid.
 fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, Refusal> {
     if keys.len() < KEYS_MAX {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The keys, in memory: every request asks, and the store is looked at when they have changed.
+//! The cache of keys: every request reads it, and it is reloaded from the store when keys change.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,34 +11,34 @@ use super::principal::Principal;
 use super::secret;
 use crate::store::Key;
 
-/// Every key that admits somebody.
+/// The valid keys.
 #[derive(Debug, Default)]
 pub(crate) struct Keyring {
-    /// `None` until the store's keys were read for the first time.
+    /// `None` until the keys were loaded for the first time.
     known: RwLock<Option<KnownKeys>>,
-    /// How often it was begun to read them.
+    /// How many loads were started.
     readings: AtomicU64,
 }
 
-/// The number of a reading of the store: the larger, the later it was begun.
+/// The number of a load. A later start has a larger number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reading(u64);
 
-/// What the keyring says of a text.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// It is a key that admits somebody as this.
+    /// A valid key, with its principal.
     Key(Arc<Principal>),
-    /// It is no key that admits anybody.
+    /// Not a valid key.
     Nothing,
-    /// Nobody knows: the keys were not read yet.
+    /// Unknown, because the keys are not loaded yet.
     NotRead,
 }
 
 #[derive(Debug)]
 struct KnownKeys {
     reading: Reading,
-    /// How often keys had changed before that reading.
+    /// The change counter of the store before that load.
     changes: u64,
     held: HashMap<String, CachedKey>,
 }
@@ -51,13 +51,13 @@ struct CachedKey {
 }
 
 impl Keyring {
-    /// Takes the number of a reading that begins now.
+    /// Returns the number of a load that starts now.
     pub(crate) fn begin(&self) -> Reading {
         Reading(self.readings.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Takes the keys as that reading found them, after so many changes. What goes on under one that has ended, or was
-    /// changed, is ended. A reading that was overtaken by one that began later changes nothing: what it has is older.
+    /// Replaces the cached keys. Links and requests of ended or changed keys are closed. A load that started earlier than the
+    /// present one changes nothing, because its keys are older.
     pub(crate) fn replace(&self, reading: Reading, changes: u64, keys: Vec<Key>, now: Timestamp) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_some_and(|known| known.reading > reading) {
@@ -82,7 +82,7 @@ impl Keyring {
         *known = Some(KnownKeys { reading, changes, held });
     }
 
-    /// Ends what goes on under keys whose time is over.
+    /// Closes the links and requests of expired keys.
     pub(crate) fn expire(&self, now: Timestamp) {
         let is_over = |held: &CachedKey| !held.key.is_valid(now);
         if !self.of_known(|known| known.held.values().any(is_over)).unwrap_or_default() {
@@ -94,7 +94,7 @@ impl Keyring {
         }
     }
 
-    /// Returns what the text of a key admits somebody as.
+    /// Returns the principal of the key with that secret.
     pub(crate) fn find(&self, text: &str, now: Timestamp) -> Found {
         let is_it = |held: &&CachedKey| held.key.is_valid(now) && secret::is_hash_of(&held.hash, text);
         let found = self.of_known(|known| {
@@ -107,19 +107,19 @@ impl Keyring {
         found.unwrap_or(Found::NotRead)
     }
 
-    /// Returns the keys that were used here after that time, each with when it was last.
+    /// Returns the keys that were used here after that time, each with its last use.
     pub(crate) fn used_since(&self, since: Timestamp, now: Timestamp) -> Vec<(String, Timestamp)> {
         let of = |held: &CachedKey| Some((held.key.id.clone(), held.principal.last_use(now)?));
         let used = self.of_known(|known| known.held.values().filter_map(of).collect::<Vec<_>>());
         used.into_iter().flatten().filter(|(_, at)| *at > since).collect()
     }
 
-    /// Returns how often keys had changed when they were read; `None` where they were not.
+    /// Returns the change counter of the loaded keys; `None` if they are not loaded.
     pub(crate) fn changes(&self) -> Option<u64> {
         self.of_known(|known| known.changes)
     }
 
-    /// Returns whether it is known that no key admits anybody.
+    /// Returns whether the keys are loaded and none is valid.
     pub(crate) fn is_empty(&self) -> bool {
         self.of_known(|known| known.held.is_empty()).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ impl Keyring {
     }
 }
 
-/// What cannot be read admits nobody.
+/// Returns the cache entry of a key; a malformed key grants no access.
 fn hold(key: Key) -> Option<CachedKey> {
     let agents = AgentGlobs::new(key.agents.clone());
     match (blake3::Hash::from_hex(&key.hash), agents) {
@@ -206,7 +206,7 @@ mod tests {
         ring.replace(quick, 2, vec![revoked], at(3));
         ring.replace(slow, 1, vec![key(&fresh)], at(3));
         assert!(matches!(ring.find(&fresh.text, at(3)), Found::Nothing) && ring.changes() == Some(2));
-        // What is read from now on counts, also from a store whose count began anew.
+        // A later load replaces the keys even if the counter of the store restarted.
         ring.replace(ring.begin(), 1, vec![key(&fresh)], at(3));
         assert!(matches!(ring.find(&fresh.text, at(3)), Found::Key(_)) && ring.changes() == Some(1));
     }

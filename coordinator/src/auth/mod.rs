@@ -1,4 +1,4 @@
-//! Who may speak to the coordinator, and as what. Asked before any upgrade and before any body is read.
+//! Authenticates requests, before any upgrade and before any body is read.
 
 mod globs;
 mod hosts;
@@ -20,13 +20,13 @@ use self::keyring::{Found, Keyring};
 pub(crate) use self::principal::{Principal, Right, Stay};
 use crate::config::Secret;
 
-/// The longest credential that is looked at, in bytes.
+/// The longest credential that is checked, in bytes.
 const CREDENTIAL_MAX: usize = 512;
 
-/// The rule of admission.
+/// The authentication of requests.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    /// Who is admitted without a credential.
+    /// The principal of requests without a credential, if the coordinator is open.
     anybody: Option<Arc<Principal>>,
     token: Option<(Secret, Arc<Principal>)>,
     /// The keys of hosts.
@@ -34,7 +34,7 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    /// Admits whoever presents the token or a key, and everybody where no credential is demanded.
+    /// Accepts the token and all keys, and, if the coordinator is open, requests without a credential.
     pub(crate) fn new(token: Option<Secret>, is_open: bool) -> Self {
         Self {
             anybody: is_open.then(|| Arc::new(Principal::anybody())),
@@ -43,20 +43,20 @@ impl Auth {
         }
     }
 
-    /// Returns whether nobody can come in before somebody was invited.
+    /// Returns whether no client can be admitted until there is an invite.
     pub(crate) fn demands_a_first_key(&self) -> bool {
         self.anybody.is_none() && self.token.is_none() && self.keyring.is_empty()
     }
 
-    /// Returns as what whoever presents nothing is admitted, where that is so.
+    /// Returns the principal of requests without a credential, if they are admitted.
     pub(crate) fn anybody(&self) -> Option<&Principal> {
         self.anybody.as_deref()
     }
 
-    /// Returns what the request is admitted as, by `Authorization: Bearer` or `X-API-Key`.
+    /// Returns the principal of the request, from `Authorization: Bearer` or `X-API-Key`.
     ///
-    /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. One that reads like a key of ours has
-    /// to be one, also where everybody is admitted: its host wants to know.
+    /// Errors: `UNAUTHORIZED`, the same for a wrong, an expired and a revoked key. A credential with the prefix of our keys
+    /// must be a valid key even on an open coordinator, so that its host notices a bad key.
     pub(crate) fn admit(&self, headers: &HeaderMap, now: Timestamp) -> Result<Arc<Principal>, Refusal> {
         let presented = presented(headers);
         let credential = presented.filter(|presented| presented.len() <= CREDENTIAL_MAX);
@@ -71,7 +71,7 @@ impl Auth {
         }
         let claims_a_key = presented.is_some_and(|presented| presented.starts_with(secret::PREFIX));
         if claims_a_key && matches!(found, Found::NotRead) {
-            // To refuse it would be final for its host.
+            // `UNAUTHORIZED` would be final for its host.
             return Err(Refusal::store_unavailable());
         }
         match &self.anybody {
@@ -90,7 +90,7 @@ fn refusal(was_presented: bool) -> Refusal {
     Refusal::new(ErrorCode::Unauthorized, error)
 }
 
-/// What a call hears whose credential ends while it is under way.
+/// Returns the refusal of a call whose credential ends while it runs.
 pub(crate) fn ended() -> Refusal {
     Refusal::new(ErrorCode::Unauthorized, "the key was revoked or has expired")
 }

@@ -1,4 +1,4 @@
-//! What a request or a link was admitted as, and what that may do.
+//! The authenticated principal of a request or a link, and its rights.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,26 +16,26 @@ use uuid::Uuid;
 use super::globs::AgentGlobs;
 use crate::unfinished::Room;
 
-/// The namespace of processes that a key vouches for: a random UUID, fixed for ever.
+/// The namespace for process ids that are scoped to a key: a constant random UUID.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
 
-/// What may be done with a credential.
+/// A right of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Be an agent.
+    /// Acting as an agent.
     Speak,
-    /// See who is there, and the metrics.
+    /// Listing agents and reading metrics.
     Look,
-    /// Have agents of one's own host forgotten.
+    /// Deleting agents of the own host.
     Remove,
-    /// Look into the audit and the policy.
+    /// Reading the audit and the policy.
     Operate,
-    /// See and change keys and invites.
+    /// Reading and changing keys and invites.
     Administer,
 }
 
 impl Right {
-    /// Returns its word, as the audit has it.
+    /// Returns its word in the audit.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Speak => "speak",
@@ -46,7 +46,7 @@ impl Right {
         }
     }
 
-    /// Returns the scopes of the keys that have it.
+    /// Returns the scopes that grant it.
     pub(crate) fn scopes(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.iter().copied().filter(move |scope| grants(*scope, self))
     }
@@ -62,26 +62,26 @@ impl Right {
     }
 }
 
-/// Whoever was admitted.
+/// An authenticated principal.
 #[derive(Debug)]
 pub(crate) struct Principal {
     who: Who,
     /// Cancelled when the credential ends.
     ended: CancellationToken,
-    /// How many links and requests go on under it.
+    /// The number of its present links and requests.
     stays: AtomicUsize,
     /// When it was last presented, in milliseconds; 0 before the first time.
     used: AtomicU64,
-    /// The room for unfinished input under it.
+    /// Its budget for unfinished input.
     room: Room,
 }
 
-/// One link or request that goes on under a credential, until this is gone.
+/// One link or request of a principal, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stay(Arc<Principal>);
 
 impl Stay {
-    /// Returns whose it is.
+    /// Returns its principal.
     pub(crate) fn principal(&self) -> &Arc<Principal> {
         &self.0
     }
@@ -95,33 +95,33 @@ impl Drop for Stay {
 
 #[derive(Debug)]
 enum Who {
-    /// Anybody, where no credential is demanded.
+    /// A client without a credential, on an open coordinator.
     Anybody,
-    /// Somebody with the one token of everybody.
+    /// A client with the shared token.
     Token,
-    /// Somebody on the coordinator's own machine, under its own user.
+    /// A local client under the coordinator's own user.
     Local,
-    /// A key.
+    /// A client with a key.
     Key { id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String },
 }
 
 impl Principal {
-    /// Anybody, where no credential is demanded.
+    /// Returns the principal of clients without a credential.
     pub(crate) fn anybody() -> Self {
         Self::of(Who::Anybody)
     }
 
-    /// Somebody with the one token of everybody.
+    /// Returns the principal of clients with the shared token.
     pub(crate) fn token() -> Self {
         Self::of(Who::Token)
     }
 
-    /// Somebody on the coordinator's own machine, under its own user.
+    /// Returns the principal of local clients under the coordinator's own user.
     pub(crate) fn local() -> Self {
         Self::of(Who::Local)
     }
 
-    /// A key, as it is at that revision.
+    /// Returns the principal of a key at that revision.
     pub(super) fn key(id: String, revision: u64, scope: Scope, agents: AgentGlobs, host: String) -> Self {
         Self::of(Who::Key { id, revision, scope, agents, host })
     }
@@ -131,9 +131,9 @@ impl Principal {
         Self { who, ended: CancellationToken::new(), stays, used, room: Room::default() }
     }
 
-    /// Counts one more link or request. Whoever has no key of its own shares no bound.
+    /// Counts one more link or request. Only keys have a limit.
     ///
-    /// Errors: `RATE_LIMITED` where as many go on under the key as it may have.
+    /// Errors: `RATE_LIMITED` if the key is at its limit.
     pub(crate) fn enter(principal: &Arc<Self>) -> Result<Stay, Refusal> {
         let before = principal.stays.fetch_add(1, Ordering::Relaxed);
         let stay = Stay(Arc::clone(principal));
@@ -150,17 +150,17 @@ impl Principal {
         }
     }
 
-    /// Returns the room for unfinished input under it.
+    /// Returns its budget for unfinished input.
     pub(crate) fn room(&self) -> &Room {
         &self.room
     }
 
-    /// Notes that it was presented.
+    /// Records that it was presented.
     pub(super) fn is_used(&self, now: Timestamp) {
         self.used.store(now.millis(), Ordering::Relaxed);
     }
 
-    /// Returns when it was last used: now, while a link or a request goes on under it.
+    /// Returns when it was last used, which is now if it has links or requests.
     pub(super) fn last_use(&self, now: Timestamp) -> Option<Timestamp> {
         match (self.stays.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed)) {
             (0, 0) => None,
@@ -169,19 +169,19 @@ impl Principal {
         }
     }
 
-    /// Ends everything that goes on under it.
+    /// Closes all its links and requests.
     pub(super) fn end(&self) {
         self.ended.cancel();
     }
 
-    /// Returns once the credential has ended.
+    /// Waits until the credential has ended.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Returns what some work comes to, unless the credential ends before that.
+    /// Returns the result of the work, unless the credential ends first.
     pub(crate) async fn unless_ended<T>(&self, work: impl Future<Output = T>) -> Result<T, Refusal> {
-        // The end is looked at first, at every turn: work that is done in the same turn came too late.
+        // The end of the credential takes precedence over work that completes at the same time.
         tokio::select! {
             biased;
             () = self.ended.cancelled() => Err(super::ended()),
@@ -195,7 +195,7 @@ impl Principal {
         self.ended.is_cancelled()
     }
 
-    /// Returns the id and the revision of its key; `None` where it has none.
+    /// Returns the id and the revision of its key, if any.
     pub(crate) fn presented(&self) -> Option<(&str, u64)> {
         match &self.who {
             Who::Key { id, revision, .. } => Some((id, *revision)),
@@ -203,7 +203,7 @@ impl Principal {
         }
     }
 
-    /// Returns the id of its key, or what it is without one.
+    /// Returns the id of its key, or a fixed word without one.
     pub(crate) fn name(&self) -> &str {
         match &self.who {
             Who::Anybody => "anybody",
@@ -213,7 +213,7 @@ impl Principal {
         }
     }
 
-    /// Returns the id of its key, where it has one.
+    /// Returns the id of its key, if any.
     pub(crate) fn key_id(&self) -> Option<&str> {
         match &self.who {
             Who::Key { id, .. } => Some(id),
@@ -221,7 +221,7 @@ impl Principal {
         }
     }
 
-    /// Returns the host that its key stands for, if it has one.
+    /// Returns the host that its key authenticates, if any.
     pub(crate) fn own_host(&self) -> Option<&str> {
         match &self.who {
             Who::Key { host, .. } => Some(host),
@@ -229,18 +229,18 @@ impl Principal {
         }
     }
 
-    /// Returns which host it is: that of its key, else the one that it says, which proves nothing.
+    /// Returns its host: that of its key, or else the unverified one that the client sent.
     pub(crate) fn host(&self, said: &str) -> String {
         let said = Some(said).filter(|said| !said.trim().is_empty());
         self.own_host().or(said).unwrap_or(host::UNKNOWN).to_owned()
     }
 
-    /// Returns an entry of the audit with the key that it was done with.
+    /// Returns the audit entry with the id of its key.
     pub(crate) fn sign(&self, entry: Entry) -> Entry {
         Entry { key: self.key_id().map(str::to_owned), ..entry }
     }
 
-    /// Returns a refusal, `FORBIDDEN`, where it may not do that.
+    /// Returns a `FORBIDDEN` refusal if it does not have the right.
     pub(crate) fn check(&self, right: Right) -> Result<(), Refusal> {
         let may = match (&self.who, right) {
             (Who::Local, Right::Speak) | (Who::Anybody, Right::Administer) => false,
@@ -262,7 +262,8 @@ impl Principal {
             .suggest("Ask whoever runs the coordinator for a key of another scope: `c3po-coordinator keys create NAME --scope SCOPE`."))
     }
 
-    /// Returns whether it may be that agent. A wildcard covers agents of hosts: the person is named, or an admin key's.
+    /// Returns whether it may act as that agent. A wildcard does not cover `human`: that needs its exact name or an admin
+    /// key.
     pub(crate) fn covers(&self, agent: &AgentId) -> bool {
         match &self.who {
             Who::Key { scope, agents, .. } => {
@@ -272,14 +273,14 @@ impl Principal {
         }
     }
 
-    /// Returns as whom a person speaks who wishes that name, where it is not that: a key that covers agents of its host and
-    /// not `human` is for the person of that host.
+    /// Returns the agent for a person who requests that name, if it is another one. A key that covers agents of its host but
+    /// not `human` maps to the person of that host.
     pub(crate) fn person(&self, wished: &AgentId) -> Option<AgentId> {
         let own = self.own_host().map(AgentId::of_person).filter(|own| self.covers(own))?;
         (*wished == AgentId::human() && !self.covers(wished)).then_some(own)
     }
 
-    /// Returns a refusal, `FORBIDDEN`, where it may not speak as that agent, whether or not there is one.
+    /// Returns a `FORBIDDEN` refusal if it may not act as that agent, whether or not the agent exists.
     pub(crate) fn speaks_as(&self, agent: &AgentId) -> Result<(), Refusal> {
         self.check(Right::Speak)?;
         match &self.who {
@@ -300,7 +301,7 @@ impl Principal {
         }
     }
 
-    /// Returns a process as the store knows it: what one key says of processes touches no process under another.
+    /// Returns the stored id of a process. It is scoped to the key, so that one key cannot affect processes of another.
     pub(crate) fn process(&self, instance: Uuid) -> Uuid {
         match &self.who {
             Who::Key { id, .. } => Uuid::new_v5(&PROCESSES, format!("{id}\n{instance}").as_bytes()),
@@ -309,7 +310,7 @@ impl Principal {
     }
 }
 
-/// The table of scopes and rights.
+/// Returns whether the scope grants the right.
 fn grants(scope: Scope, right: Right) -> bool {
     match scope {
         Scope::Agent => matches!(right, Right::Speak | Right::Look | Right::Remove),

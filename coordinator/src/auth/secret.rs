@@ -1,25 +1,25 @@
-//! The text of a key, and the hash by which it is known again. 256 random bits need no slow hash.
+//! The secret of a key and its hash. 256 random bits do not need a slow hash.
 
 pub(crate) use c3po_shared::join::KEY_PREFIX as PREFIX;
 use c3po_shared::join::{Fingerprint, JoinCode};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use rustls::crypto::SecureRandom;
 
-/// The bytes of an id.
+/// The length of an id in bytes.
 const ID_LENGTH: usize = 4;
-/// The bytes of a secret.
+/// The length of a secret in bytes.
 const SECRET_LENGTH: usize = 32;
 
-/// The system gives no random bytes.
+/// The system cannot provide random bytes.
 #[derive(Debug, thiserror::Error)]
 #[error("the system gives no random bytes")]
 pub(crate) struct NoRandomness;
 
-/// A key that was just made: its text is said once and kept nowhere.
+/// A new key: its secret is returned once and never stored.
 pub(crate) struct Fresh {
-    /// What it is called in lists.
+    /// The id of the key.
     pub(crate) id: String,
-    /// The whole text.
+    /// The secret, with prefix and id.
     pub(crate) text: String,
 }
 
@@ -29,14 +29,14 @@ impl Fresh {
         Self::of(id()?)
     }
 
-    /// Makes another text for the key of that id.
+    /// Makes a new secret for the key of that id.
     pub(crate) fn of(id: String) -> Result<Self, NoRandomness> {
         let text = format!("{PREFIX}{id}_{}", BASE64URL_NOPAD.encode(&random::<SECRET_LENGTH>()?));
         Ok(Self { id, text })
     }
 }
 
-/// Makes the code of an invite: one that no command line takes for a flag.
+/// Makes the code of an invite. It never looks like a command-line flag.
 pub(crate) fn join_code(fingerprint: Option<Fingerprint>) -> Result<JoinCode, NoRandomness> {
     loop {
         let code = JoinCode::new(random()?, fingerprint);
@@ -56,13 +56,13 @@ pub(crate) fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
-/// Returns whether a text is the one with that hash, in a time that does not tell how much of it is right.
+/// Returns whether the text has that hash, in constant time.
 pub(crate) fn is_hash_of(hash: &blake3::Hash, text: &str) -> bool {
-    // The comparison of two of them is in constant time.
+    // The comparison of two hashes takes constant time.
     blake3::hash(text.as_bytes()) == *hash
 }
 
-/// Returns the id that the text of a key names.
+/// Returns the id inside the text of a key.
 pub(crate) fn id_of(text: &str) -> Option<&str> {
     text.strip_prefix(PREFIX)?.split_once('_').map(|(id, _)| id)
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn no_code_reads_like_a_flag() {
-        // One of 64 would: to see none of 2,000 by chance has a likelihood of 10 to the minus 14.
+        // Every 64th would begin with it: for 2,000 codes, the chance to see none is 10 to the minus 14.
         assert!(JoinCode::new([0xf8; 16], None).reveal().starts_with('-'));
         assert!((0..2_000).all(|_| !join_code(None).expect("random").reveal().starts_with('-')));
     }

@@ -1,4 +1,4 @@
-//! Keeps the keyring as the store is: whatever coordinator changed a key, this one knows it well within a second.
+//! Keeps the keyring up to date: a change at any coordinator takes effect here well within a second.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tokio_util::sync::CancellationToken;
 use super::Auth;
 use crate::store::{Result, Store};
 
-/// How often it is asked whether keys have changed: one small read, whatever else goes on.
+/// How often changes of keys are checked, at the cost of one small read.
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 
-/// How often it is noted when keys were used.
+/// How often the uses of keys are written.
 const NOTE_EVERY: Duration = Duration::from_secs(60);
 
-/// Reads the keys.
+/// Loads the keys.
 pub(crate) async fn load(auth: &Auth, store: &dyn Store) -> Result<()> {
     let reading = auth.keyring.begin();
-    // The count first: a change in between is read twice, never missed.
+    // The counter is read first, so that a concurrent change is read twice rather than missed.
     let changes = store.key_changes().await?;
     auth.keyring.replace(reading, changes, store.keys().await?, Timestamp::now());
     Ok(())
 }
 
-/// Follows the store until `stop` is cancelled. A store that is away leaves the keys as they are.
+/// Follows the store until `stop` is cancelled. While the store is unavailable, the keys stay unchanged.
 pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -44,7 +44,7 @@ pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationTo
     }
 }
 
-/// Ends keys whose time is over, until `stop` is cancelled. Waits for no store: a key ends also while that is away.
+/// Ends expired keys until `stop` is cancelled. It does not need the store, so keys expire even while that is unavailable.
 pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -53,7 +53,7 @@ pub(crate) async fn expire(auth: &Auth, stop: &CancellationToken) {
     }
 }
 
-/// Notes when keys are used, until `stop` is cancelled, and once more then: one write a minute, whatever goes on.
+/// Writes the uses of keys once a minute until `stop` is cancelled, and once more at the end.
 pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(NOTE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
