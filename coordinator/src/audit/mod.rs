@@ -1,4 +1,4 @@
-//! The audit on its way into the store: whoever notes something goes on at once, and one task writes.
+//! The audit queue: callers never wait, and one task writes the entries to the store.
 
 mod writer;
 
@@ -12,26 +12,26 @@ use tokio::sync::mpsc;
 use crate::metrics::Metrics;
 pub(crate) use writer::Writer;
 
-/// How many entries may wait to be written: some seconds of a busy coordinator.
+/// How many entries the queue holds: some seconds of a busy coordinator.
 const QUEUE: usize = 8_192;
 
 /// A handle on the audit. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Audit {
-    /// `None` where no audit is kept.
+    /// `None` if no audit is kept.
     queue: Option<Queue>,
 }
 
 #[derive(Debug, Clone)]
 struct Queue {
     entries: mpsc::Sender<Entry>,
-    /// How many did not find room since the last gap that was noted.
+    /// How many entries were dropped since the last recorded gap.
     missing: Arc<AtomicU64>,
     lost: Counter,
 }
 
 impl Audit {
-    /// Makes the handle and what writes, for an audit of that many entries.
+    /// Makes the handle and the writer, for an audit bounded to that many entries.
     pub(crate) fn new(bound: Option<u64>, metrics: &Metrics) -> (Self, Option<Writer>) {
         let Some(bound) = bound else { return (Self::default(), None) };
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -45,7 +45,7 @@ impl Audit {
         self.queue.is_some()
     }
 
-    /// Notes what happened. Never waits: what finds no room is counted, and a gap stands in its place.
+    /// Queues an entry. Never waits: entries that do not fit are counted, and a gap entry replaces them.
     pub(crate) fn note(&self, entry: Entry) {
         if let Some(queue) = &self.queue {
             queue.note(entry);
@@ -60,7 +60,7 @@ impl Queue {
                 && let (Some(first), Some(second)) = (places.next(), places.next())
             {
                 match self.missing.swap(0, Ordering::Relaxed) {
-                    // The writer noted it meanwhile.
+                    // The writer recorded the gap meanwhile.
                     0 => {}
                     count => first.send(gap(count)),
                 }
@@ -117,7 +117,7 @@ mod tests {
         let (store, metrics) = (store(folder.path()).await, Metrics::new());
         let (audit, writer) = Audit::new(Some(100_000), &metrics);
         let writer = writer.expect("one that writes");
-        // Nobody writes yet: the queue is full, and nobody has waited.
+        // No writer runs yet: the queue is full, and no call has waited.
         (0..QUEUE + 7).for_each(|number| audit.note(numbered(number)));
         let (tasks, done) = (TaskTracker::new(), CancellationToken::new());
         let task = tasks.spawn(writer.run(Arc::clone(&store), done.clone()));

@@ -1,4 +1,4 @@
-//! The one task that writes the audit: many entries at once, in order, also after the store was away.
+//! The audit writer: one task that writes entries in batches, in order, and retries after store errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,14 @@ use super::gap;
 use crate::metrics::Metrics;
 use crate::store::Store;
 
-/// How many entries are written together.
+/// The largest batch.
 const TOGETHER: usize = 256;
-/// How long the first of them waits for the others: what a crash may take with it while the store can be reached.
+/// How long the first entry waits for others. A crash may lose these entries even if the store is available.
 const GATHER: Duration = Duration::from_millis(20);
-/// How soon a store that failed is tried again.
+/// The pause before a retry after a store error.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What writes.
+/// The writer of the audit.
 #[derive(Debug)]
 pub(crate) struct Writer {
     entries: mpsc::Receiver<Entry>,
@@ -37,7 +37,7 @@ impl Writer {
         Self { entries, missing, bound, written, lost }
     }
 
-    /// Writes until `done` is cancelled, and then what waits still, once.
+    /// Writes until `done` is cancelled, and then writes the remaining entries once.
     pub(crate) async fn run(mut self, store: Arc<dyn Store>, done: CancellationToken) {
         let mut batch = Vec::new();
         loop {
@@ -45,7 +45,7 @@ impl Writer {
             if batch.is_empty() {
                 break;
             }
-            // What came by the end of the time is there: receiving loses nothing when it is cut.
+            // Entries received before the timeout are in the batch: cancelling the receive loses none.
             let _ = timeout(GATHER, done.run_until_cancelled(gather(&mut self.entries, &mut batch))).await;
             self.mind_the_gap(&mut batch);
             self.write(&*store, &mut batch, &done).await;
@@ -61,7 +61,7 @@ impl Writer {
         }
     }
 
-    /// Notes what is missing, where nobody came after it who would have done so.
+    /// Records a gap if entries are missing and no later entry is queued that would record it.
     fn mind_the_gap(&self, batch: &mut Vec<Entry>) {
         if self.entries.is_empty() {
             match self.missing.swap(0, Ordering::Relaxed) {
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Writes a batch, as often as it takes; once where the coordinator stops.
+    /// Writes a batch, retrying until it succeeds; only once if the coordinator is stopping.
     async fn write(&self, store: &dyn Store, batch: &mut Vec<Entry>, done: &CancellationToken) {
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let mut complained = false;
@@ -79,7 +79,7 @@ impl Writer {
             if done.is_cancelled() || !error.passes() {
                 tracing::error!("{count} entries of the audit were lost: {error}");
                 for entry in batch.drain(..) {
-                    // A gap stands for others, which were counted.
+                    // A gap counts for its missing entries, which were counted as lost before.
                     self.missing.fetch_add(entry.count.unwrap_or(1), Ordering::Relaxed);
                     self.lost.inc_by(u64::from(entry.event != Event::Gap));
                 }
@@ -89,7 +89,7 @@ impl Writer {
                 tracing::warn!("the audit waits for the store: {error}");
                 complained = true;
             }
-            // The end is a reason to try at once, for the last time.
+            // Shutdown ends the pause, for a last attempt.
             done.run_until_cancelled(sleep(RETRY)).await;
         }
         self.written.inc_by(count);
@@ -97,7 +97,7 @@ impl Writer {
     }
 }
 
-/// Adds what comes to the batch until that is full.
+/// Adds entries to the batch until it is full.
 async fn gather(entries: &mut mpsc::Receiver<Entry>, batch: &mut Vec<Entry>) {
     while batch.len() < TOGETHER && entries.recv_many(batch, TOGETHER - batch.len()).await > 0 {}
 }

@@ -1,4 +1,4 @@
-//! The file of rules: read at the start, and again whenever it changes. A file that cannot be used changes nothing.
+//! The policy file: loaded at startup and reloaded when it changes. An invalid file changes nothing.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Policy;
 use crate::files;
 
-/// The rules in force, and their file.
+/// The rules in force and their file.
 #[derive(Debug)]
 pub(crate) struct Policies {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct Policies {
 struct CurrentRules {
     policy: Arc<Policy>,
     text: Arc<str>,
-    /// Why the file is not in force as it is now.
+    /// Why the present file is not in force.
     outdated: Option<String>,
 }
 
@@ -30,9 +30,9 @@ struct CurrentRules {
 type FoundRules = Result<Option<Vec<u8>>, String>;
 
 impl Policies {
-    /// Reads the file. One that was named must exist; the usual one need not.
+    /// Reads the file. A configured file must exist; the default one is optional.
     ///
-    /// Errors: it cannot be used. A coordinator never starts with other rules than those that were written.
+    /// Errors: it is invalid. A coordinator never starts with other rules than the written ones.
     pub(crate) fn open(named: Option<&Path>, usual: &Path) -> anyhow::Result<Self> {
         let path = named.unwrap_or(usual).to_owned();
         let found = read(&path).and_then(|found| found.map(|bytes| parse(&path, &bytes)).transpose());
@@ -52,13 +52,13 @@ impl Policies {
         self.now().policy
     }
 
-    /// Returns the rules in force as they are shown.
+    /// Returns the rules in force for display.
     pub(crate) fn in_force(&self) -> PolicyInForce {
         let CurrentRules { policy, text, outdated } = self.now();
         PolicyInForce { rules: policy.len(), path: self.path.display().to_string(), text: text.to_string(), outdated }
     }
 
-    /// Returns why the file is not in force as it is now; `None` if it is.
+    /// Returns why the present file is not in force; `None` if it is.
     pub(crate) fn outdated(&self) -> Option<String> {
         self.now().outdated
     }
@@ -69,7 +69,7 @@ impl Policies {
 
     /// Puts the rules of the file in force. Returns a sentence about the change, if there is one.
     ///
-    /// Errors: the file cannot be used. The rules before it stay, and that is noted.
+    /// Errors: the file is invalid. The previous rules stay in force, and the reason is kept.
     fn take(&self, found: &FoundRules) -> Result<Option<String>, String> {
         let before = self.now();
         let usable = match found {
@@ -91,8 +91,8 @@ impl Policies {
     }
 }
 
-/// Keeps the rules as the file has them until `stop` is cancelled. `note` gets each change, and each state of the file that
-/// cannot be used.
+/// Reloads the rules when the file changes until `stop` is cancelled. `note` gets each change, and each reason why the file
+/// is invalid.
 pub(crate) async fn keep(policies: Arc<Policies>, note: impl Fn(String), stop: CancellationToken) {
     let take = |found: &FoundRules| {
         if let Some(change) = policies.take(found)? {
@@ -118,8 +118,8 @@ fn read(path: &Path) -> FoundRules {
     }
 }
 
-/// Reads the rules of a file. An empty file is an error: it is more likely lost, or about to be written, than meant to
-/// allow everything.
+/// Parses the rules of a file. An empty file is an error, because it is more likely lost or incomplete than meant to allow
+/// everything.
 fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
     let place = path.display();
     if bytes.len() as u64 > POLICY_BYTES_MAX {

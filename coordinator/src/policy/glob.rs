@@ -1,24 +1,24 @@
-//! Patterns for names: `*` is any run of characters, `?` any one, everything else itself.
+//! Globs for names: `*` matches any run of characters, `?` matches one, and all others match themselves.
 
-/// A pattern.
+/// A glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Glob(Box<str>);
 
 impl Glob {
-    /// Makes the pattern; any text is one.
+    /// Makes the glob; any text is valid.
     pub(super) fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns whether the whole name fits.
+    /// Returns whether the whole name matches.
     pub(super) fn matches(&self, name: &str) -> bool {
         fits(&self.0, name)
     }
 }
 
-/// Returns whether the whole name fits the pattern. Case counts.
+/// Returns whether the whole name matches the glob. Case matters.
 ///
-/// Only the latest star is ever taken back, so that no pattern costs more than its length times that of the name.
+/// Only the last star is retried, so that the cost is at most the length of the glob times that of the name.
 pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);

@@ -1,4 +1,4 @@
-//! Who may do what to whom: ordered rules in a file, read again whenever that changes.
+//! Access policy: ordered rules in a file about senders, recipients and actions, reloaded when the file changes.
 
 mod file;
 mod glob;

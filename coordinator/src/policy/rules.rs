@@ -1,4 +1,4 @@
-//! A policy: ordered rules, the first that matches decides. Pure: no file, no store, no clock.
+//! A policy: ordered rules, of which the first match decides. It uses no file, no store and no clock.
 
 use std::collections::BTreeMap;
 
@@ -9,29 +9,29 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::glob::Glob;
 
-/// One side of what is asked: an agent, and what is known of it.
+/// The sender or the recipient, with its known facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Party<'a> {
     /// Its name.
     pub id: &'a str,
-    /// Its role, where it has one and a rule asks for it.
+    /// Its role, if it has one and a rule needs it.
     pub role: Option<&'a str>,
-    /// Its machine, where it is known and a rule asks for it.
+    /// Its host, if known and a rule needs it.
     pub host: Option<&'a str>,
 }
 
-/// What a policy says.
+/// The decision of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it is done.
+    /// Whether the action is allowed.
     pub effect: Effect,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Which rule says so, counted from 1; `None` where the default does.
+    /// The number of the deciding rule, from 1; `None` for the default.
     pub rule: Option<usize>,
 }
 
-/// Who may do what to whom.
+/// The rules, and the default for each verb.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -55,7 +55,7 @@ struct Rule {
     reason: Reason,
 }
 
-/// Whom a rule is about.
+/// The agents that a rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 enum Selector {
@@ -64,7 +64,7 @@ enum Selector {
     Host(Glob),
 }
 
-/// What a rule is about.
+/// The actions that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 enum VerbSelector {
@@ -72,7 +72,7 @@ enum VerbSelector {
     One(Verb),
 }
 
-/// Why a rule is there: what whoever is refused is told.
+/// The reason shown to a sender that the rule denies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 struct Reason(String);
@@ -119,7 +119,7 @@ fn clip(text: &str) -> String {
     text.chars().take(AGENT_ID_MAX).collect()
 }
 
-/// Reads one of something, or a list of them.
+/// Deserializes a single value or a list.
 fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de> + TryFrom<String, Error = String>>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -141,7 +141,7 @@ fn one_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de> + TryFrom<String, 
             while let Some(one) = list.next_element()? {
                 all.push(one);
             }
-            // A list that matches nothing is a rule that never holds, which nobody means.
+            // An empty list would make a rule that never matches, which is certainly a mistake.
             if all.is_empty() { Err(de::Error::custom("the list is empty")) } else { Ok(all) }
         }
     }
@@ -182,7 +182,7 @@ impl Rule {
 }
 
 impl Policy {
-    /// Reads the text of a policy. Errors say where it is wrong, in one line.
+    /// Parses the text of a policy. Errors name line and column, in one line.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| {
             let why = error.message().trim().replace('\n', "; ");
@@ -198,12 +198,12 @@ impl Policy {
         self.rules.len()
     }
 
-    /// Returns whether everything is as if there were no policy.
+    /// Returns whether there are no rules and no defaults.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.defaults.is_empty()
     }
 
-    /// Says whether that is done. The first rule that matches decides, else the default.
+    /// Decides about an action: by the first rule that matches, or else by the default.
     pub fn decide(&self, from: Party<'_>, to: Party<'_>, verb: Verb) -> Verdict {
         let matching = (1..).zip(&self.rules).find(|(_, rule)| rule.matches(from, to, verb));
         if let Some((number, rule)) = matching {
@@ -216,26 +216,26 @@ impl Policy {
         Verdict { effect, reason, rule: None }
     }
 
-    /// Returns whether anybody at all may be denied that: else nothing need be known of anybody.
+    /// Returns whether the policy can deny this verb at all. If not, no facts about the agents are needed.
     pub fn may_deny(&self, verb: Verb) -> bool {
         self.defaults.get(&verb) == Some(&Effect::Deny)
             || self.rules.iter().any(|rule| rule.effect == Effect::Deny && rule.is_about(verb))
     }
 
-    /// Returns whether rules about that ask for the role of whoever does it.
+    /// Returns whether rules about this verb need the role of the sender.
     pub fn asks_role_of_sender(&self, verb: Verb) -> bool {
         self.rules
             .iter()
             .any(|rule| rule.is_about(verb) && rule.from.iter().any(|one| matches!(one, Selector::Role(_))))
     }
 
-    /// Returns whether rules about that ask for more of the recipient than its name.
+    /// Returns whether rules about this verb need more of the recipient than its name.
     pub fn asks_about_recipient(&self, verb: Verb) -> bool {
         self.rules.iter().any(|rule| rule.is_about(verb) && rule.to.iter().any(|one| !matches!(one, Selector::Id(_))))
     }
 }
 
-/// Names a place in a text as editors do.
+/// Returns a position in a text as line and column.
 fn place(text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.matches('\n').count() + 1;
