@@ -1,4 +1,4 @@
-//! Why no coordinator could be asked over its own socket, and what reaches the one that is meant.
+//! The error for a command that reaches no coordinator, with a suggestion.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use c3po_shared::text::shell_word;
 
-/// The data folder of the service that `install-server` makes.
+/// The data folder of the service that `install-server` sets up.
 const SERVICE: &str = "/var/lib/c3po";
-/// What the socket of a coordinator is called around its port.
+/// Prefix and suffix of the socket's file name around the port.
 const SOCKET: (&str, &str) = ("control-", ".sock");
 
-/// Returns why the socket at that path of a data folder could not be used, with the coordinators that are there.
+/// Returns the error for an unusable socket at that path, listing the coordinators of the data folder.
 pub(super) fn refusal(error: io::Error, data_dir: &Path, path: &Path) -> anyhow::Error {
     let service = Path::new(SERVICE);
     let has_service = service.is_dir() && data_dir != service;
@@ -19,7 +19,7 @@ pub(super) fn refusal(error: io::Error, data_dir: &Path, path: &Path) -> anyhow:
     anyhow::Error::new(error).context(text)
 }
 
-/// Returns the ports of the coordinators that take connections on a socket in that folder.
+/// Returns the ports of the coordinators that accept connections on a socket in that folder.
 fn ports(data_dir: &Path) -> Vec<u16> {
     let names = std::fs::read_dir(data_dir).into_iter().flatten().flatten();
     let living = names.filter(|entry| UnixStream::connect(entry.path()).is_ok());

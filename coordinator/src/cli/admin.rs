@@ -1,4 +1,4 @@
-//! What is asked of a running coordinator on its command line, and how its answers are shown.
+//! Commands for a running coordinator, and the output of their results.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -19,24 +19,24 @@ use tokio::net::UnixStream;
 use super::{absent, exchange};
 use crate::server::{PrintedCommand, control_socket};
 
-/// How long the answer may take.
+/// The deadline of the response.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// A question to the coordinator of this machine.
+/// A command for the coordinator of this machine.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Admin {
-    /// Make, list, renew or end the keys of hosts
+    /// Make, list, rotate or revoke the keys of hosts
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Print the line that lets a new host in
+    /// Print the command that admits a new host
     Invite(InviteOptions),
-    /// List or end the invites that let somebody in
+    /// List or revoke open invites
     #[command(subcommand)]
     Invites(InvitesCommand),
-    /// Forget agents that no session holds
+    /// Delete agents that no session holds
     #[command(subcommand)]
     Agents(AgentsCommand),
-    /// Give what a host has to another name of it
+    /// Rename a host with its agents and keys
     #[command(subcommand)]
     Hosts(Hosts),
     /// List, allow or stop pairs of agents that write to each other without a person
@@ -44,10 +44,10 @@ pub enum Admin {
     Guard(GuardCommand),
 }
 
-/// What is done with agents.
+/// The actions on agents.
 #[derive(Debug, Clone, Subcommand)]
 pub enum AgentsCommand {
-    /// Forget an agent that no session holds, with its mail; its name is free then
+    /// Delete an agent that no session holds, with its messages; its name becomes free
     Rm {
         /// Its name
         name: AgentId,
@@ -57,14 +57,14 @@ pub enum AgentsCommand {
     },
 }
 
-/// What is done with hosts.
+/// The actions on hosts.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Hosts {
-    /// Give the agents, their mail and the keys of a host to another name of it
+    /// Move the agents of a host, their messages and its keys to another name
     Rename {
-        /// Its name until now
+        /// Its present name
         from: String,
-        /// Its name from now on
+        /// Its new name
         to: String,
         /// Print JSON
         #[arg(long)]
@@ -72,55 +72,55 @@ pub enum Hosts {
     },
 }
 
-/// What is done with keys.
+/// The actions on keys.
 #[derive(Debug, Clone, Subcommand)]
 pub enum KeysCommand {
-    /// Make a key; its text is printed this once
+    /// Make a key; its secret is printed only once
     Create(Create),
-    /// List keys, those that have ended as well
+    /// List all keys, including ended ones
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End a key, and within a second everything that goes on under it
+    /// Revoke a key; its links and requests end within a second
     Revoke {
         /// Its id, as in the list
         id: String,
     },
-    /// Give a key another text; the one before is worth nothing from then on
+    /// Replace the secret of a key; the old one becomes invalid
     Rotate {
         /// Its id, as in the list
         id: String,
     },
 }
 
-/// What is done with invites.
+/// The actions on invites.
 #[derive(Debug, Clone, Subcommand)]
 pub enum InvitesCommand {
-    /// List the invites that let somebody in; their lines were printed once, and nobody knows them
+    /// List open invites; their codes were printed only once and cannot be shown
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// End an invite: its line lets nobody in from then on; keys that were made with it stay
+    /// Revoke an invite; keys that were made with it stay valid
     Revoke {
         /// Its id, as in the list
         id: String,
     },
 }
 
-/// Commands about pairs of agents.
+/// The actions on pairs of agents.
 #[derive(Debug, Clone, Subcommand)]
 pub enum GuardCommand {
-    /// List the pairs that are stopped, or near the limit of messages without a person, as this coordinator counts them
+    /// List the pairs that are stopped or near the limit of messages without a person, as counted by this coordinator
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Let two agents go on: they are counted anew, and no longer stopped
+    /// Allow two agents to continue; their count starts again
     Allow(Two),
     /// Refuse every message and reply between two agents until they are allowed
     Stop(Two),
@@ -131,25 +131,25 @@ pub enum GuardCommand {
 pub struct Two {
     /// One of them
     pub one: AgentId,
-    /// The other one
+    /// The other
     pub other: AgentId,
 }
 
 /// A new key.
 #[derive(Debug, Clone, Args)]
 pub struct Create {
-    /// Whose it is, such as a host's name
+    /// The name of its holder, such as a host's name
     pub name: String,
-    /// What it is for: agent, read, operator or admin
+    /// Its scope: agent, read, operator or admin
     #[arg(long, default_value_t = Scope::Agent)]
     pub scope: Scope,
-    /// Which agents it covers, as globs separated by commas; `*` covers human only with --scope admin
+    /// The agents that it covers, as globs separated by commas; `*` covers human only with --scope admin
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
-    /// How long it lasts, such as 30d or 12h [default: for ever]
+    /// Its lifetime, such as 30d or 12h [default: unlimited]
     #[arg(long)]
     pub expires: Option<Span>,
-    /// Which host whoever presents it is, also where another key is that [default: its name]
+    /// The host that it authenticates, even if another key has the same [default: its name]
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
 }
@@ -157,37 +157,37 @@ pub struct Create {
 /// A new invite.
 #[derive(Debug, Clone, Args)]
 pub struct InviteOptions {
-    /// Which agents the host may be, as globs separated by commas; `*,human` includes the mailbox of persons
+    /// The agents that the host may use, as globs separated by commas; `*,human` includes the inbox of the person
     #[arg(long, default_value = "*", value_delimiter = ',')]
     pub agents: Vec<String>,
-    /// What its key is for: agent, read, operator or admin
+    /// The scope of its key: agent, read, operator or admin
     #[arg(long, default_value_t = Scope::Agent)]
     pub scope: Scope,
-    /// How many hosts may use the line
+    /// How many hosts can join with it
     #[arg(long, default_value_t = 1)]
     pub uses: u32,
-    /// How long the line is good, such as 15m
+    /// Its lifetime, such as 15m
     #[arg(long, default_value = "15m")]
     pub expires: Span,
-    /// How long the key lasts that is made with it, such as 90d [default: for ever]
+    /// The lifetime of the key that is made with it, such as 90d [default: unlimited]
     #[arg(long)]
     pub key_expires: Option<Span>,
-    /// Which host it is for: it keeps the agents and the mail of the host of that name
+    /// The host that it admits, which keeps the agents and messages of the host of that name
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
 }
 
 impl Admin {
-    /// Asks the coordinator of this machine that listens there, over its own socket. Returns what is to be printed.
+    /// Sends the command to the coordinator of this machine that listens there, over its control socket. Returns the output.
     ///
-    /// `command` is how commands for it begin, if somebody said so.
+    /// `command` is the configured beginning of commands for it, if any.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr, command: Option<&str>) -> anyhow::Result<String> {
         let (method, in_path, body) = self.http();
         let answer = asked(data_dir, listen, (method, &in_path, body)).await?;
         self.show(&answer, &PrintedCommand::new(command, data_dir, listen))
     }
 
-    /// Returns it as HTTP: method, path and body.
+    /// Returns the HTTP request: method, path and body.
     fn http(&self) -> (Method, String, String) {
         let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
@@ -225,7 +225,7 @@ impl Admin {
         }
     }
 
-    /// Returns the answer as people read it, with commands for the coordinator that answered.
+    /// Returns the output for people, with commands for this coordinator.
     fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
         let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
         Ok(match self {
@@ -286,9 +286,9 @@ impl Admin {
     }
 }
 
-/// Asks the coordinator of this machine that listens there.
+/// Sends a request to the coordinator of this machine that listens there.
 ///
-/// Errors: there is none, or it refuses.
+/// Errors: no coordinator responds, or it refuses the request.
 pub(super) async fn asked(
     data_dir: &Path,
     listen: SocketAddr,
@@ -313,7 +313,7 @@ impl Two {
     }
 }
 
-/// An id that is none leads nowhere, whatever it is made of.
+/// Escapes an id for a path. A malformed id cannot lead to another path.
 fn in_path(id: &str) -> impl fmt::Display {
     utf8_percent_encode(id, NON_ALPHANUMERIC)
 }
@@ -335,7 +335,7 @@ fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Returns whether a key admits anybody, and until when or since when.
+/// Returns the state of a key, with the time of its end.
 fn state(key: &Value) -> String {
     let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
     match state {
@@ -379,12 +379,12 @@ fn agents(of: &Value) -> String {
     agents.join(",")
 }
 
-/// Returns a time to the minute; `-` where none is said.
+/// Returns a time to the minute, or `-` if there is none.
 fn moment(time: &Value) -> String {
     time.as_str().and_then(|time| time.get(..16)).unwrap_or("-").replace('T', " ")
 }
 
-/// Returns a table whose columns are as wide as what stands in them.
+/// Returns a table with aligned columns.
 fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let rows = || [head].into_iter().chain(rows);
     let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `c3po-coordinator audit`: what happened, asked over the coordinator's own socket page by page.
+//! `c3po-coordinator audit`: prints the audit, read page by page over the control socket.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,13 +14,13 @@ use clap::Args;
 
 use super::admin::asked;
 
-/// Which part of it.
+/// The filter of audit entries.
 #[derive(Debug, Clone, Args)]
 pub struct AuditOptions {
-    /// Only what happened since: a time such as 2026-01-15T10:30:00Z, or how long ago, such as 10m, 2h or 3d
+    /// Only entries since then: a time such as 2026-01-15T10:30:00Z, or a duration such as 10m, 2h or 3d
     #[arg(long)]
     pub since: Option<Since>,
-    /// Only what this agent did, or what was done to it
+    /// Only entries that concern this agent
     #[arg(long, value_name = "NAME")]
     pub agent: Option<AgentId>,
     /// Print JSON, one entry per line
@@ -29,8 +29,8 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// Asks the coordinator of this machine that listens there, page by page. Returns what is to be printed: no more than
-    /// the audit holds, which is bounded.
+    /// Reads the audit of the coordinator that listens there, page by page. Returns the output, which is bounded because the
+    /// audit is.
     pub async fn ask(&self, data_dir: &Path, listen: SocketAddr) -> anyhow::Result<String> {
         let since = self.since.map(|Since(since)| since);
         let mut query = AuditQuery { since, agent: self.agent.clone(), limit: Some(AUDIT_PAGE_MAX), after: None };
@@ -61,7 +61,7 @@ fn moment(at: Timestamp) -> String {
     at.to_string().replace('T', " ")
 }
 
-/// Returns where the page is. No value in it has to be escaped: a time, a name, numbers.
+/// Returns the path of a page. No value needs escaping: they are times, names and numbers.
 fn path(query: &AuditQuery) -> String {
     let AuditQuery { after, since, agent, limit } = query;
     let members = [

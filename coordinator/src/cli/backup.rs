@@ -1,4 +1,4 @@
-//! `backup` and `restore`: what the embedded store holds, in one file.
+//! `backup` and `restore`: the content of the embedded store in one file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::config::{Config, ServeFlags, StoreAddress};
 use crate::server::this_program;
 use crate::store::sqlite::SqliteStore;
 
-/// Copies the store into a new file. Returns what to print.
+/// Copies the store into a new file. Returns the output.
 ///
 /// Errors: the store is in Redis, or it cannot be copied.
 pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
@@ -28,9 +28,9 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
     ))
 }
 
-/// Puts a copy in the store's place. Returns what to print.
+/// Replaces the store with a backup. Returns the output.
 ///
-/// Errors: the store is in Redis, a coordinator runs, or the file is no copy.
+/// Errors: the store is in Redis, a coordinator is running, or the file is not a backup.
 pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     let (database, data_dir) = embedded(settings)?;
     let moved = SqliteStore::restore(file, &database, &data_dir)?;
@@ -39,7 +39,7 @@ pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Returns where the database is, and the data folder.
+/// Returns the path of the database and the data folder.
 fn embedded(settings: ServeFlags) -> Result<(PathBuf, PathBuf)> {
     match settings.into_config()? {
         Config { store: StoreAddress::Sqlite(path), data_dir, .. } => Ok((path, data_dir)),

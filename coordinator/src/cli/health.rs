@@ -1,4 +1,4 @@
-//! Asking a running coordinator whether it is well, for container health checks.
+//! The health check of a running coordinator, for containers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::exchange;
 use crate::config::ServeFlags;
 use crate::server::control_socket;
 
-/// How long connecting may take, and the answer.
+/// The deadline for connecting, and for the response.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// The answer of a port with TLS to plain HTTP.
+/// The status of a TLS port in response to plain HTTP.
 const SPEAKS_TLS: StatusCode = StatusCode::BAD_REQUEST;
 
-/// Asks the coordinator that these settings start. Returns its answer if it is well.
+/// Checks the coordinator with these settings. Returns its response if it is healthy.
 ///
-/// The port must answer in any case. If it speaks TLS, nothing more can be learned there without knowing its certificate,
-/// and the same coordinator's own socket has the rest.
+/// The port must respond in any case. If it uses TLS, its certificate is unknown here, so the health is read from the control
+/// socket of the same coordinator.
 pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
     let (listen, question) = (settings.listen, || (Method::GET, "/api/health", String::new()));
     let address = SocketAddr::new(reachable(listen.ip()), listen.port());
@@ -40,7 +40,7 @@ pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
     Ok(answer.body)
 }
 
-/// A coordinator that listens on all addresses is reached on loopback.
+/// Returns the address to connect to: loopback for a coordinator that listens on all addresses.
 fn reachable(listen: IpAddr) -> IpAddr {
     match listen {
         IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,5 +1,5 @@
-//! The coordinator's command line. Whatever it does besides serving, it asks the coordinator that runs to do, but for `backup`
-//! and `restore`, which work on files.
+//! The coordinator's command line. Actions other than serving are sent to the running coordinator, except `backup` and
+//! `restore`, which work on files.
 
 mod absent;
 mod admin;
@@ -26,44 +26,44 @@ pub use self::backup::{back_up, restore};
 pub use self::health::ask as ask_health;
 use crate::config::ServeFlags;
 
-/// The longest answer that is read, in bytes: 10,000 keys.
+/// The largest response that is read, in bytes, which has room for 10,000 keys.
 const ANSWER_MAX: usize = 16 << 20;
 
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "c3po-coordinator", version, about = "The c3po server: keeps every message and serves agents")]
 pub struct CommandLine {
-    /// What to do instead of serving.
+    /// The action, if not serving.
     #[command(subcommand)]
     pub action: Option<Action>,
-    /// How to serve.
+    /// The settings of the server.
     #[command(flatten)]
     pub settings: ServeFlags,
 }
 
-/// What the program can do besides serving.
+/// The actions besides serving.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// Ask the coordinator at --listen whether it is well; exit code 0 if it is (for container health checks)
+    /// Check the health of the coordinator at --listen; exit code 0 if it is healthy (for containers)
     Health,
-    /// Copy the embedded store and the certificate into a new file, also while the coordinator runs
+    /// Copy the embedded store and the certificate into a new file; the coordinator may be running
     Backup {
         /// The file to write
         file: PathBuf,
     },
-    /// Put such a copy in their place, while no coordinator runs; what was there is kept beside it
+    /// Replace the store and the certificate with such a copy, while no coordinator is running; the replaced files are kept
     Restore {
         /// The file that `backup` wrote
         file: PathBuf,
     },
-    /// Show what happened, in order: who did what to whom, and why; times are in UTC
+    /// Show the audit in order, with actors, targets and reasons; times are in UTC
     Audit(AuditOptions),
-    /// Ask the coordinator of this machine for something, over its own socket.
+    /// Send a command to the coordinator of this machine, over its control socket.
     #[command(flatten)]
     Admin(Admin),
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Debug)]
 struct HttpAnswer {
     status: StatusCode,
@@ -86,7 +86,7 @@ async fn exchange(
             let body = to_bytes(Body::new(response.into_body()), ANSWER_MAX).await?;
             Ok(HttpAnswer { status, body: String::from_utf8(body.into())? })
         };
-        // Whatever breaks the connection also fails the request on it.
+        // An error of the connection also fails its request.
         let (answer, _) = tokio::join!(asking, connection);
         answer
     };
