@@ -1,4 +1,4 @@
-//! The reading side of a connection: the bytes of a message that is not whole yet are charged, counted and have a deadline.
+//! The reading side of a connection: the bytes of an incomplete message are charged, counted and have a deadline.
 
 use std::io;
 use std::pin::Pin;
@@ -10,52 +10,52 @@ use tokio::time::{Duration, Sleep, sleep};
 
 use super::{Account, Charge};
 
-/// The bytes of a control frame from a client beside its payload.
+/// The size of a client's control frame without its payload.
 const CONTROL_HEAD: usize = 6;
 
-/// A stream whose reader reports which messages were whole.
+/// A stream whose reader reports each complete message.
 pub(crate) struct Intake<S> {
     stream: S,
-    /// Charged until everything that the budget is for was read.
+    /// The account to charge; `None` once the budget no longer applies.
     account: Option<Account>,
-    /// Bytes that were read since the last message was whole.
+    /// Bytes read since the last complete message.
     unfinished: usize,
-    /// How many of them there may be.
+    /// The limit of these bytes.
     longest: usize,
-    /// How long a message may take that has begun.
+    /// The deadline of a message, from its first byte.
     within: Duration,
-    /// Waits for room, with what is missing.
+    /// A pending charge, with its amount.
     room: Option<(usize, BoxFuture<'static, Charge>)>,
-    /// When a message that has begun is overdue.
+    /// The timer of the deadline of the present message.
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Intake<S> {
-    /// Charges messages of so many bytes at the most, each of which has so much time.
+    /// Charges messages of at most `longest` bytes, each with the deadline `within`.
     pub(crate) fn new(stream: S, account: Account, longest: usize, within: Duration) -> Self {
         Self { stream, account: Some(account), unfinished: 0, longest, within, room: None, overdue: None }
     }
 
-    /// Accepts messages of that length from now on.
+    /// Raises the limit for messages from now on.
     pub(crate) fn allow(&mut self, longest: usize) {
-        // A message with its frames, and the beginning of the next one.
+        // One message with its frames, and the beginning of the next one.
         self.longest = 2 * longest;
     }
 
-    /// Charges nothing any more: what is read from now on is bounded elsewhere.
+    /// Ends charging: later input has other limits.
     pub(crate) fn finish(&mut self) {
         self.settle(0);
         self.account = None;
     }
 
-    /// Notes that a message of so many bytes was whole. Returns what is charged for it until it is done with.
+    /// Records that a message of this size is complete. Returns its charge, to be held until the message is processed.
     pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
         self.unfinished = 0;
         self.overdue = None;
         self.account.as_mut().and_then(|account| account.settle(bytes))
     }
 
-    /// Notes a control frame, which may stand between the fragments of a message and is no part of it.
+    /// Records a control frame. It may arrive between fragments of a message and is not part of it.
     pub(crate) fn note_control(&mut self, payload: usize) {
         self.unfinished = self.unfinished.saturating_sub(payload + CONTROL_HEAD);
         if self.unfinished == 0 {
@@ -63,7 +63,7 @@ impl<S> Intake<S> {
         }
     }
 
-    /// Waits until the budget has room for more. Returns how many bytes may be read: as many as are free or charged already.
+    /// Waits until the budget has room for more. Returns how many bytes may be read: those free or already charged.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(account) = &mut self.account else { return Poll::Ready(usize::MAX) };
         if self.room.is_none() {
@@ -101,7 +101,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Intake<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let polled = this.poll_within_budget(cx, buffer);
-        // Only whoever has to be waited for is late: what has arrived is read, however long the link was not.
+        // The deadline applies only while waiting: data that has arrived is read, even if the link was not read for long.
         if polled.is_ready() || this.unfinished == 0 {
             return polled;
         }

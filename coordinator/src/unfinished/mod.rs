@@ -1,8 +1,7 @@
-//! The budget of unfinished input: how many bytes of messages and requests may be held that are not whole or not done yet.
+//! The budget of unfinished input: the limit of bytes held for messages and requests that are incomplete or still processed.
 //!
-//! Input that is longer than a few kilobytes is charged first to the key under which it comes, then to the coordinator.
-//! Reading waits where either has no room. The rest of it has a deadline, and so has the call that it makes, so room
-//! comes back.
+//! Input of more than a few kilobytes is charged to its key, and then to the coordinator. Reading pauses if either has no
+//! room. The rest of the input and the resulting call have deadlines, so room becomes free again.
 
 mod intake;
 
@@ -13,12 +12,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::intake::Intake;
 
-/// So many bytes of each message are free: most messages never meet the budget.
+/// The free bytes of each message: most messages are never charged.
 const FREE: usize = 4 << 10;
-/// A budget has room for some messages of the longest kind, however little memory there is.
+/// The minimum budget, with room for some messages of the maximum length even with little memory.
 const UNFINISHED_MIN: usize = 4 << 20;
-/// Beyond them the budget is charged for the longest message at once. Charged as they grow, many that have begun would
-/// share the room, and none could be finished.
+/// Above the free bytes, the maximum length is charged at once. If charges grew step by step, many incomplete messages could
+/// share the room, and none could be completed.
 const STEP: usize = FRAME_MAX + FREE;
 
 /// The budget of a coordinator.
@@ -30,34 +29,34 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Returns the budget of a coordinator that may have so much memory.
+    /// Returns the budget of a coordinator with this memory limit.
     pub(crate) fn within(memory: Option<u64>) -> Self {
         let most = most(memory);
         Self { most, all: Room::of(most), strangers: Room::default() }
     }
 
-    /// Returns how many bytes there may be in all.
+    /// Returns the limit of the whole budget in bytes.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// Opens an account that charges the room of a key and that of the coordinator.
+    /// Opens an account that is charged to a key's room and to the coordinator's.
     pub(crate) fn account(&self, one: &Room) -> Account {
         Account { one: one.clone(), all: self.all.clone(), held: Vec::new(), charged: 0 }
     }
 
-    /// Opens an account for input that comes before its sender was admitted.
+    /// Opens an account for input from a client that is not yet authenticated.
     pub(crate) fn account_of_stranger(&self) -> Account {
         self.account(&self.strangers)
     }
 }
 
-/// Room for so many bytes: that of the coordinator, or that of one key.
+/// Room for a number of bytes, of the coordinator or of one key.
 #[derive(Debug, Clone)]
 pub(crate) struct Room(Arc<Semaphore>);
 
 impl Default for Room {
-    /// The room of one key. Requests without a key share one.
+    /// Returns the room of one key. Requests without a key share one room.
     fn default() -> Self {
         Self::of(UNFINISHED_PER_KEY)
     }
@@ -73,7 +72,7 @@ impl Room {
     }
 }
 
-/// Bytes that are charged, until this is gone.
+/// Charged bytes, released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     one: OwnedSemaphorePermit,
@@ -81,7 +80,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Gives back what is beyond so many bytes.
+    /// Releases the charge above this number of bytes.
     fn shrink(&mut self, bytes: usize) {
         for permits in [&mut self.one, &mut self.all] {
             drop(permits.split(permits.num_permits().saturating_sub(bytes)));
@@ -89,7 +88,7 @@ impl Charge {
     }
 }
 
-/// Charges one message or request after the other.
+/// Charges the messages or requests of one connection, one after the other.
 #[derive(Debug)]
 pub(crate) struct Account {
     one: Room,
@@ -99,31 +98,31 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Returns how much has to be charged before the message or request may have so many bytes; `None` where nothing.
+    /// Returns the amount to charge before the message or request may have this size; `None` if nothing is missing.
     pub(crate) fn missing(&self, bytes: usize) -> Option<usize> {
         price(bytes).checked_sub(self.charged).filter(|missing| *missing > 0)
     }
 
-    /// Returns how many bytes the message or request may have as it is.
+    /// Returns the size that the message or request may have at present.
     pub(crate) fn covers(&self) -> usize {
         self.charged.max(FREE)
     }
 
-    /// Takes that much from both rooms, once they have it.
+    /// Takes that amount from both rooms, waiting until they have it.
     pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Charge> + Send + 'static {
         let (one, all) = (self.one.clone(), self.all.clone());
         let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-        // Always in this order, so that a key that has no room holds none of the others'.
+        // Always in this order, so that a key without room takes nothing from the shared room.
         async move { Charge { one: one.take(missing).await, all: all.take(missing).await } }
     }
 
-    /// Keeps what was taken for the message or request.
+    /// Adds a charge to the message or request.
     pub(crate) fn keep(&mut self, held: Charge, missing: usize) {
         self.held.push(held);
         self.charged += missing;
     }
 
-    /// Waits until the message or request may have so many bytes. Cancel-safe.
+    /// Waits until the message or request may have this size. Cancel-safe.
     pub(crate) async fn hold(&mut self, bytes: usize) {
         if let Some(missing) = self.missing(bytes) {
             let held = self.room(missing).await;
@@ -131,7 +130,8 @@ impl Account {
         }
     }
 
-    /// Ends the charge of a message that is whole. Returns what is charged for it until it is done with: it and one copy.
+    /// Ends the charging of a complete message. Returns a charge for the message and one copy, to be held until it is
+    /// processed.
     pub(crate) fn settle(&mut self, bytes: usize) -> Option<Charge> {
         let mut held = std::mem::take(&mut self.held).into_iter().next();
         self.charged = 0;
@@ -142,13 +142,13 @@ impl Account {
     }
 }
 
-/// Returns how many bytes a coordinator with so much memory holds: buffers that grow may have twice as many.
+/// Returns the budget for this memory limit. It is an eighth, because growing buffers may use twice the charged bytes.
 fn most(memory: Option<u64>) -> usize {
     let part = memory.and_then(|memory| usize::try_from(memory / 8).ok());
     part.map_or(UNFINISHED_MAX, |part| part.clamp(UNFINISHED_MIN, UNFINISHED_MAX))
 }
 
-/// Returns how much a message or request of so many bytes is charged.
+/// Returns the charge for a message or request of this size.
 fn price(bytes: usize) -> usize {
     if bytes <= FREE { 0 } else { bytes.next_multiple_of(STEP) }
 }
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Long enough for whatever does not wait for room; time is paused.
+    /// Longer than any operation that does not wait for room; time is paused.
     const NOW: Duration = Duration::from_secs(1);
 
     fn account(one: &Room, all: &Room) -> Account {
