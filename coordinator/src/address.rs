@@ -1,59 +1,59 @@
-//! Where messages are kept, as `--store` says it: read into its parts once, and never printed with a password.
+//! The store address from `--store`: parsed once, and never printed with a password.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The ports of a Redis and of a Sentinel that names none.
+/// The default ports of Redis and of Sentinel.
 const PORTS: (u16, u16) = (6379, 26379);
 
-/// Where messages are kept.
+/// The address of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreAddress {
     /// A file of the embedded store.
     Sqlite(PathBuf),
-    /// One Redis or several.
+    /// One or more Redis servers.
     Redis(Box<RedisAddress>),
 }
 
-/// Where a Redis is, or several that are one store.
+/// The address of a Redis, or of several servers that form one store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisAddress {
-    /// What stands there.
+    /// The topology of the servers.
     pub topology: Topology,
-    /// The servers that are named: the one, the sentinels, or some of the cluster.
+    /// The named servers: the one server, the sentinels, or some of the cluster.
     pub servers: Vec<ServerAddress>,
-    /// Whether to speak TLS.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// As whom.
+    /// The user name.
     pub user: Option<String>,
-    /// With which password.
+    /// The password.
     pub password: Option<String>,
-    /// Which of its databases.
+    /// The number of the database.
     pub database: i64,
-    /// The file of the certificate authority that is trusted instead of the system's.
+    /// The file of a certificate authority that is trusted instead of the system's.
     pub authority: Option<PathBuf>,
-    /// Our own certificate, for a Redis that asks for one.
+    /// Our client certificate, for a Redis that requires one.
     pub identity: Option<CertificateFiles>,
-    /// Whether what an earlier build stored there is deleted, but for the keys of hosts and the invites.
+    /// Whether to delete data of an earlier build, except the keys of hosts and the invites.
     pub discard_old: bool,
 }
 
 /// The files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, with those that vouch for it behind it.
+    /// The certificate, followed by its chain.
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
 }
 
-/// What stands behind a Redis address.
+/// The topology of a Redis address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
     One,
-    /// The master that sentinels know by that name.
+    /// The master that sentinels monitor under this name.
     Sentinel(String),
     /// A cluster.
     Cluster,
@@ -68,37 +68,37 @@ pub struct ServerAddress {
     pub port: u16,
 }
 
-/// Why a text is no address of a store. None of them repeats what may be a password.
+/// Why a text is not a store address. No variant repeats text that may be a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It begins with nothing that is known.
+    /// The scheme is unknown.
     #[error(
         "it must be sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or \
          redis+cluster://HOST:PORT,HOST:PORT; with TLS rediss:// in the place of redis://"
     )]
     Kind,
-    /// There is no file.
+    /// The path of the file is missing.
     #[error("sqlite: needs the path of a file")]
     NoPath,
-    /// A server is not one.
+    /// A server is not `HOST:PORT`.
     #[error("'{0}' is not HOST:PORT; a '/', '?', '#', '@' or ',' in a password is written %2F, %3F, %23, %40 or %2C")]
     ServerAddress(String),
-    /// Several servers for one.
+    /// Several servers are given with a scheme for one.
     #[error("several servers are redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
     Several,
-    /// The sentinels' name for the master is missing.
+    /// The name of the master is missing.
     #[error("the name of the master that the sentinels watch is missing: redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
     NoMaster,
     /// The database is not a number.
     #[error("'{0}' is not the number of a database")]
     Database(String),
-    /// A cluster has one database.
+    /// A cluster has only database 0.
     #[error("a cluster has only the database 0")]
     ClusterDatabase,
-    /// A user or password is not written as URLs have it.
+    /// The user or password is not percent-encoded correctly.
     #[error("in the user or password a '%' is not followed by two hexadecimal digits, or they are no UTF-8; % is %25")]
     Escape,
-    /// Something stands behind it.
+    /// The address has a query or a fragment.
     #[error("c3po knows no options behind '?' or '#'; the certificate authority of a Redis is said with --redis-ca")]
     Options,
 }
@@ -115,7 +115,7 @@ impl FromStr for StoreAddress {
     }
 }
 
-/// Which topology a scheme names, before its servers are read.
+/// The scheme of an address, before its servers are parsed.
 #[derive(Clone, Copy, PartialEq)]
 enum Scheme {
     One,
@@ -137,7 +137,8 @@ impl FromStr for RedisAddress {
             "rediss+cluster" => (true, Scheme::Cluster),
             _ => return Err(AddressError::Kind),
         };
-        // The last @: who did not write the one in a password as %40 meant it so, and it must not be taken for a host.
+        // Split at the last `@`, because a password may contain an unescaped one. Part of the password must not be taken for
+        // a host.
         let (login, rest) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
         if rest.contains(['?', '#']) {
             return Err(AddressError::Options);
@@ -166,7 +167,7 @@ fn read_login(login: &str) -> Result<(Option<String>, Option<String>), AddressEr
     Ok((given(unescape(user)?), password.map(unescape).transpose()?.and_then(given)))
 }
 
-/// Returns the text with every `%41` as the character that it means.
+/// Decodes percent-encoded characters such as `%41`.
 fn unescape(text: &str) -> Result<String, AddressError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -212,7 +213,7 @@ fn read_servers(scheme: Scheme, text: &str) -> Result<Vec<ServerAddress>, Addres
 }
 
 impl ServerAddress {
-    /// Reads `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
+    /// Parses `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
     fn parse(text: &str, default: u16) -> Result<Self, AddressError> {
         let wrong = || AddressError::ServerAddress(text.to_owned());
         let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

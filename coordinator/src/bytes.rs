@@ -1,12 +1,12 @@
-//! Amounts of bytes, as settings have them: a number and a unit.
+//! Amounts of bytes in settings: a number and a unit.
 
-/// The units, each with how many bytes it is.
+/// The units, each with its number of bytes.
 const UNITS: [(&str, u64); 5] =
     [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("TB", 1_000_000_000_000), ("B", 1)];
 
-/// Reads an amount of bytes, such as `256MB`; a bare number is one of bytes.
+/// Parses an amount of bytes, such as `256MB`; a number without a unit means bytes.
 ///
-/// Errors: it is none; the text is what to write instead.
+/// Errors: the text is not an amount. The error describes the format.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let unit = UNITS.iter().find_map(|(unit, bytes)| Some((without(text, unit)?, *bytes)));
     let (number, unit) = unit.unwrap_or((text, 1));
@@ -14,7 +14,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     amount.ok_or_else(|| "write a number and kB, MB, GB or TB, such as 256MB".to_owned())
 }
 
-/// Returns the text without that unit at its end, in capitals or not.
+/// Returns the text without that unit at its end, ignoring case.
 fn without<'a>(text: &'a str, unit: &str) -> Option<&'a str> {
     let (number, end) = text.split_at_checked(text.len().checked_sub(unit.len())?)?;
     end.eq_ignore_ascii_case(unit).then_some(number)

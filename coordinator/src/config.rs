@@ -1,4 +1,4 @@
-//! What the coordinator is told at its start: flags and environment, read once. The only place that reads the environment.
+//! The configuration: flags and environment, read once at startup. No other file reads the environment.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -22,38 +22,38 @@ use crate::listen::listen_address;
 const DATABASE: &str = "c3po.db";
 /// The shortest token, in characters.
 const TOKEN_MIN: usize = 16;
-/// The smallest quota, in bytes: the longest message fits.
+/// The smallest quota, in bytes, which has room for the longest message.
 const QUOTA_MIN: u64 = 1_000_000;
 
-/// How to serve, as it is written on the command line.
+/// The settings of the command line.
 #[derive(Debug, Args)]
 pub struct ServeFlags {
     /// Address and port to listen on; 0.0.0.0:8420 serves the network
     #[arg(long, env = "C3PO_LISTEN", default_value = "127.0.0.1:8420", global = true, value_parser = listen_address)]
     pub listen: SocketAddr,
-    /// Where messages are kept: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or
+    /// Address of the store: sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or
     /// redis+cluster://HOST:PORT,HOST:PORT; rediss for TLS [default: sqlite in the user's data folder]
     #[arg(long, env = "C3PO_STORE", hide_env_values = true)]
     pub store: Option<Secret>,
     /// The fleet that this coordinator serves: a namespace of agents, messages and keys in the store
     #[arg(long, env = "C3PO_FLEET", default_value_t)]
     pub fleet: Fleet,
-    /// Delete what an earlier build stored in this Redis, but for the keys of hosts and the invites
+    /// Delete the data of an earlier build from this Redis, except the keys of hosts and the invites
     #[arg(long, env = "C3PO_DISCARD_OLD", value_parser = BoolishValueParser::new())]
     pub discard_old: bool,
     /// An older name for --store redis://…
     #[arg(long, env = "REDIS_URL", hide = true, hide_env_values = true)]
     pub redis_url: Option<Secret>,
-    /// The certificate authority of a Redis with TLS, as a PEM file [default: those that the system trusts]
+    /// The certificate authority of a Redis with TLS, as a PEM file [default: those of the system]
     #[arg(long, env = "C3PO_REDIS_CA")]
     pub redis_ca: Option<PathBuf>,
-    /// Our certificate for a Redis that asks its clients for one, as a PEM file
+    /// Our certificate for a Redis that requires one from clients, as a PEM file
     #[arg(long, env = "C3PO_REDIS_CERT", requires = "redis_key")]
     pub redis_cert: Option<PathBuf>,
     /// The key of --redis-cert, as a PEM file
     #[arg(long, env = "C3PO_REDIS_KEY", requires = "redis_cert")]
     pub redis_key: Option<PathBuf>,
-    /// Where the coordinator keeps what is its own [default: c3po in the user's data folder]
+    /// The folder for the coordinator's own files [default: c3po in the user's data folder]
     #[arg(long, env = "C3PO_DATA_DIR", global = true)]
     pub data_dir: Option<PathBuf>,
     /// TLS for clients: auto (a certificate of the coordinator's own), off, or CERT,KEY as two PEM files
@@ -63,48 +63,48 @@ pub struct ServeFlags {
     /// Sends per minute and agent; 0 for no limit
     #[arg(long, env = "C3PO_RATE_LIMIT", default_value_t = SENDS_PER_MINUTE)]
     pub rate_limit: u32,
-    /// How long a message waits for its recipient, such as 12h or 7d: from 1 hour to 30 days
+    /// How long a message stays in an inbox before it expires, such as 12h or 7d: from 1 hour to 30 days
     #[arg(long, env = "C3PO_MESSAGE_LIFE", default_value = "7d", value_parser = message_life)]
     pub message_life: Duration,
     /// Messages and replies between two agents within 10 minutes without a person; 0 for no limit
     #[arg(long, env = "C3PO_LOOP_MESSAGES", default_value_t = LOOP_MESSAGES)]
     pub loop_messages: u32,
-    /// Bytes of messages that may be stored with one key within 24 hours, such as 256MB or 2GB; those without a key are as
-    /// one; 0 for no limit
+    /// Bytes of messages that may be stored with one key within 24 hours, such as 256MB or 2GB; clients without a key share
+    /// one quota; 0 for no limit
     #[arg(long, env = "C3PO_STORE_QUOTA", default_value = "256MB", value_parser = quota)]
     pub store_quota: u64,
-    /// How large the embedded store may become, such as 20GB; then it takes no new messages [default: as large as its disk
-    /// has room, but for 64MB]
+    /// Size limit of the embedded store, such as 20GB; above it, new messages are refused [default: all of its disk except
+    /// 64MB]
     #[arg(long, env = "C3PO_STORE_MAX", value_parser = bytes)]
     pub store_max: Option<u64>,
-    /// Connections at once; more are turned away [default: as many as a quarter of the memory and the descriptors of this process suffice for]
+    /// Connection limit; further connections are rejected [default: limited by a quarter of the memory, and by the
+    /// descriptors of this process]
     #[arg(long, env = "C3PO_MAX_CONNECTIONS")]
     pub max_connections: Option<usize>,
-    /// One token for everybody, besides the keys of hosts: who has it may do anything
+    /// A shared token, in addition to the keys of hosts; it grants every right
     #[arg(long, env = "C3PO_TOKEN", hide_env_values = true)]
     pub token: Option<Secret>,
-    /// Serve the network without credentials: everybody on it may be anybody
+    /// Serve the network without credentials: anyone on it can act as any agent
     #[arg(long, env = "C3PO_OPEN", value_parser = BoolishValueParser::new())]
     pub open: bool,
-    /// The file of rules: who may do what to whom [default: policy.toml in the data folder, where there is one]
+    /// The policy file, with rules about messages between agents [default: policy.toml in the data folder, if there is one]
     #[arg(long, env = "C3PO_POLICY")]
     pub policy: Option<PathBuf>,
     /// How many entries the audit keeps; 0 for no audit
     #[arg(long, env = "C3PO_AUDIT_ENTRIES", default_value_t = AUDIT_ENTRIES)]
     pub audit_entries: u64,
-    /// Demand credentials on loopback as well
+    /// Require credentials on loopback, too
     #[arg(long, env = "C3PO_CLOSED", value_parser = BoolishValueParser::new(), conflicts_with = "open")]
     pub closed: bool,
-    /// Where hosts reach this coordinator, for the lines that let them in, such as https://nas:8420 [default: made of
+    /// URL of this coordinator for hosts, used in the commands of invites, such as https://nas:8420 [default: made of
     /// --listen]
     #[arg(long, env = "C3PO_PUBLIC_URL", value_parser = url_of_hosts)]
     pub public_url: Option<String>,
-    /// How commands for this coordinator begin in what it prints, such as `docker compose exec coordinator c3po-coordinator`
-    /// [default: as this program was called]
+    /// The beginning of the commands for this coordinator that it prints, such as `docker compose exec coordinator
+    /// c3po-coordinator` [default: as this program was called]
     #[arg(long, env = "C3PO_COMMAND", global = true)]
     pub command: Option<String>,
-    /// Names that clients may address an open coordinator by, separated by commas, besides addresses and names that lead
-    /// nowhere but into one's own network
+    /// Host names of an open coordinator, separated by commas, in addition to addresses and names of the own network
     #[arg(long, env = "C3PO_ALLOWED_HOSTS", value_delimiter = ',')]
     pub allowed_hosts: Vec<String>,
     /// Which log lines to write, such as info or c3po_coordinator=debug
@@ -112,69 +112,69 @@ pub struct ServeFlags {
     pub log: String,
 }
 
-/// How to serve.
+/// The configuration of the server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where messages are kept.
+    /// The address of the store.
     pub store: StoreAddress,
-    /// Which fleet is served.
+    /// The fleet to serve.
     pub fleet: Fleet,
-    /// Where what is the coordinator's own is kept: its database, unless the store is elsewhere.
+    /// The folder for the coordinator's own files. It contains the database unless the store is elsewhere.
     pub data_dir: PathBuf,
-    /// Whether clients speak TLS, and with whose certificate.
+    /// Whether clients use TLS, and which certificate.
     pub tls: Tls,
     /// Sends per minute and agent; `None` for no limit.
     pub rate_limit: Option<u32>,
-    /// How long a message waits for its recipient.
+    /// How long a message stays in an inbox before it expires.
     pub message_life: Duration,
     /// Messages and replies between two agents within 10 minutes without a person; `None` for no limit.
     pub loop_messages: Option<u32>,
     /// Bytes of messages that may be stored with one key within 24 hours; `None` for no limit.
     pub store_quota: Option<u64>,
-    /// How many bytes of messages the embedded store may hold; `None` for as many as its disk has room for.
+    /// The limit of message bytes in the embedded store; `None` if only its disk limits it.
     pub store_max: Option<u64>,
-    /// Connections at once; as many as memory and descriptors suffice for where `None`.
+    /// The connection limit; `None` for a limit by memory and descriptors.
     pub max_connections: Option<usize>,
-    /// What admits everybody, besides keys.
+    /// The shared token, in addition to keys.
     pub token: Option<Secret>,
-    /// The file of rules, where it was named.
+    /// The policy file, if one was configured.
     pub policy: Option<PathBuf>,
     /// How many entries the audit keeps; `None` for no audit.
     pub audit_entries: Option<u64>,
-    /// Whether whoever presents nothing is served.
+    /// Whether clients without a credential are admitted.
     pub is_open: bool,
-    /// Where hosts reach this coordinator, where somebody said so.
+    /// The configured URL of this coordinator, if any.
     pub public_url: Option<String>,
-    /// How commands for this coordinator begin, where somebody said so.
+    /// The configured beginning of commands for this coordinator, if any.
     pub command: Option<String>,
-    /// Further names that an open coordinator answers to.
+    /// Further host names of an open coordinator.
     pub allowed_hosts: Vec<String>,
 }
 
-/// Why the settings cannot be served with.
+/// Why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The token can be guessed.
+    /// The token is short enough to be guessed.
     #[error(
         "a token has at least {TOKEN_MIN} characters: set C3PO_TOKEN to a longer one, such as `openssl rand -hex 32`"
     )]
     ShortToken,
-    /// The address of the store is not one.
+    /// The address of the store is malformed.
     #[error("the address of the store (--store or C3PO_STORE) cannot be read: {0}")]
     Store(AddressError),
-    /// Certificates for a store that speaks no TLS.
+    /// There are certificates for a store without TLS.
     #[error(
         "--redis-ca, --redis-cert and --redis-key (or C3PO_REDIS_CA, _CERT and _KEY) are for a Redis with TLS, and the \
          store is {0}: write rediss:// for redis://"
     )]
     NoTls(StoreAddress),
-    /// There is no place for what the coordinator keeps.
+    /// There is no default data folder.
     #[error("neither XDG_DATA_HOME nor HOME is set: say where the coordinator keeps its files with --data-dir")]
     NoDataFolder,
 }
 
 impl ServeFlags {
-    /// Returns where the coordinator keeps what is its own.
+    /// Returns the folder for the coordinator's own files.
     pub fn data_dir(&self) -> Result<PathBuf, ConfigError> {
         match &self.data_dir {
             Some(folder) => Ok(folder.clone()),
@@ -182,7 +182,7 @@ impl ServeFlags {
         }
     }
 
-    /// Returns the settings in the form the server works with.
+    /// Validates the settings and converts them into a configuration.
     pub fn into_config(self) -> Result<Config, ConfigError> {
         if self.token.as_ref().is_some_and(|token| token.reveal().len() < TOKEN_MIN) {
             return Err(ConfigError::ShortToken);
@@ -220,18 +220,18 @@ impl ServeFlags {
     }
 }
 
-/// Whether clients speak TLS, and with whose certificate.
+/// Whether clients use TLS, and which certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tls {
-    /// They do not.
+    /// No TLS.
     Off,
-    /// A certificate that the coordinator makes for itself and keeps.
+    /// A self-signed certificate that the coordinator makes and keeps.
     Auto,
-    /// These files, whenever they change as well.
+    /// These files, reloaded when they change.
     Files(CertificateFiles),
 }
 
-/// The text does not say whether clients speak TLS.
+/// The text is not a TLS setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is auto, off, or the files of a certificate and of its key: CERT,KEY")]
 pub struct TlsError;
@@ -251,14 +251,14 @@ impl FromStr for Tls {
     }
 }
 
-/// Returns what is done about TLS: what was chosen, and else whoever presents a key speaks it. On loopback another user of
-/// the machine may take the port while the coordinator is away, and be told the keys.
+/// Returns the TLS setting. By default TLS is off with `--open`, and on loopback without `--closed`. With `--closed`, another
+/// user of the machine could take the port while the coordinator is down, and receive the keys.
 fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
     let is_trusted = open || (listen.is_loopback() && !closed);
     chosen.unwrap_or(if is_trusted { Tls::Off } else { Tls::Auto })
 }
 
-/// Takes a life of messages within its bounds.
+/// Parses the lifetime of messages and checks its bounds.
 fn message_life(text: &str) -> Result<Duration, String> {
     let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
     if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
@@ -267,7 +267,7 @@ fn message_life(text: &str) -> Result<Duration, String> {
     Ok(life)
 }
 
-/// Takes a quota that has room for any message, or 0.
+/// Parses a quota, which must have room for any message, or 0.
 fn quota(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         limit @ 1..QUOTA_MIN => {
@@ -277,7 +277,7 @@ fn quota(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Takes an address that people paste into a shell as part of a line: nothing in it may mean anything there.
+/// Parses a URL that people paste into a shell. It must not contain any character with a meaning to the shell.
 fn url_of_hosts(text: &str) -> Result<String, String> {
     let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
     let place = place.strip_suffix('/').unwrap_or(place);
@@ -288,13 +288,13 @@ fn url_of_hosts(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// Returns whether whoever presents nothing is served: on loopback, unless a token or `--closed` says otherwise, and
-/// where `--open` says so.
+/// Returns whether clients without a credential are admitted. They are with `--open`, and on loopback unless there is a token
+/// or `--closed`.
 fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> bool {
     open || (listen.ip().is_loopback() && !has_token && !closed)
 }
 
-/// Gives the address of the store what TLS needs.
+/// Adds the TLS files to the address of the store.
 fn with_certificates(
     store: StoreAddress,
     authority: Option<PathBuf>,
@@ -319,12 +319,12 @@ fn default_data_dir(data_home: Option<OsString>, home: Option<OsString>) -> Resu
     Ok(folder.join("c3po"))
 }
 
-/// A text that is never printed. It takes any, for a refusal of the command line would repeat what it refuses.
+/// A text that is never printed. Parsing never fails, because an error of the command line would repeat the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns the text, for comparing.
+    /// Returns the text, for comparison.
     pub fn reveal(&self) -> &str {
         &self.0
     }

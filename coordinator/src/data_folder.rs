@@ -1,4 +1,4 @@
-//! The coordinator's own folder: made where it is missing, refused where it cannot be written or others could have written it.
+//! The data folder: created if missing, and refused if it is not writable or if other users could have written to it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -9,10 +9,11 @@ use c3po_shared::text::shell_word;
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-/// Makes the folder if it is missing, and closes one to others that they can read.
+/// Creates the folder if it is missing, and makes a folder private that others can read.
 ///
-/// Errors: it cannot be made or written, or others may have put a certificate, a policy or a database there. The error names the owner of the folder and the user of this process, which
-/// differ when a folder of the host is mounted into a container.
+/// Errors: it cannot be created or written, or others may have put a certificate, a policy or a database there. The error
+/// names the owner of the folder and the user of this process. They differ if a folder of the host is mounted into a
+/// container.
 pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     let writable = made.and_then(|()| Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?));
@@ -27,21 +28,21 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// How a folder stands to others.
+/// The access that other users have to the folder.
 #[derive(Debug, PartialEq, Eq)]
 enum Exposure {
     Private,
-    /// They can list it.
+    /// Others can list it.
     Readable,
-    /// They can put something there.
+    /// Others can create files in it.
     Writable,
-    /// It is another user's.
+    /// It belongs to another user.
     Foreign,
 }
 
-/// Returns how a folder of that owner and mode stands to a process of that user.
+/// Returns the access of others to a folder of that owner and mode, for a process of that user.
 ///
-/// One of root is trusted, and may be for a group: so are volumes given to containers.
+/// A folder of root is trusted, even if a group can write to it: volumes of containers are like that.
 fn standing(owner: u32, mode: u32, user: u32) -> Exposure {
     match () {
         () if owner != user && owner != 0 => Exposure::Foreign,
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_made_is_refused_with_owner_and_user() -> anyhow::Result<()> {
-        // Not even root makes a folder there.
+        // Not even root can create a folder there.
         let error = prepare(Path::new("/proc/1/none")).expect_err("it cannot be made").to_string();
         let owner = format!("/proc/1 belongs to uid {}", fs::metadata("/proc/1")?.uid());
         let user = format!("runs as uid {}", geteuid().as_raw());

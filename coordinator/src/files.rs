@@ -1,4 +1,4 @@
-//! Files that are read again while the coordinator runs, rules and certificates, and files that are for it alone.
+//! Files that are reloaded at runtime, such as rules and certificates, and files that are private to the coordinator.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read};
@@ -11,10 +11,10 @@ use rustix::process::geteuid;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// How often files are read.
+/// How often files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Reads a regular file, one byte more than `max` at the most. Pipes and devices are not opened: one of them could block.
+/// Reads a regular file, at most one byte more than `max`. Pipes and devices are not opened, because that could block.
 pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("this is not a regular file"));
@@ -24,10 +24,9 @@ pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file to write, which is made where it is missing, and closes one to others that they could open. A symbolic link is
-/// not followed.
+/// Opens a file for writing, creating it if it is missing, and makes it private. A symbolic link is not followed.
 ///
-/// Errors: it is something else than a file, or belongs to another user.
+/// Errors: it is not a regular file, or it belongs to another user.
 pub(crate) fn private(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let options =
@@ -40,7 +39,7 @@ pub(crate) fn private(path: &Path) -> io::Result<File> {
     if !found.is_file() {
         return Err(refused("it is not a file: remove it"));
     }
-    // Root may do what a service's user may, as in putting a copy back, and may do anything to a service in any case.
+    // Root is exempt: it may act for a service's user, as in a restore, and could do anything to the service anyway.
     if found.uid() != user && found.uid() != 0 && user != 0 {
         return Err(refused(&format!("it belongs to uid {}, and this process runs as uid {user}", found.uid())));
     }
@@ -54,9 +53,9 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, why)
 }
 
-/// Reads something every second until `stop` is cancelled, and hands it to `take` at first and whenever it has changed.
+/// Reads a value every second until `stop` is cancelled. `take` gets the first value and each changed one.
 ///
-/// An error of `take` goes to `report` if the next look finds the same: somebody may still be writing.
+/// An error of `take` goes to `report` if the next read returns the same value: the file may still be being written.
 pub(crate) async fn follow<T: PartialEq + Send + 'static>(
     read: impl Fn() -> T + Clone + Send + 'static,
     take: impl Fn(&T) -> Result<(), String>,
@@ -67,7 +66,7 @@ pub(crate) async fn follow<T: PartialEq + Send + 'static>(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut known, mut is_settled) = (None, false);
     while stop.run_until_cancelled(looks.tick()).await.is_some() {
-        // A disk may be slow, and nothing else waits for it. A look that failed is made again.
+        // In a blocking task, because a disk may be slow; only this loop waits for it. A failed read is repeated.
         let Ok(found) = tokio::task::spawn_blocking(read.clone()).await else { continue };
         let is_same = known.as_ref() == Some(&found);
         if is_same && is_settled {
@@ -107,7 +106,7 @@ mod tests {
         assert!(private(folder.path()).is_err(), "a folder");
     }
 
-    /// Returns what was taken and what was reported, in order, when each look finds the next of `found`.
+    /// Returns the calls of `take` and `report`, in order, if successive reads return the values of `found`.
     async fn followed(found: &[&'static str]) -> Vec<String> {
         let (said, stop) = (Mutex::new(Vec::new()), CancellationToken::new());
         let left = Arc::new(Mutex::new(found.iter().rev().copied().collect::<Vec<_>>()));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// The longest name, in characters.
 const NAME_MAX: usize = 32;
 
-/// The name of a fleet: 1 to 32 of `a-z`, `0-9` and `-`. It is never renamed: what was stored under it stays there.
+/// The name of a fleet: 1 to 32 of `a-z`, `0-9` and `-`. A fleet cannot be renamed, because stored data has its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet(String);
 

@@ -1,4 +1,4 @@
-//! The guard against two agents that answer each other without end: how much each pair wrote, and rulings of persons.
+//! The loop guard: stops two agents that answer each other without end, by counts per pair and rulings of a person.
 //!
 //! The counts are in the memory of each sender's coordinator, and the rulings are in the store.
 
@@ -15,29 +15,29 @@ use tokio_util::sync::CancellationToken;
 use crate::limit::Window;
 use crate::store::{Pair, Result, Ruling, Store};
 
-/// How many pairs are counted at once. Above that, those with the fewest messages are forgotten until half remain.
+/// How many pairs are counted at once. Above that, the pairs with the fewest messages are dropped until half remain.
 const PAIRS_MAX: usize = 16_384;
-/// How often the rulings are read: one small read.
+/// How often the rulings are read, at the cost of one small read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Why a message between two agents is not let through.
+/// Why a message between two agents is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suspicion {
     /// The pair has sent that many messages in the window, which is the limit.
     Loop {
-        /// How many.
+        /// The number of messages.
         count: u32,
-        /// How many are allowed.
+        /// The limit.
         limit: u32,
     },
     /// A person stopped the pair.
     Stopped,
 }
 
-/// The counts and rulings that this coordinator has.
+/// The counts and rulings at this coordinator.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Messages per pair and window; any number if `None`.
+    /// The limit of messages per pair and window; `None` for no limit.
     limit: Option<u32>,
     pairs: Mutex<Pairs>,
 }
@@ -49,19 +49,19 @@ struct Pairs {
 }
 
 impl Guard {
-    /// Allows each pair that many messages in the window; any number if `None`.
+    /// Makes a guard with this limit of messages per pair and window; `None` for no limit.
     pub(crate) fn new(limit: Option<u32>) -> Self {
         Self { limit, pairs: Mutex::default() }
     }
 
-    /// Returns how many messages a pair may send in the window.
+    /// Returns the limit of messages per pair and window.
     pub(crate) fn limit(&self) -> Option<u32> {
         self.limit
     }
 
     /// Counts one message of the pair, or refuses it.
     ///
-    /// A call that was counted already is let through: a call sent again must get the answer it got before.
+    /// A call that was already counted is accepted, because a repeated call must get its first reply.
     pub(crate) fn take(&self, pair: &Pair, call: CallId, now: Instant) -> Result<(), Suspicion> {
         let mut pairs = self.pairs();
         if pairs.counts.get(pair).is_some_and(|counted| counted.holds(&call)) {
@@ -76,7 +76,7 @@ impl Guard {
         taken.map_err(|reached| Suspicion::Loop { count: reached.count, limit })
     }
 
-    /// Takes back what was counted of a call that sent nothing.
+    /// Removes the count of a call that sent nothing.
     pub(crate) fn give_back(&self, pair: &Pair, call: CallId) {
         let mut pairs = self.pairs();
         if let Some(counted) = pairs.counts.get_mut(pair) {
@@ -84,14 +84,14 @@ impl Guard {
         }
     }
 
-    /// Forgets what the pair sent before that moment.
+    /// Removes the counts of the pair before that time.
     pub(crate) fn forget_before(&self, pair: &Pair, moment: Instant) {
         if let Some(counted) = self.pairs().counts.get_mut(pair) {
             counted.retain(|_, at| at >= moment);
         }
     }
 
-    /// Returns the pairs that are stopped, or have sent at least half of what is allowed.
+    /// Returns the pairs that are stopped or have reached half of the limit.
     pub(crate) fn suspects(&self, now: Instant) -> Vec<Pair> {
         let mut pairs = self.pairs();
         let half = self.limit.map_or(u32::MAX, |limit| limit.div_ceil(2));
@@ -103,7 +103,7 @@ impl Guard {
         found
     }
 
-    /// Returns how the pair stands.
+    /// Returns the state of the pair.
     pub(crate) fn standing(&self, pair: &Pair, now: Instant) -> GuardedPair {
         let mut pairs = self.pairs();
         let count = pairs.counts.get_mut(pair).map_or(0, |counted| counted.count(now));
@@ -116,7 +116,7 @@ impl Guard {
         GuardedPair { agents: pair.agents().map(Clone::clone), standing, count, stopped_at }
     }
 
-    /// Takes over all rulings. A pair that was allowed since is counted anew.
+    /// Replaces all rulings. The count of a newly allowed pair starts again.
     pub(crate) fn follow(&self, rulings: Vec<Ruling>) {
         let mut pairs = self.pairs();
         for ruling in rulings.iter().filter(|ruling| !ruling.is_stopped) {
@@ -133,7 +133,7 @@ impl Guard {
 }
 
 impl Pairs {
-    /// Forgets pairs if there are too many: first those that sent nothing lately, then those with the fewest messages.
+    /// Drops pairs if there are too many: first those without recent messages, then those with the fewest.
     fn make_room(&mut self, now: Instant) {
         if self.counts.len() < PAIRS_MAX {
             return;
@@ -146,13 +146,13 @@ impl Pairs {
     }
 }
 
-/// Reads the rulings.
+/// Loads the rulings.
 pub(crate) async fn load(guard: &Guard, store: &dyn Store) -> Result<()> {
     guard.follow(store.rulings().await?);
     Ok(())
 }
 
-/// Follows the rulings in the store until `stop` is cancelled. A store that is away leaves them as they are.
+/// Follows the rulings in the store until `stop` is cancelled. While the store is unavailable, they stay unchanged.
 pub(crate) async fn keep(guard: &Guard, store: &dyn Store, stop: &CancellationToken) {
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -51,16 +51,17 @@ use crate::request::Office;
 use crate::store::{Store, StoreError, Wake};
 use crate::unfinished::Budget;
 
-/// The usual file of rules, in the data folder.
+/// The default policy file, in the data folder.
 const POLICY: &str = "policy.toml";
-/// How long the end of the audit may take to be written.
+/// The deadline for writing the last audit entries.
 const FLUSH: Duration = Duration::from_secs(3);
-/// How often what is past its time is removed and agents that did not come back are forgotten.
+/// The interval of sweeps, which delete expired data and agents that did not come back.
 const SWEEP: Duration = Duration::from_secs(15);
-/// How often the agents that are online are counted, for the replies to heartbeats.
+/// The interval of counting online agents, for the replies to heartbeats.
 const COUNT: Duration = Duration::from_secs(10);
 
-/// Serves on the listener until `stop` is cancelled. The caller binds, opens the store, and stops; the store is closed here.
+/// Serves on the listener until `stop` is cancelled. The caller binds, opens the store and stops; this function closes the
+/// store.
 pub async fn run(
     listener: TcpListener,
     config: Config,
@@ -83,7 +84,7 @@ pub async fn run(
         metrics,
     });
     let auth = Arc::new(Auth::new(config.token.clone(), config.is_open));
-    // The store may be away, and with it the keys: whoever has one is let in once they are read.
+    // If the store is unavailable, hosts with keys are admitted once the keys can be read.
     if let Err(error) = auth::watch::load(&auth, store.as_ref()).await {
         tracing::warn!("the keys cannot be read yet: {error}");
     }
@@ -99,7 +100,7 @@ pub async fn run(
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&office), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
-    // Everybody who notes something has ended by now.
+    // All tasks that write to the audit have ended by now.
     done.cancel();
     auditing.close();
     if tokio::time::timeout(FLUSH, auditing.wait()).await.is_err() {
@@ -109,22 +110,22 @@ pub async fn run(
     outcome
 }
 
-/// Makes the data folder if it is missing, and refuses one that cannot be written.
+/// Creates the data folder if it is missing, and refuses one that is not writable.
 pub fn prepare_data_folder(config: &Config) -> anyhow::Result<()> {
     data_folder::prepare(&config.data_dir)
 }
 
-/// Takes the port on which [`run`] serves.
+/// Binds the port on which [`run`] serves.
 pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     server::listen(address)
 }
 
-/// Raises the limit of open descriptors as far as the system lets this process. Returns what it is then.
+/// Raises the limit of open descriptors as far as the system permits. Returns the new limit.
 pub fn raise_descriptor_limit() -> usize {
     server::raise_descriptor_limit()
 }
 
-/// Wakes this process's listeners for what any process did.
+/// Forwards wakes from all processes to the listeners of this process.
 async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
     let mut wakes = office.store.wakes();
     loop {
@@ -160,7 +161,7 @@ async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {
     }
 }
 
-/// Counts the agents that are online, once for all links of this process, as long as it has any.
+/// Counts the online agents once for all links of this process, if it has any.
 async fn count_online(office: Arc<Office>, stop: CancellationToken) {
     let mut ticks = interval(COUNT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

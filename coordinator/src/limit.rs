@@ -1,4 +1,4 @@
-//! Limits: so much in any rolling minute, or in another window.
+//! Rate limits over a rolling minute or another window.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::refusal::Refusal;
 use tokio::time::Instant;
 
-/// How many agents' windows are kept before those that have run out are swept away.
+/// The number of windows above which expired windows are removed.
 const SWEEP_AT: usize = 4_096;
 
-/// What was counted in the last minute, or in that many seconds.
+/// The items counted in the last minute, or in that many seconds.
 #[derive(Debug)]
 pub(crate) struct Window<T, const SECONDS: u64 = 60>(VecDeque<Counted<T>>);
 
@@ -22,12 +22,12 @@ struct Counted<T> {
     weight: u32,
 }
 
-/// A limit that is reached.
+/// The error for a limit that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LimitReached {
-    /// How much was counted in the window.
+    /// The count in the window.
     pub(crate) count: u32,
-    /// In how many seconds there is room again.
+    /// The number of seconds until there is room again.
     pub(crate) retry_after_seconds: u64,
 }
 
@@ -38,7 +38,7 @@ impl<T, const SECONDS: u64> Default for Window<T, SECONDS> {
 }
 
 impl<T, const SECONDS: u64> Window<T, SECONDS> {
-    /// How long something counts.
+    /// How long an item counts.
     const LENGTH: Duration = Duration::from_secs(SECONDS);
 
     /// Counts one more, unless the limit is reached.
@@ -57,18 +57,18 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
         Err(LimitReached { count, retry_after_seconds: wait.as_secs() + 1 })
     }
 
-    /// Returns how much is counted.
+    /// Returns the count.
     pub(crate) fn count(&mut self, now: Instant) -> u32 {
         self.roll(now);
         self.0.iter().fold(0, |sum: u32, counted| sum.saturating_add(counted.weight))
     }
 
-    /// Forgets whatever is not to be kept, by what it is and when it was counted.
+    /// Removes the items that `keep` rejects, given the item and its time.
     pub(crate) fn retain(&mut self, keep: impl Fn(&T, Instant) -> bool) {
         self.0.retain(|counted| keep(&counted.what, counted.at));
     }
 
-    /// Forgets whatever is older than the window.
+    /// Removes the items that are older than the window.
     fn roll(&mut self, now: Instant) {
         while self.0.front().is_some_and(|counted| now.duration_since(counted.at) >= Self::LENGTH) {
             self.0.pop_front();
@@ -77,13 +77,13 @@ impl<T, const SECONDS: u64> Window<T, SECONDS> {
 }
 
 impl<T: PartialEq, const SECONDS: u64> Window<T, SECONDS> {
-    /// Returns whether that was counted.
+    /// Returns whether this item was counted.
     pub(crate) fn holds(&self, what: &T) -> bool {
         self.0.iter().any(|counted| counted.what == *what)
     }
 }
 
-/// The sends of the last minute, by agent: messages, replies and copies.
+/// The sends of the last minute by agent: messages, replies and copies.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
     limit: Option<u32>,
@@ -91,14 +91,14 @@ pub(crate) struct RateLimit {
 }
 
 impl RateLimit {
-    /// Allows that many sends per minute and agent; any number if `None`.
+    /// Makes a limit of sends per minute and agent; `None` for no limit.
     pub(crate) fn new(limit: Option<u32>) -> Self {
         Self { limit, windows: Mutex::default() }
     }
 
     /// Counts one send, or refuses it.
     ///
-    /// A call that was counted already is let through: a call sent again must get the answer it got before.
+    /// A call that was already counted is accepted, because a repeated call must get its first reply.
     pub(crate) fn take(&self, agent: &AgentId, call: CallId, now: Instant) -> Result<(), Refusal> {
         let Some(limit) = self.limit else { return Ok(()) };
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ impl RateLimit {
         taken.map_err(|reached| Refusal::rate_limited(reached.count, limit, reached.retry_after_seconds))
     }
 
-    /// Counts a call as one send for each copy. A call that was let through is sent whole, so that a fleet larger than the
+    /// Weighs a counted call by its number of copies. An accepted call is sent completely, so that a fleet larger than the
     /// limit can be addressed once a minute.
     pub(crate) fn weigh(&self, agent: &AgentId, call: &CallId, copies: usize) {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,12 +1,12 @@
-//! Where the coordinator is told to listen: an address and a port, or a name of this machine and a port.
+//! The listen address: an address and a port, or a local host name and a port.
 
 use std::net::SocketAddr;
 
 use crate::names;
 
-/// Reads a value of `--listen`. Asks the resolver for a name, and prefers its IPv4 address.
+/// Parses a value of `--listen`. A name is resolved, with a preference for IPv4.
 ///
-/// Errors: it is neither; the text is what to write instead.
+/// Errors: it is neither an address nor a name. The error describes the format.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

@@ -50,12 +50,12 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     });
-    // What is left is at most the look-up of a name, which cannot be cancelled and may take many seconds.
+    // At most a DNS lookup is left, which cannot be cancelled and may take many seconds.
     runtime.shutdown_background();
     outcome
 }
 
-/// Opens the store, which may take until `stop` is cancelled, and serves.
+/// Opens the store, which may wait for Redis until `stop` is cancelled, and serves.
 async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> anyhow::Result<()> {
     let listener = listen_on(listen).map_err(|error| refused_to_listen(listen, error))?;
     let address = listener.local_addr().context("reading the address")?;
@@ -91,7 +91,7 @@ fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error
     anyhow::Error::new(error).context(format!("cannot listen on {listen}{advice}"))
 }
 
-/// Does what is to be done besides serving, and prints the answer.
+/// Performs an action other than serving, and prints the result.
 async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
     let answer = match action {
         Action::Health => {
@@ -106,18 +106,18 @@ async fn ask(action: &Action, settings: ServeFlags) -> anyhow::Result<()> {
         }
     };
     match writeln!(std::io::stdout(), "{}", harmless(&answer, true)) {
-        // A reader such as `head` has what it wanted.
+        // A reader such as `head` has closed the pipe early.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("printing the answer"),
     }
 }
 
-/// Returns how many threads serve: one core is left to the store, and a thread alone has nobody to wake.
+/// Returns the number of worker threads. One core is left to the store, and a single worker needs no wake-ups of others.
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1)
 }
 
-/// Cancels `stop` at the first SIGTERM or SIGINT; returns an error at the second, without waiting any longer.
+/// Cancels `stop` at the first SIGTERM or SIGINT; returns an error at the second one without waiting.
 async fn stop_on_signals(stop: &CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;

@@ -1,9 +1,9 @@
-//! How much memory this process may have: what its control groups allow, and what the machine has.
+//! The memory limit of this process, from its control groups and the size of the machine's memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the memory in bytes; `None` on a system that does not report it.
+/// Returns the memory limit in bytes; `None` on a system that does not report it.
 pub(crate) fn limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let allowed = limits_of(&groups).into_iter().filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
@@ -11,8 +11,8 @@ pub(crate) fn limit() -> Option<u64> {
     allowed.chain(machine).min()
 }
 
-/// Returns the files that may hold a limit, of both versions of control groups: that of each group and of those above it. In a
-/// container the groups above its own are not there.
+/// Returns the files that may contain a limit, for both versions of control groups: those of each group and its parents. In a
+/// container, the parents of its own group are not visible.
 fn limits_of(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for group in groups.lines() {

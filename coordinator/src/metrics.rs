@@ -1,4 +1,4 @@
-//! What the coordinator counts, in the form that Prometheus reads.
+//! The metrics of the coordinator in the format of Prometheus.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -21,17 +21,17 @@ pub(crate) struct Metrics {
     call_seconds: Histogram,
     /// Messages that the store accepted.
     pub(crate) messages_stored: Counter,
-    /// Messages that were refused since two agents seem to answer each other without end, or were stopped.
+    /// Messages refused because two agents seem to answer each other without end, or because their pair is stopped.
     pub(crate) loops_suspected: Counter,
     /// Connections that were refused before the upgrade.
     pub(crate) connections_refused: Counter,
-    /// Entries of the audit that were written.
+    /// Audit entries that were written.
     pub(crate) audit_entries: Counter,
-    /// Entries of the audit that were not.
+    /// Audit entries that were lost.
     pub(crate) audit_lost: Counter,
-    /// Connections that have a place.
+    /// Connections with a slot.
     pub(crate) connections: Gauge,
-    /// How many places there are.
+    /// The number of connection slots.
     pub(crate) connections_max: Gauge,
     limits: Family<LimitLabels, Gauge>,
     store_bytes: Family<LimitLabels, Gauge>,
@@ -51,7 +51,7 @@ struct LimitLabels {
 }
 
 impl Metrics {
-    /// Begins to count.
+    /// Makes and registers the metrics.
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("c3po"),
@@ -114,13 +114,13 @@ impl Metrics {
         }
     }
 
-    /// Returns everything in Prometheus' text format.
+    /// Returns all metrics in the OpenMetrics text format.
     pub(crate) fn text(&self, connected: usize, listening: usize) -> String {
         self.agents_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
         self.listeners.set(i64::try_from(listening).unwrap_or(i64::MAX));
         let mut text = String::new();
         if encode(&mut text, &self.registry).is_err() {
-            // Writing to a String cannot fail; say so in the page itself rather than panic over a counter.
+            // Writing to a String cannot fail; if it did, the page would report it, because a metric is no reason to panic.
             text.clear();
             text.write_str("# the counters could not be written\n").unwrap_or_default();
         }

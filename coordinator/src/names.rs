@@ -1,5 +1,5 @@
-//! The addresses behind a name: of this machine, and of a Redis. A program with a C library of its own asks the system's
-//! `getent` where that library would need modules of the system.
+//! Resolves names of this machine and of Redis. A statically linked program calls the system's `getent` if the resolver needs
+//! modules that it cannot load.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use c3po_shared::names;
 
-/// How long `getent` may take.
+/// The deadline of `getent`.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has ended.
+/// How often its exit is polled.
 const LOOK: Duration = Duration::from_millis(10);
-/// Whether the C library is a part of this program.
+/// Whether the C library is statically linked.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
 
-/// Returns the addresses of a host, which may be one itself. It takes as long as the system's resolver does,
-/// and no longer than a deadline where `getent` is asked.
+/// Returns the addresses of a host, which may itself be an address. It blocks as long as the system's resolver does; `getent`
+/// has a deadline.
 pub(crate) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);
@@ -36,7 +36,7 @@ fn by_getent(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     names::answered(output(getent, DEADLINE), host, port)
 }
 
-/// Runs a program that prints less than a pipe holds. Returns what it printed.
+/// Runs a program whose output fits into a pipe. Returns its output.
 ///
 /// Errors: it does not start, or is killed at the deadline.
 fn output(mut program: Command, deadline: Duration) -> Result<Vec<u8>, String> {

@@ -1,4 +1,4 @@
-//! Who is connected to this process, and who in it waits for news of which agent. Memory only; the store is the truth.
+//! Connections and listeners of this process, by agent. They are in memory only; the store is the truth.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::Arrival;
 
-/// The connections and listeners of this process. A cheap clone of one shared registry.
+/// The connections and listeners of this process. Clones are cheap and share one registry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Presence {
     shared: Arc<PresenceMap>,
@@ -31,24 +31,24 @@ struct PresenceMap {
 struct Attached {
     serial: u64,
     replaced: CancellationToken,
-    /// By how many milliseconds its host's clock was ahead of ours at the last heartbeat.
+    /// How many milliseconds its host's clock was ahead of ours at the last heartbeat.
     ahead_ms: i64,
 }
 
-/// What a listener hears of.
+/// News for a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Something may have come into the inbox, and receipts may have changed. With everything that came, in the order
-    /// in which it was heard of; nothing where it has to be read.
+    /// The inbox may have new messages, and receipts may have changed. It contains all new messages in order of arrival, or
+    /// none if the store must be read.
     Inbox(Vec<Arc<Arrival>>),
-    /// Only the receipts of what the agent sent may have changed.
+    /// Only receipts of sent messages may have changed.
     Receipt,
 }
 
-/// How many arrivals are kept for a listener that is busy; one that falls behind further reads the store.
+/// The limit of arrivals queued for a busy listener; beyond it, the listener reads the store.
 const ARRIVALS: usize = 16;
 
-/// What one listener was told and did not take yet.
+/// The queued news of one listener.
 #[derive(Debug, Default)]
 struct Ear {
     heard: Mutex<Heard>,
@@ -59,7 +59,7 @@ struct Ear {
 struct Heard {
     inbox: bool,
     receipt: bool,
-    /// Whether anything came that is not among the arrivals.
+    /// Whether there was a message that is not among the arrivals.
     incomplete: bool,
     arrivals: Vec<Arc<Arrival>>,
 }
@@ -100,7 +100,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Presence {
-    /// Notes that this process now serves the agent's connection, and tells the one it replaces.
+    /// Registers the agent's connection at this process, and notifies the one it replaces.
     pub(crate) fn enter(&self, agent: &AgentId) -> Present {
         let serial = self.shared.serial.fetch_add(1, Ordering::Relaxed);
         let replaced = CancellationToken::new();
@@ -116,8 +116,8 @@ impl Presence {
         lock(&self.shared.connections).len()
     }
 
-    /// Returns the agents of this process whose host's clock is apart from ours, and by how many milliseconds it is ahead:
-    /// at most so many, the largest differences first.
+    /// Returns the connected agents whose host's clock differs from ours, with its lead in milliseconds. At most `most` are
+    /// returned, the largest differences first.
     pub(crate) fn clocks_apart(&self, most: usize) -> Vec<(AgentId, i64)> {
         let is_apart = |connection: &Attached| u128::from(connection.ahead_ms.unsigned_abs()) > CLOCK_SKEW.as_millis();
         let mut apart: Vec<_> = lock(&self.shared.connections)
@@ -135,7 +135,7 @@ impl Presence {
         *lock(&self.shared.agents_online)
     }
 
-    /// Notes how many agents of the fleet are online.
+    /// Records how many agents of the fleet are online.
     pub(crate) fn counted(&self, agents_online: Option<usize>) {
         *lock(&self.shared.agents_online) = agents_online;
     }
@@ -145,7 +145,7 @@ impl Presence {
         self.shared.waiting.load(Ordering::Relaxed)
     }
 
-    /// Begins to listen for news of an agent. Listen first and read the store then: no news is lost between.
+    /// Starts to listen for news of an agent. Listen before reading the store, so that no news is lost in between.
     pub(crate) fn listen(&self, agent: &AgentId) -> Listener {
         let ear = Arc::new(Ear::default());
         lock(&self.shared.listeners).entry(agent.clone()).or_default().push(Arc::clone(&ear));
@@ -153,21 +153,21 @@ impl Presence {
         Listener { presence: self.clone(), agent: agent.clone(), ear }
     }
 
-    /// Wakes everybody who listens for news of the agent.
+    /// Wakes all listeners of the agent.
     pub(crate) fn wake(&self, agent: &AgentId, news: &News) {
         if let Some(ears) = lock(&self.shared.listeners).get(agent) {
             ears.iter().for_each(|ear| ear.hear(news));
         }
     }
 
-    /// Wakes everybody who listens for anything.
+    /// Wakes all listeners of all agents.
     pub(crate) fn wake_everyone(&self) {
         let unknown = News::Inbox(Vec::new());
         lock(&self.shared.listeners).values().flatten().for_each(|ear| ear.hear(&unknown));
     }
 }
 
-/// A connection's place in the registry; leaves it when dropped, unless another took it.
+/// The registration of a connection; removed when dropped, unless another connection replaced it.
 #[derive(Debug)]
 pub(crate) struct Present {
     presence: Presence,
@@ -177,12 +177,12 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// Resolves when another connection has taken this place.
+    /// Waits until another connection has replaced this one.
     pub(crate) async fn replaced(&self) {
         self.replaced.cancelled().await;
     }
 
-    /// Notes by how many milliseconds the clock of the connection's host is ahead of ours.
+    /// Records how many milliseconds the clock of the connection's host is ahead of ours.
     pub(crate) fn clock_is(&self, ahead_ms: i64) {
         if let Some(connection) = lock(&self.presence.shared.connections).get_mut(&self.agent)
             && connection.serial == self.serial
@@ -191,7 +191,7 @@ impl Present {
         }
     }
 
-    /// Returns whether no other connection has taken this place.
+    /// Returns whether no other connection has replaced this one.
     pub(crate) fn is_current(&self) -> bool {
         !self.replaced.is_cancelled()
     }
@@ -207,7 +207,7 @@ impl Drop for Present {
     }
 }
 
-/// Somebody who waits for news of an agent.
+/// A listener for news of an agent.
 #[derive(Debug)]
 pub(crate) struct Listener {
     presence: Presence,
@@ -216,13 +216,13 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Resolves when there was news since the listening began or since this resolved last. Cancel-safe.
+    /// Waits for news since the start or since the last call. Cancel-safe.
     pub(crate) async fn news(&mut self) -> News {
         loop {
             if let Some(news) = lock(&self.ear.heard).take() {
                 return news;
             }
-            // A ring between the look and this is kept for it.
+            // News that arrives after the check above leaves a stored permit, so it is not missed.
             self.ear.rung.notified().await;
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         name.parse().expect("an id")
     }
 
-    /// News of which nothing is known.
+    /// Returns news without arrivals.
     fn unknown() -> News {
         News::Inbox(Vec::new())
     }

@@ -81,7 +81,7 @@ fn a_store_that_does_not_answer_is_named_without_its_password() -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()?;
     let lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-    // It waits for its Redis, so it is ended here once it has reported that.
+    // The program waits for its Redis, so it is killed once it has reported that.
     let named = lines.map_while(Result::ok).find(|line| line.contains("redis://127.0.0.1:9"));
     child.kill()?;
     child.wait()?;
