@@ -75,16 +75,24 @@ pub(super) fn losses(record: &Record) -> Vec<Finding> {
 }
 
 /// Finds repeated copies without a mark, and first copies with a wrong one.
+///
+/// A client that resumes a conversation may place the context of an earlier hook behind the next prompt. So the one copy
+/// without a mark is the first one in the request, or stood there before the others came.
 pub(super) fn repeats(record: &Record) -> Vec<Finding> {
     let (mut findings, mut known, mut twice) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let mut unmarked_before = BTreeSet::new();
     for request in record.requests.iter().filter(|request| request.asker != Asker::Side) {
         for (token, standing) in by_message(request) {
-            let unmarked = standing.iter().skip(1).any(|copy| !copy.marked);
-            if unmarked && twice.insert(token) {
+            let unmarked = standing.iter().filter(|copy| !copy.marked).count();
+            let is_older = !standing[0].marked || unmarked_before.contains(&token);
+            if (unmarked > 1 || (unmarked == 1 && !is_older)) && twice.insert(token) {
                 findings.push(Finding::Twice { token, copies: standing.len(), asker: request.asker });
             }
             if known.insert(token) && standing[0].marked && !may_have_been_shown(record, token, request.at) {
                 findings.push(Finding::FalselyMarked { token });
+            }
+            if unmarked > 0 {
+                unmarked_before.insert(token);
             }
         }
     }

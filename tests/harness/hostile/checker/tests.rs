@@ -120,6 +120,25 @@ fn a_second_copy_without_a_mark_is_found_and_one_with_a_mark_is_counted() {
 }
 
 #[test]
+fn the_copy_without_a_mark_may_stand_behind_a_marked_one_if_it_is_older() {
+    let behind = |number: usize| {
+        move |record: &mut Record| {
+            record.requests.push(request(31, &[number, number, 2]));
+            mark(record, 2, 0);
+        }
+    };
+    assert_eq!(found(behind(1)), [], "it stood there before");
+    let newer = |record: &mut Record| {
+        record.sent.push(sent(3, 30));
+        behind(3)(record);
+    };
+    let twice = Finding::Twice { token: token(3), copies: 2, asker: Asker::Session };
+    assert!(found(newer).contains(&twice), "it came with the marked one, or after it");
+    let both = |record: &mut Record| record.requests.push(request(31, &[1, 1, 2]));
+    assert_eq!(found(both).len(), 1, "one of them has no mark and is not the older one");
+}
+
+#[test]
 fn a_mark_is_false_unless_something_happened_by_which_the_message_may_have_been_shown() {
     let marked = |record: &mut Record| mark(record, 1, 1);
     assert_eq!(found(marked), [Finding::FalselyMarked { token: token(2) }]);
