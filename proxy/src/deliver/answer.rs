@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::local::protocol::Name;
 
-/// Returns what receipts call the way by which that hook puts messages into a session.
+/// Returns the name, in receipts, of the way by which that hook puts messages into a session.
 pub(super) fn via(hook: Name) -> Via {
     match hook {
         Name::UserPromptSubmit => Via::UserPromptSubmit,
@@ -14,7 +14,7 @@ pub(super) fn via(hook: Name) -> Via {
     }
 }
 
-/// Returns what adds a text to the context of a session; at the end of a turn it keeps the turn from ending.
+/// Returns the output that adds a text to the context of a session; at the end of a turn it prolongs the turn.
 pub(super) fn context(hook: Name, text: &str) -> String {
     let event = match hook {
         Name::SessionStart => "SessionStart",
@@ -25,7 +25,7 @@ pub(super) fn context(hook: Name, text: &str) -> String {
     json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()
 }
 
-/// Returns what keeps a prompt from the model without showing it to a person.
+/// Returns the output that blocks a prompt without showing it to a person.
 ///
 /// `whole` is whether the session has all of it already.
 pub(super) fn refused_prompt(whole: bool) -> String {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// What the client says of its session.
+/// The client's own report of its session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ClientState {
-    /// Whether a turn is under way; `None` where it does not say.
+    /// Whether a turn is under way; `None` if unknown.
     pub(super) is_busy: Option<bool>,
     /// Where the transcript of the conversation is.
     pub(super) transcript: Option<PathBuf>,
@@ -26,7 +26,7 @@ struct SessionFile {
 }
 
 impl ClientState {
-    /// Reads what the client with that process says, in the folder of its settings. Blocks.
+    /// Reads the session file of the client with that process, in the folder of its settings. Blocks.
     pub(super) fn read(folder: &Path, pid: u32) -> Self {
         let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();
         let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else { return Self::default() };

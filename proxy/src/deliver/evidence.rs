@@ -17,7 +17,7 @@ const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file may be missing before it is asked for no more: other clients have none.
 const MISSING_MAX: u32 = 3;
 
-/// What is to be read, and what was.
+/// The files to read, and the state of their reading.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     transcript: Option<PathBuf>,
@@ -52,8 +52,8 @@ impl Evidence {
         self.wanted_at = Some(self.wanted_at.map_or(at, |wanted| wanted.min(at)));
     }
 
-    /// The model did something. The first step of a turn shows what a person took back before it, and the end of one what
-    /// came in it.
+    /// The model did something. The first step of a turn shows which messages a person took back before it, and its end
+    /// shows those that came in it.
     pub(super) fn step(&mut self, event: &Event, nothing_is_shown: bool, now: Instant) {
         let is_first = event.prompt_id != self.turn;
         self.turn.clone_from(&event.prompt_id);
@@ -72,7 +72,7 @@ impl Evidence {
         self.turn.as_deref() == Some(turn)
     }
 
-    /// Returns what is to be read now.
+    /// Returns the file to read now.
     pub(super) fn next(&mut self, turn: &mut Turn, now: Instant) -> Option<Todo> {
         if self.wanted_at.is_some_and(|at| at <= now)
             && let Some(path) = self.transcript.clone()
@@ -103,7 +103,7 @@ impl Evidence {
         Some(self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)))
     }
 
-    /// Takes over what the session file says. Returns whether there may be a transcript.
+    /// Takes over the content of the session file. Returns whether there may be a transcript.
     pub(super) fn answered(&mut self, client: ClientState) -> bool {
         self.missing = if client == ClientState::default() { self.missing + 1 } else { 0 };
         self.transcript = self.transcript.take().or(client.transcript);

@@ -122,7 +122,7 @@ impl Held {
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     held: Vec<Held>,
-    /// What was given to hooks and pushes since it was asked for.
+    /// Messages given to hooks and pushes since the last request for them.
     launched: Vec<MessageId>,
 }
 
@@ -146,9 +146,9 @@ impl InFlight {
         }
     }
 
-    /// Returns what is free to be put into that turn of the session: what is wanted, and what its senders sent before it.
-    /// Urgent first, else in the order in which it came. All but urgent ones wait for what their sender sent before, where it
-    /// is open whether that comes.
+    /// Returns the free messages for that turn of the session: the wanted ones, and earlier ones of their senders.
+    /// Urgent ones first, else in the order of arrival. All but urgent ones wait for earlier messages of their sender while it
+    /// is open whether those come.
     pub(super) fn free(&self, turn: Option<&str>, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
         let (mut free, mut held_up) = (Vec::new(), HashSet::new());
         for held in &self.held {
@@ -201,7 +201,7 @@ impl InFlight {
         }
     }
 
-    /// Takes what was given to hooks and pushes.
+    /// Takes the messages that were given to hooks and pushes.
     pub(super) fn take_launched(&mut self) -> Vec<MessageId> {
         std::mem::take(&mut self.launched)
     }

@@ -1,10 +1,10 @@
-//! The last hop: how a message gets from this host into the model's context, and what proves it.
+//! The last hop: how a message gets from this host into the model's context, with proof.
 //!
-//! [`LastHop`] is the handle: whatever happens is an `Input` for it. [`run`] does what nobody asks for. `hop` decides
-//! everything, from memory: `in_flight` is the table of what is on this host and by which way each message is going, `turn`
-//! knows what the session does, `ways` how it can be woken, `push` what was pushed, `proof` what the model has seen. `render`
+//! [`LastHop`] is the handle: each event is an `Input` for it. [`run`] is the task that wakes the session. `hop` decides
+//! everything, from memory: `in_flight` is the table of the messages on this host and their ways, `turn` the state of the
+//! session, `ways` the ways to wake it, `push` the push under way, `proof` the messages that the model has seen. `render`
 //! makes the texts.
-//! [`Inbox`] is what a person's command holds instead.
+//! [`PersonInbox`] takes their place in a person's command.
 
 mod answer;
 mod client;
@@ -57,19 +57,19 @@ pub struct LastHop {
     link: Link,
 }
 
-/// What the link knows of the last hop: the messages go in here.
+/// The link's side of the last hop: it delivers messages here.
 pub struct Arrivals {
     inside: Mutex<Inside>,
     /// Something happened that may have to be followed by a push.
     news: Notify,
-    /// The client's record of its session was read: it is known what stands in the conversation.
+    /// The client's record of its session was read: the content of the conversation is known.
     decided: Notify,
     notifications: mpsc::Sender<String>,
 }
 
 struct Inside {
     hop: Hop,
-    /// What wakes the session by the hook that waits beside it.
+    /// Wakes the session by the hook that waits beside it.
     waiter: Option<oneshot::Sender<Answer>>,
     last_waiter: u64,
     /// Where the client keeps its files, and which process it is.
@@ -104,7 +104,7 @@ impl Arrivals {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of what happens where no receipt follows from it.
+    /// Applies an input that causes no receipt.
     fn note(&self, input: Input) {
         let effects = self.inside().hop.on(input, Instant::now());
         debug_assert!(effects.receipts.is_empty(), "a receipt that nobody sends");
@@ -128,7 +128,7 @@ impl LastHop {
         Self { arrivals, link }
     }
 
-    /// Takes note of what happens, and sends what follows from it in the same order in which it happened.
+    /// Applies an input, and sends its receipts in the order of the inputs.
     pub(crate) fn on(&self, input: Input) -> Effects {
         self.with(input, |_, effects| effects)
     }
@@ -153,7 +153,7 @@ impl LastHop {
         self.arrivals.inside().hop.repeated(ids)
     }
 
-    /// Returns the texts for the session's channel. Whoever calls it first gets them.
+    /// Returns the texts for the session's channel, to the first caller only.
     pub fn notifications(&self) -> Option<mpsc::Receiver<String>> {
         self.arrivals.inside().notified.take()
     }

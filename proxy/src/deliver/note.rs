@@ -1,4 +1,4 @@
-//! A message as a session is shown it: what the text needs, and no more of a long body than one text can hold.
+//! A message for display: the fields of its text, and no more of a long body than one text can hold.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// How many characters of a body are kept: more never fit into one text.
 const BODY_KEPT: usize = 10_000;
 
-/// No message lives longer; what a coordinator says beyond it is no time of this host's clock.
+/// The longest life of a message: a coordinator's longer time could exceed this host's clock.
 const LIFE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A message on this host, ready to be put into a session.
@@ -32,7 +32,7 @@ pub(super) struct Note {
     pub(super) reply_to: Option<MessageId>,
     pub(super) failed: bool,
     pub(super) repeated: bool,
-    /// By the clock of this host, whatever the coordinator's says.
+    /// By the clock of this host, independent of the coordinator's.
     pub(super) expires_at: Instant,
 }
 

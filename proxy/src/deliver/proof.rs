@@ -1,4 +1,4 @@
-//! What was put before the model, and what proves that the model went on after it.
+//! The messages that were put before the model, and the proof that the model went on after them.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -21,16 +21,16 @@ const RESULT_LATE: Duration = Duration::from_secs(20);
 /// How many tool uses are remembered as over: a few steps of a model.
 const ENDED_MAX: usize = 256;
 
-/// What is in the present context of the session.
+/// The messages in the present context of the session.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     ids: HashSet<MessageId>,
     /// The same, oldest first.
     order: VecDeque<MessageId>,
-    /// What earlier contexts of the session held.
+    /// The messages of earlier contexts of the session.
     before: HashSet<MessageId>,
     unproven: VecDeque<Unproven>,
-    /// What the transcript was seen to name.
+    /// The messages that the transcript has named.
     standing: HashSet<MessageId>,
     /// The texts of the latest ones, as long as the session may lose them.
     notes: VecDeque<Note>,
@@ -45,7 +45,7 @@ struct Unproven {
     since: Instant,
 }
 
-/// What has to happen before messages count as seen.
+/// The event after which messages count as seen.
 #[derive(Debug, PartialEq)]
 enum Awaits {
     /// The end of the step to which the tool use belongs, where that is known; then the next step.
@@ -102,7 +102,7 @@ impl Shown {
         self.notes.drain(..excess);
     }
 
-    /// The conversation names these messages. The next step proves to have been seen what was shown before.
+    /// The conversation names these messages. The next step proves that they were seen.
     pub(super) fn stand_in(&mut self, named: &HashSet<MessageId>) {
         self.standing.extend(self.ids.intersection(named).cloned());
         for unproven in &mut self.unproven {
@@ -206,7 +206,7 @@ impl Shown {
         }
     }
 
-    /// Returns what an event proves to have been seen.
+    /// Returns the messages that an event proves to be seen.
     pub(super) fn proven_by(&mut self, event: &Event) -> Vec<MessageId> {
         let who = &event.agent_id;
         let is_proof = |awaits: &Awaits| match awaits {
@@ -223,8 +223,8 @@ impl Shown {
         seen
     }
 
-    /// Takes out of what hooks prove to be seen what the transcript was not seen to name: it has to do so first. Returns
-    /// whether there is any.
+    /// Takes messages that hooks prove to be seen out of the list while the transcript has not named them. Returns
+    /// whether there are any.
     pub(super) fn unrecorded(&mut self, seen: &mut Vec<MessageId>, now: Instant) -> bool {
         let open: Vec<_> = seen.extract_if(.., |id| !self.standing.contains(id)).collect();
         if !open.is_empty() {
@@ -233,13 +233,13 @@ impl Shown {
         !open.is_empty()
     }
 
-    /// Returns what hooks have proven to be seen and the transcript names; all of it where there is none to be read.
+    /// Returns the messages that hooks have proven to be seen and the transcript names; all of them without a transcript.
     pub(super) fn recorded(&mut self, named: Option<&HashSet<MessageId>>) -> Vec<MessageId> {
         let is_named = |id: &MessageId| named.is_none_or(|named| named.contains(id));
         self.take(|awaits| *awaits == Awaits::Record, is_named)
     }
 
-    /// A turn was broken off, and another one has begun: a person may have taken back what no step has followed.
+    /// A turn was interrupted, and another one has begun: a person may have taken back messages that no step followed.
     pub(super) fn broke_off(&mut self) {
         let may_be_gone = |awaits: &Awaits| matches!(awaits, Awaits::StepOf(None) | Awaits::EndOf(None));
         for unproven in self.unproven.iter_mut().filter(|unproven| may_be_gone(&unproven.awaits)) {
@@ -247,7 +247,7 @@ impl Shown {
         }
     }
 
-    /// Returns what a tool call proves to have been seen, in a session without hooks.
+    /// Returns the messages that a tool call proves to be seen, in a session without hooks.
     pub(super) fn proven_by_call(&mut self) -> Vec<MessageId> {
         self.take(|_| true, |_| true)
     }
@@ -257,7 +257,7 @@ impl Shown {
         self.take(|_| true, |id| known.contains(id))
     }
 
-    /// Takes the messages out of what waits for such a proof.
+    /// Takes such messages out of those that wait for such a proof.
     fn take(&mut self, waits: impl Fn(&Awaits) -> bool, which: impl Fn(&MessageId) -> bool) -> Vec<MessageId> {
         let mut taken = Vec::new();
         for unproven in self.unproven.iter_mut().filter(|unproven| waits(&unproven.awaits)) {
@@ -290,9 +290,9 @@ impl Shown {
     }
 }
 
-/// Returns whether the event is something that a model did, so that it must have read what it was given before.
+/// Returns whether the event is an action of a model, which must have read its earlier input.
 ///
-/// A compaction fires the end of a subagent that has no name: nobody went on there.
+/// A compaction fires the end of a subagent without a name: no model went on there.
 pub(super) fn is_step(event: &Event) -> bool {
     match event.name {
         Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop => true,

@@ -1,4 +1,4 @@
-//! Pushes into an idle session: which one is under way, what confirms it, and which ones were given up.
+//! Pushes into an idle session: the one under way, its confirmation, and the abandoned ones.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::local::protocol::{Event, Name};
 
 /// How soon an idle session shows that a push has come: it takes less than a tenth of a second there.
 pub(super) const CONFIRM: Duration = Duration::from_secs(5);
-/// How long a session that works may take until it looks at what was pushed.
+/// How long a busy session may take until it looks at a push.
 pub(super) const CONFIRM_BUSY: Duration = Duration::from_secs(600);
 /// How long after a reminder the next one is made, the first time, and at the most.
 const REMIND: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const GIVEN_UP_MAX: usize = 32;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct InboxSocket {
     pub(super) path: String,
-    /// What opens it.
+    /// The token that opens it.
     pub(super) token: Option<String>,
 }
 
@@ -54,18 +54,18 @@ impl Push {
     }
 }
 
-/// Returns the lines of a text that are ours. The quotes are left out, for clients escape in them what could pass for
-/// marks of their own, such as `</cross-session-message>`.
+/// Returns our own lines of a text, without the quotes: clients escape marks in those that look like theirs, such as
+/// `</cross-session-message>`.
 fn frame(text: &str) -> String {
     text.trim().lines().filter(|line| !line.starts_with('>')).collect::<Vec<_>>().join("\n")
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Todo {
     /// Look again then, or when something happens.
     Look(Option<Instant>),
-    /// Read what the client says of its session.
+    /// Read the client's session file.
     AskClient,
     /// Read which messages the conversation names, in that transcript.
     Read(PathBuf),
@@ -118,7 +118,7 @@ pub(super) struct Pushes {
     under_way: Option<Push>,
     /// The text of the latest one.
     latest: String,
-    /// Whether the client came to the end of a step since then, where it looks at what was pushed.
+    /// Whether the client has ended a step since then, after which it looks at pushes.
     was_due: bool,
     given_up: VecDeque<Push>,
 }
@@ -136,7 +136,7 @@ impl Pushes {
         }
     }
 
-    /// Notes what a hook knows of the session's inbox socket.
+    /// Records the session's inbox socket from the report of a hook.
     pub(super) fn learn(&mut self, event: &Event) {
         if let Some(path) = &event.messaging_socket {
             self.inbox = Some(InboxSocket { path: path.clone(), token: event.messaging_token.clone() });
@@ -161,7 +161,7 @@ impl Pushes {
         text
     }
 
-    /// Begins a push. Returns what makes it.
+    /// Begins a push. Returns the action that makes it.
     pub(super) fn begin(&mut self, push: Push) -> Todo {
         let text = push.text.clone();
         let todo = match (push.way, &self.inbox) {
@@ -175,8 +175,8 @@ impl Pushes {
         todo
     }
 
-    /// Returns by when the push under way has to show after that event, where the event tells: a session that works looks at
-    /// it between two steps, and at once when the turn ends. After the first such moment it waits for no other.
+    /// Returns the deadline of the push under way after that event, if the event sets one: a busy session looks at pushes
+    /// between two steps, and at once when the turn ends. After the first such moment it waits for no other.
     pub(super) fn deadline_after(&mut self, event: Name, now: Instant) -> Option<Instant> {
         match event {
             Name::UserPromptSubmit if !self.was_due => Some(now + CONFIRM_BUSY),

@@ -1,4 +1,4 @@
-//! What a model sees of messages: their origin above, every line of their text quoted, so that no text can fake an origin.
+//! Messages as text for a model: their origin above, every line quoted, so that no text can fake an origin.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::local::MARK;
 
 /// The longest text of a hook that clients take whole, in UTF-16 units, in which they count.
 pub(super) const TEXT_MAX: usize = 10_000;
-/// What the lines around the messages take at most: who it is for, how many more wait, what to do, and the session's name.
+/// The most space of the lines around the messages: recipient, number of others, next step, and the session's name.
 const FRAME: usize = 600;
 /// A message of which less than that would fit waits for the next text, unless it is the first.
 const WORTH_CUTTING: usize = 1_000;
@@ -108,7 +108,7 @@ fn block(note: &Note, kept: usize) -> String {
     block
 }
 
-/// Returns the line that says where a message comes from. Nothing in it can hold a second line.
+/// Returns the line with the origin of a message. No part of it can contain a line break.
 fn origin(note: &Note) -> String {
     let mut line = format!("[FROM: {}", note.from);
     if let Some(host) = note.host.as_deref().filter(|host| !host.trim().is_empty()) {
@@ -175,7 +175,7 @@ fn is_line_end(c: char) -> bool {
 
 /// Returns the character, or a replacement for one that would be obeyed instead of shown.
 ///
-/// Those are terminal controls, what turns the direction of text around, and invisible copies of ASCII.
+/// They are terminal controls, marks that reverse the direction of text, and invisible copies of ASCII.
 fn visible(c: char) -> char {
     match c {
         '\t' => c,

@@ -1,4 +1,4 @@
-//! Does what nobody asks for: wakes an idle session when something has come that it should not sleep over.
+//! The task that wakes an idle session for messages that should not wait, and reads the client's files.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::local::protocol::Answer;
 
 /// How long a post to the session's inbox socket may take.
 const POST_MAX: Duration = Duration::from_secs(2);
-/// With this code a hook that waited has its client read what it wrote to standard error.
+/// With this exit code, the client reads the standard error of a hook that waited.
 const WAKES: u8 = 2;
 
 /// Pushes until `stop` is cancelled.
@@ -75,7 +75,7 @@ async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
     read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
 }
 
-/// Does what blocks on a thread of its own; nothing where that is not to be had.
+/// Runs blocking work on a thread of its own; `None` if the runtime is shutting down.
 async fn off_this_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

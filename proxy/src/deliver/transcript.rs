@@ -1,10 +1,10 @@
-//! The client's transcript of a session: evidence of what its conversation holds, beside the hooks and never alone.
+//! The client's transcript of a session: evidence of the content of its conversation, beside the hooks and never alone.
 //!
 //! Each line is an object with an id and its parent's, and the conversation is the chain from the last one upward: after a
 //! rewind or an interrupted turn a part of the file is no longer in it. A prompt that follows on a rewind to the very
 //! beginning is written below the line that was the last one all the same. But prompts have the number of their turn, and
-//! that one begins at 1 again: of the chain, only what has a smaller number than everything below it counts. One that follows
-//! on a rewind to the summary of a compaction is written below what was summed up: nothing from before the latest
+//! that one begins at 1 again: of the chain, only turns with a smaller number than all below them count. One that follows
+//! on a rewind to the summary of a compaction is written below the summarised lines: nothing from before the latest
 //! compaction counts.
 //!
 //! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
@@ -28,13 +28,13 @@ const READ_MAX: u64 = 64 << 20;
 /// The messages of ours in a conversation.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Recorded {
-    /// Those whose text stands in it.
+    /// The messages whose text it contains.
     pub(crate) named: HashSet<MessageId>,
-    /// Those of them that stand above an answer of the model: it was given them.
+    /// The ones above an answer of the model, which was given them.
     pub(crate) answered: HashSet<MessageId>,
 }
 
-/// What was read of one file.
+/// The content of one file that was read so far.
 #[derive(Debug, Default)]
 pub(super) struct Transcript {
     path: PathBuf,
@@ -105,7 +105,7 @@ impl Transcript {
         }
         self.read_on()?;
         let mut standing = Recorded::default();
-        // What the lines of one turn name, which the chain shows from their end to its prompt.
+        // The messages of one turn, whose lines the chain shows from their end to its prompt.
         let mut of_turn = Recorded::default();
         let mut first: Option<&TurnNumber> = None;
         let mut answers = Answers::default();
@@ -119,7 +119,7 @@ impl Transcript {
                     standing.join(std::mem::take(&mut of_turn));
                     first = Some(turn);
                 } else {
-                    // No longer a part of it, as is what the model answered there.
+                    // No longer a part of it, and neither are the model's answers there.
                     of_turn = Recorded::default();
                 }
             }
@@ -131,7 +131,7 @@ impl Transcript {
 
     /// Returns the lines of the conversation from its end upward, each with the answer of the model that is nearest above it.
     fn chain(&self) -> Vec<(&TranscriptLine, Option<&str>)> {
-        // A line is taken out of what is left, so that a file that refers to itself ends as well.
+        // Each line is taken once, so that a file that refers to itself ends too.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
         let (mut chain, mut next) = (Vec::new(), self.last);
         while let Some(line) = next.take_if(|uuid| left.remove(uuid)).and_then(|uuid| self.lines.get(&uuid)) {
@@ -186,7 +186,7 @@ impl Transcript {
         if link.is_sidechain {
             return;
         }
-        // What the client reports to its person is not sent to the model: a prompt that a hook refused, for one.
+        // Reports of the client to its person, such as a blocked prompt, are not sent to the model.
         let ids = if whole["type"] == "system" { Vec::new() } else { ids_in(&whole) };
         let message = &whole["message"];
         let answer = message["id"].as_str().map(str::to_owned);

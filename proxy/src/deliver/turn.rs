@@ -1,4 +1,4 @@
-//! What the session does, told by its hooks alone: never by what its screen shows.
+//! The state of the session, as its hooks report it: never read from its screen.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use crate::local::protocol::{Event, Name};
 
-/// After how much silence a turn may have been broken off: clients say nothing when a person presses Esc.
+/// After how much silence a turn may have been interrupted: clients report nothing when a person presses Esc.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// After how much silence a session of which no hook was heard may be idle: one that just begins is heard of at once.
+/// After how much silence a session without any hook report may be idle: one that just begins reports at once.
 const UNHEARD: Duration = Duration::from_secs(1);
 /// How long a compaction may take. Until it is over nothing is pushed: the context that follows would not hold it.
 const COMPACTION_MAX: Duration = Duration::from_secs(600);
@@ -21,18 +21,18 @@ const STOPS_MAX: u32 = 7;
 /// Whether the model works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Activity {
-    /// Nothing was heard yet.
+    /// No hook has reported yet.
     Unknown,
     Idle,
     Busy,
 }
 
-/// What the session does.
+/// The state of the session's turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     activity: Activity,
     state: Option<State>,
-    /// What the session said of itself, where events do not say better.
+    /// The state that the session reported itself, if events do not contradict it.
     said: Option<State>,
     heard: Option<Instant>,
     /// Until when a compaction may go on; `None` where none does.
@@ -85,7 +85,7 @@ impl Turn {
     /// Takes note of an event. A stop ends the turn only with [`Self::ends`].
     pub(super) fn on(&mut self, event: &Event, now: Instant) {
         if event.agent_id.is_some() {
-            // What a subagent does says nothing of the session.
+            // The actions of a subagent prove nothing about the session.
             return;
         }
         match event.name {
@@ -143,13 +143,13 @@ impl Turn {
         self.stops = 0;
     }
 
-    /// The session said itself what it does.
+    /// The session reported its own state.
     pub(super) fn said(&mut self, state: State) {
         self.said = Some(state).filter(|state| !matches!(state, State::Ready | State::Busy | State::Starting));
         self.state = Some(state);
     }
 
-    /// Returns what others are told; `None` before anything was heard.
+    /// Returns the state for others; `None` before the first report.
     pub(super) fn state(&self) -> Option<State> {
         self.said.or(self.state)
     }
@@ -171,7 +171,7 @@ impl Turn {
     }
 
     /// Returns from when on something may be pushed: at once into an idle session, and after a silence where a turn may have
-    /// been broken off, or nothing was heard yet. Never during a compaction.
+    /// been interrupted, or nothing was reported yet. Never during a compaction.
     pub(super) fn quiet_at(&mut self, now: Instant) -> Instant {
         let quiet = match self.activity {
             Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause),
@@ -181,11 +181,11 @@ impl Turn {
         self.compacts_until.map_or(quiet, |until| quiet.max(until))
     }
 
-    /// The client says whether a turn is under way: it knows what hooks do not report, such as a turn that a person broke
-    /// off.
+    /// The client's file reports whether a turn is under way. It covers events without hooks, such as a turn that a person
+    /// interrupted.
     pub(super) fn client_says(&mut self, is_busy: bool, now: Instant) {
         if !is_busy {
-            // A compaction that failed or was broken off is reported by nothing else.
+            // Nothing else reports a compaction that failed or was interrupted.
             self.compacts_until = None;
             self.is_queued = false;
             self.is(Activity::Idle, State::Ready);
@@ -195,7 +195,7 @@ impl Turn {
         self.heard = Some(now);
     }
 
-    /// Returns when to ask the client, which is where hooks have been silent for a while.
+    /// Returns when to read the client's file: after hooks were silent for a while.
     pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
         match self.activity {
             _ if self.compacts_until.is_some() => Some(self.heard.map_or(now, |heard| heard + SILENCE)),
@@ -209,7 +209,7 @@ impl Turn {
         self.state == Some(State::Blocked) && self.activity == Activity::Idle
     }
 
-    /// Returns whether the session asked for peace.
+    /// Returns whether the session set itself to `away`.
     pub(super) fn is_away(&self) -> bool {
         self.said == Some(State::Away)
     }

@@ -1,4 +1,4 @@
-//! The ways into an idle session, tried in order, and what is known of each in this session.
+//! The ways into an idle session, tried in order, and the record of each in this session.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Way {
     /// In the order in which they are tried.
     const ALL: [Self; 3] = [Self::Inbox, Self::Rewake, Self::Channel];
 
-    /// Returns what receipts call it.
+    /// Returns its name in receipts.
     pub(super) fn via(self) -> Via {
         match self {
             Self::Inbox => Via::InboxSocket,
@@ -36,7 +36,7 @@ impl Way {
     }
 }
 
-/// What is known of one way.
+/// The record of one way.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trial {
     works: bool,
@@ -44,11 +44,11 @@ struct Trial {
     rests_until: Option<Instant>,
 }
 
-/// What is known of every way.
+/// The record of every way.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
     trials: [Trial; 3],
-    /// Whether any hook of this session was heard.
+    /// Whether any hook of this session has reported.
     pub(super) hooks: bool,
 }
 
@@ -80,7 +80,7 @@ impl Ways {
         self.trial(way).works
     }
 
-    /// Returns the ways into the session that are there: those of hooks once any hook was heard, a push once one by that
+    /// Returns the available ways into the session: those of hooks once any hook has reported, a push once one by that
     /// way was confirmed.
     pub(super) fn reach(&self) -> Vec<Via> {
         let mut reach = vec![Via::WaitForMessage, Via::GetMessages];

@@ -1,4 +1,4 @@
-//! What the client's own record of its session proves: what stands in the conversation, and what was taken out of it.
+//! Proofs by the client's own record: which messages the conversation holds, and which were taken out of it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Hop {
         self.in_flight.flight(id).filter(|flight| flight.channel == Channel::Unsure).map(|flight| flight.until)
     }
 
-    /// The client knows what its session does also where no hook reports it.
+    /// The client's own file reports the state of its session, also without a hook.
     pub(super) fn client_is(&mut self, client: ClientState, now: Instant) {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
@@ -143,7 +143,7 @@ impl Hop {
         }
     }
 
-    /// Compares the conversation with what the session was shown: a person may have taken a part of it back.
+    /// Compares the conversation with the messages that the session was shown: a person may have taken a part of it back.
     fn compare(&mut self, Recorded { named, answered }: &Recorded, now: Instant) {
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);

@@ -1,4 +1,4 @@
-//! What hooks report, and what they are given to print.
+//! The reports of hooks, and the text that they print.
 
 use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::local::protocol::{Answer, Event, Name};
 const SUBAGENT_CALLS_MAX: usize = 256;
 
 impl Hop {
-    /// Takes over what a hook reports. Returns what it has to do.
+    /// Handles the report of a hook. Returns its answer.
     pub(super) fn heard(&mut self, event: &Event, now: Instant) -> Answer {
         self.release(now);
         self.ways.hooks = true;
@@ -121,7 +121,7 @@ impl Hop {
         if begins { self.give(event, |_| true, now) } else { Answer::default() }
     }
 
-    /// The model's service failed: nobody may be there to begin the turn again, so the message that made it is pushed again later.
+    /// The model's service failed. Perhaps no person is there to repeat the turn, so a reminder of its message is pushed later.
     fn on_failure(&mut self, now: Instant) {
         let prompted = self.prompted(|_| true);
         let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();

@@ -1,4 +1,4 @@
-//! Everything that can happen to the last hop of a session, and what follows from it.
+//! Everything that can happen to the last hop of a session, and its effects.
 
 use c3po_shared::ids::{AgentId, MessageId};
 use c3po_shared::receipt::{Progress, Via};
@@ -37,7 +37,7 @@ pub(crate) enum Input {
     Presented(Presented),
     /// The session answered or acknowledged these messages.
     Settled(Vec<MessageId>),
-    /// The session reported itself what it does.
+    /// The session reported its own state.
     Status(State),
     /// The client's session file was read.
     ClientState(ClientState),
@@ -49,7 +49,7 @@ pub(crate) enum Input {
     Look,
 }
 
-/// What the result of a tool put before the model.
+/// The messages that the result of a tool put before the model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Presented {
     /// The messages that stand in it to their end.
@@ -60,10 +60,10 @@ pub(crate) struct Presented {
     pub(crate) tool_use: Option<String>,
 }
 
-/// What follows from an input.
+/// The effects of an input.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// What the hook that reported has to do.
+    /// The answer to the hook that reported.
     pub(crate) answer: Answer,
     /// Whether a wait is granted: a tool's may return its message, a hook's may stay beside the session.
     pub(crate) granted: bool,
@@ -72,6 +72,6 @@ pub(crate) struct Effects {
     pub(crate) launched: Vec<MessageId>,
     /// The receipts to send, in order.
     pub(crate) receipts: Vec<Progress>,
-    /// What to do for a session that nothing else reaches, or to read of it.
+    /// The next push for a session that nothing else reaches, or the next file to read.
     pub(crate) todo: Todo,
 }

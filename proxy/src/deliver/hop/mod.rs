@@ -1,7 +1,7 @@
 //! Every decision about the last hop, as pure as it can be: an [`Input`] goes in, its [`Effects`] come out.
 //!
 //! [`Hop::on`] has the one match over everything that can happen. `hooks` answers hooks, `results` follows the results of
-//! tools, `pushing` decides what wakes the session, `conversation` what the client's own record proves. One message goes by
+//! tools, `pushing` decides when to wake the session, `conversation` evaluates the client's own record. One message goes by
 //! one way at a time, and no stage of a receipt is reported before its evidence is here.
 
 mod conversation;
@@ -34,21 +34,21 @@ const LEFT_MAX: usize = 8;
 /// How long after a turn of a headless session nothing is pushed: a program that had one question ends it meanwhile.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What is known of one session, and what follows from it.
+/// The state of one session's last hop.
 #[derive(Debug)]
 pub(super) struct Hop {
     wished: AgentId,
     agent: AgentId,
     generation: u64,
-    /// Whether the session was told that it has another name than the wished one.
+    /// Whether the session was shown that its name differs from the wished one.
     knows_name: bool,
-    /// Whether the session answers one prompt and ends: nothing is put into it but what it asks for.
+    /// Whether the session answers one prompt and ends: it gets the results of its own tool calls and nothing else.
     is_one_shot: bool,
-    /// Whether a program reads the session's answers: no turn is kept from ending for what another one asks.
+    /// Whether a program reads the session's answers: no turn is prolonged for the question of another agent.
     is_headless: bool,
     /// The latest uses of our tools by subagents.
     of_subagents: VecDeque<String>,
-    /// Whether the session ran before this proxy, which does not know what its conversation holds.
+    /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
     expects_hooks: bool,
@@ -121,7 +121,7 @@ impl Hop {
         Self { joined: true, ..self }
     }
 
-    /// Takes note of what happens, and returns what follows from it.
+    /// Applies an input, and returns its effects.
     pub(super) fn on(&mut self, input: Input, now: Instant) -> Effects {
         let mut effects = Effects::default();
         match input {
@@ -192,7 +192,7 @@ impl Hop {
         self.pushes.waiter && !self.ways.works(Way::Inbox)
     }
 
-    /// Returns what others are told of the session.
+    /// Returns the state of the session as other agents see it.
     pub(super) fn facts(&self) -> SessionChange {
         SessionChange {
             state: self.turn.state(),
@@ -216,10 +216,10 @@ impl Hop {
         self.in_flight.len()
     }
 
-    /// Notes which conversation the session is in. A new one holds nothing of what the one before was shown.
+    /// Records the session's conversation. A new one holds no message of the one before.
     ///
-    /// Returns whether the event is of this conversation. Several hooks tell the beginning of one, in any order: only
-    /// the one that decides begins it.
+    /// Returns whether the event is of this conversation. Several hooks report the beginning of one, in any order: only
+    /// the deciding one begins it.
     fn follow_session(&mut self, event: &Event) -> bool {
         let other = matches!((&self.session_id, &event.session_id), (Some(known), Some(named)) if known != named);
         if other && !decides_session(event) {
@@ -252,7 +252,7 @@ impl Hop {
         self.in_flight.repeat(&prompted);
     }
 
-    /// What came with a prompt survives a compaction, and nothing else does.
+    /// Messages of a prompt survive a compaction; all others are lost.
     fn forget_context(&mut self) {
         self.knows_name = false;
         self.shown.forget();
@@ -279,7 +279,7 @@ impl Hop {
         self.doubt(led_nowhere, now);
     }
 
-    /// What came with a prompt is in the session, and seen by that proof.
+    /// Messages of a prompt are in the session, and seen by that proof.
     fn have_entered(&mut self, mut ids: Vec<MessageId>, proof: Via) {
         // The session was reminded of these alone.
         let reminded: Vec<_> = ids.extract_if(.., |id| self.shown.holds(id)).collect();
@@ -305,7 +305,7 @@ impl Hop {
         by_way
     }
 
-    /// Takes back what a hook, a result or a prompt was to hold that never came to anything.
+    /// Frees the messages of hooks, results and prompts that led nowhere.
     fn release(&mut self, now: Instant) {
         let unwritten = self.in_flight.overdue(now, |channel| channel == Channel::Result);
         self.in_flight.free_again(&unwritten);
@@ -336,7 +336,7 @@ fn presses(note: &Note, away: bool) -> bool {
     if away { note.priority == Priority::Urgent } else { note.presses() }
 }
 
-/// Returns whether an event may say that the session is in another conversation.
+/// Returns whether an event can prove that the session is in another conversation.
 fn decides_session(event: &Event) -> bool {
     event.agent_id.is_none() && matches!(event.name, Name::SessionStart | Name::UserPromptSubmit)
 }

@@ -1,4 +1,4 @@
-//! What wakes a session that nothing else reaches, and which of its prompts are let in.
+//! Waking a session that nothing else reaches, and blocking pushes that come too late.
 
 use c3po_shared::ids::MessageId;
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use crate::deliver::{answer, render};
 use crate::local::protocol::{Answer, Event, Name};
 
 impl Hop {
-    /// Returns what is to be done now for a session that nothing else reaches, or when to look again.
+    /// Returns the next action for a session that nothing else reaches, or when to look again.
     pub(super) fn next(&mut self, now: Instant) -> Todo {
         self.release(now);
         self.in_flight.expire(now);
@@ -55,7 +55,7 @@ impl Hop {
         self.pushes.begin(push)
     }
 
-    /// Returns whether a push can have no proof: one was made, and no hook of this session was ever heard.
+    /// Returns whether a push can have no proof: one was made, and no hook of this session ever reported.
     fn was_pushed_in_vain(&self) -> bool {
         !self.ways.hooks && self.pushes.was_given_up()
     }
@@ -70,7 +70,7 @@ impl Hop {
         } else if self.ways.hooks {
             self.in_flight.free_again(&late);
         } else {
-            // Nothing tells whether it came.
+            // Nothing shows whether it came.
             self.in_flight.repeat(&late);
         }
         if self.in_flight.next_deadline(|channel| channel == Channel::Push).is_none()
@@ -81,7 +81,7 @@ impl Hop {
         }
     }
 
-    /// What could not even be pushed goes another way.
+    /// Frees messages whose push could not be made.
     pub(super) fn not_pushed(&mut self, way: Way, now: Instant) {
         self.pushes.abandon();
         self.ways.failed(way, now);
@@ -110,7 +110,7 @@ impl Hop {
         let is_whole = there == push.ids.len();
         let push = self.pushes.take(prompt)?;
         self.ways.worked(push.way);
-        // What it brought besides comes again without what is there.
+        // Its other messages come again without those.
         let rest = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
         let rest: Vec<_> = rest.into_iter().filter(|id| push.ids.contains(id)).collect();
         self.in_flight.free_again(&rest);

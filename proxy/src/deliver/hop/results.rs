@@ -1,4 +1,4 @@
-//! What the session's tools are called for, and what their results put before its model.
+//! Tool calls of the session, and the messages in their results.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::deliver::in_flight::{Channel, Flight};
 const HOOKS_DUE: Duration = Duration::from_secs(10);
 
 impl Hop {
-    /// The model has read what it names in a call, by whichever way that was put before it. If the client has no hooks, any
+    /// The model has read the messages that a call names, whichever way they came. If the client has no hooks, any
     /// call proves that the model went on after everything that it was shown.
     pub(super) fn called(&mut self, named: &[MessageId], now: Instant) {
         if !self.ways.hooks {
@@ -48,7 +48,7 @@ impl Hop {
         self.in_flight.launch(&ids, &Flight::in_parts(now));
     }
 
-    /// What was written is in the session, or in a subagent that used the tool.
+    /// A written result is in the session, or in the subagent that used the tool.
     pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
         let Presented { ids, via, tool_use } = presented;
         if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {

@@ -1,4 +1,4 @@
-//! What hooks are given, once, and what is said of it.
+//! The messages that hooks are given, once, and their receipts.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
@@ -144,7 +144,7 @@ fn a_new_context_is_told_and_gets_everything_again() {
     let again = scene.print(&Event { session_id: Some("s2".into()), ..event(Name::UserPromptSubmit) });
     assert!(is_marked(&again), "{again:?}");
     for (source, session, context) in [("compact", "s2", 2), ("resume", "s1", 3), ("startup", "s1", 3)] {
-        // Another hook of the same beginning may be heard first.
+        // Another hook of the same beginning may report first.
         scene.hear(&Event { session_id: Some(session.into()), ..event(Name::Wait) });
         scene.hear(&starts(source, session));
         assert_eq!(scene.hop.facts().context, Some(context), "{source}");

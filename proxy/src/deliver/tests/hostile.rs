@@ -1,4 +1,4 @@
-//! What hostile days found: turns that fail or are broken off, waits beside pushes, the order of one sender's messages.
+//! Findings of hostile days: turns that fail or are broken off, waits beside pushes, the order of one sender's messages.
 
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;

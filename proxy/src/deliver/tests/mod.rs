@@ -20,7 +20,7 @@ use super::push::{InboxSocket, Todo};
 use super::testing::{agent, id, standing};
 use crate::local::protocol::{Answer, Event, Name};
 
-/// A hop, its clock, and the receipts that nobody looked at yet.
+/// A hop, its clock, and its unread receipts.
 struct Scene {
     hop: Hop,
     now: Instant,
@@ -149,7 +149,7 @@ fn progress(number: u32, stage: Stage, via: Via) -> Progress {
     Progress { message_ids: vec![id(number)], stage, via, seen_via: None, context: 0 }
 }
 
-/// What came with a prompt and was proven to be seen by the same event.
+/// A message of a prompt that the same event proved to be seen.
 fn entered(number: u32, via: Via, proof: Via) -> Progress {
     Progress { seen_via: Some(proof), ..progress(number, Stage::InSession, via) }
 }

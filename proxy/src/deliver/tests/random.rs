@@ -1,4 +1,4 @@
-//! Events in any order: by a seed, what must hold whatever a client, its person and the network do.
+//! Events in any order, by a seed: invariants for every behaviour of client, person and network.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// A session, and what of it an outsider can see.
+/// A session, and the part of it that is visible from outside.
 struct Play {
     scene: Scene,
     client: ClientState,
@@ -43,7 +43,7 @@ struct Play {
     pushed: Vec<String>,
     /// Texts that hooks were given, by offer.
     offered: HashMap<u64, String>,
-    /// What reached the client, as text.
+    /// The texts that reached the client.
     reached: Vec<String>,
     /// Which messages are settled.
     settled: Vec<MessageId>,
@@ -194,7 +194,7 @@ impl Play {
                     self.scene.on(Input::Printed(offer));
                 }
             }
-            // What is to be read is read a second later, and again where it was not written yet.
+            // Files are read a second later, and again if they were not written yet.
             for _ in 0..12 {
                 self.scene.now += Duration::from_secs(1);
                 self.push();

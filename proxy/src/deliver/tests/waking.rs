@@ -1,4 +1,4 @@
-//! What an idle session is woken for, by which way, and what confirms it.
+//! Waking an idle session: the messages that do, the ways, and their confirmation.
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Progress, Stage, Via};
