@@ -23,11 +23,11 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// How long a write may take: a coordinator that reads nothing for so long is gone.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 
-/// The largest frame that is taken. More than what a frame should be, for a long thread is one reply, and a reply
-/// that breaks the connection would break the next one as well.
+/// The largest accepted frame. A long thread is one reply, and a reply that breaks the connection would break the next
+/// one too, so this is more than a frame should have.
 const INCOMING_MAX: usize = 16 << 20;
 
-/// What came in.
+/// An incoming event.
 pub(super) enum Incoming {
     /// A text frame.
     Text(Utf8Bytes),
@@ -62,7 +62,7 @@ impl LinkSocket {
             bearer.set_sensitive(true);
             headers.insert("authorization", bearer);
         }
-        // Small buffers: they are allocated at once and grow with what is read.
+        // Small buffers: they are allocated at once and grow with the frames.
         let config = WebSocketConfig::default()
             .read_buffer_size(8 << 10)
             .write_buffer_size(8 << 10)
@@ -82,7 +82,7 @@ impl LinkSocket {
         }
     }
 
-    /// Takes the agent's name. Nothing else may be said before.
+    /// Sends `hello`, which claims the agent's name. It must be the first request.
     pub(super) async fn hello(&mut self, hello: &Hello) -> Result<Welcome, DialError> {
         let failed = |error: String| DialError::failed(format!("hello: {error}"), Advice::SaysNothing);
         let id = RequestId::Number(0);
@@ -107,14 +107,14 @@ impl LinkSocket {
                     return serde_json::from_str(result.get()).map_err(|error| failed(format!("hello: {error}")));
                 }
                 Ok(Frame::Response { outcome: Err(error), .. }) => return Err(DialError::Refused(error.into())),
-                // Whatever else it says before its answer is not for a proxy without a name.
+                // Other frames before the reply are not for a proxy without a name.
                 Ok(_) => {}
                 Err(error) => return Err(failed(error.to_string())),
             }
         }
     }
 
-    /// Reads what comes next. Safe to cancel.
+    /// Reads the next event. Cancel-safe.
     pub(super) async fn read(&mut self) -> Incoming {
         match self.socket.next().await {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
@@ -133,7 +133,7 @@ impl LinkSocket {
         bounded(self.socket.feed(Message::text(text))).await
     }
 
-    /// Writes what was fed.
+    /// Writes the buffered frames.
     pub(super) async fn flush(&mut self) -> Result<(), String> {
         bounded(self.socket.flush()).await
     }
@@ -143,7 +143,7 @@ impl LinkSocket {
         bounded(self.socket.send(Message::text(text))).await
     }
 
-    /// Says goodbye and closes, as far as that works at once.
+    /// Sends a goodbye and closes, as far as that works at once.
     pub(super) async fn goodbye(&mut self) {
         let goodbye = Outgoing::notification("goodbye", &c3po_shared::wire::Empty {}).text();
         // On the way out nothing can be done about a failure; the coordinator notices the end of the connection.

@@ -1,4 +1,4 @@
-//! Where coordinators are and whom this host takes for one, read again when this host's file has changed.
+//! The coordinators' URLs and trusted certificates, read again when the host file has changed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -31,10 +31,10 @@ impl Endpoints {
     }
 }
 
-/// By what a changed file is known: its time, its length, and which one it is. `None` if there is no file.
+/// The signs of a changed file: its time, its length and its identity. `None` if there is no file.
 type Stamp = Option<(i64, i64, u64, u64)>;
 
-/// Where coordinators are, and the file that may come to say something else.
+/// The URLs of the coordinators, and the file from which they come.
 #[derive(Debug)]
 pub(super) struct Directory {
     file: PathBuf,
@@ -64,7 +64,7 @@ impl Directory {
         }
     }
 
-    /// Reads the file again if it has changed. What cannot be read changes nothing, until it changes again.
+    /// Reads the file again if it has changed. An unreadable file changes nothing, until it changes again.
     pub(super) async fn refresh(&self, config: &Config) {
         let Some(found) = self.look().await else { return };
         let reading = spawn_blocking({

@@ -12,7 +12,7 @@ use crate::config::Coordinators;
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
-    /// The coordinator said so.
+    /// The coordinator's own refusal.
     #[error("{0}")]
     Refused(Refusal),
     /// It could not be reached, or did not speak our protocol.
@@ -25,7 +25,7 @@ impl DialError {
         Self::Failed { why: why.into(), advice }
     }
 
-    /// Returns what a connection that could not be made means.
+    /// Returns the cause of a connection that could not be made.
     pub(super) fn of_connecting(error: &io::Error) -> Self {
         let advice = match error.kind() {
             io::ErrorKind::ConnectionRefused => Advice::NothingListens,
@@ -37,7 +37,7 @@ impl DialError {
         Self::failed(error.to_string(), advice)
     }
 
-    /// Returns it as whoever wanted something of the coordinator at that URL is told.
+    /// Returns the refusal for a caller of the coordinator at that URL.
     pub(super) fn into_refusal(self, url: &str) -> Refusal {
         let refusal = match self {
             Self::Refused(refusal) if refusal.code == ErrorCode::StoreUnavailable => of_store(refusal, url),
@@ -51,7 +51,7 @@ impl DialError {
     }
 }
 
-/// Returns the refusal of a coordinator that cannot use its store, and so admits nobody: nothing was asked of it yet.
+/// Returns the refusal of a coordinator that cannot use its store, and so admits no client: no call was sent yet.
 pub(crate) fn of_store(refusal: Refusal, url: &str) -> Refusal {
     let error = match refusal.advice {
         Some(Advice::StoreFull) => format!("the store of the coordinator at {url} is full; nothing was done"),
@@ -76,7 +76,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// How far an attempt to reach a coordinator has come, for whoever gives it up.
+/// The progress of an attempt to reach a coordinator, for the error of an abandoned one.
 #[derive(Debug, Default)]
 pub(super) struct Stage(AtomicU8);
 
@@ -94,7 +94,7 @@ impl Stage {
         self.0.store(Self::TALKING, Ordering::Relaxed);
     }
 
-    /// Returns what it means that nothing more came in that time.
+    /// Returns the error for an attempt that made no progress in that time.
     pub(super) fn gave_up(&self, after: Duration) -> DialError {
         let seconds = after.as_secs();
         match self.0.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! One HTTP request to a coordinator, for what is no call on a link: trusted as the link is.
+//! One HTTP request to a coordinator, outside a link, with the same trust as the link.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::trust::Trust;
 
 /// How long everything may take.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How long a program that is not a coordinator may take to show what it is, and how much of that is read.
+/// The time and bytes for identifying a program that is not a coordinator.
 const WHO_MAX: (Duration, u64) = (Duration::from_secs(1), 4 << 10);
 /// How much of a first line is shown.
 const LINE_MAX: usize = 60;
@@ -25,7 +25,7 @@ const ANSWER_MAX: u64 = 16 << 20;
 /// Posts JSON, which may be none, to a path of the coordinator at a URL such as `https://nas:8420`, with further header
 /// lines. Returns status and body of the answer.
 ///
-/// Errors: `COORD_DOWN` where nobody answers in time, `UNAUTHORIZED` where the certificate is none that is trusted.
+/// Errors: `COORD_DOWN` without an answer in time, `UNAUTHORIZED` if the certificate is not trusted.
 pub(crate) async fn post_json(
     url: &str,
     trust: &Trust,
@@ -72,13 +72,13 @@ pub(super) async fn named(error: DialError, uri: &Uri, trust: &Trust) -> DialErr
         _ => return error,
     };
     let mut answer = Vec::new();
-    // What it said until then is enough.
+    // The bytes read until then are enough.
     let _ = timeout(WHO_MAX.0, look(uri, secure.then_some(trust), &mut answer)).await;
     let answer = String::from_utf8_lossy(&answer);
     if answer.is_empty() || answered(&answer).is_some() { error } else { another_program(&answer) }
 }
 
-/// Reads what a program answers to a question for a coordinator: over TLS, if there is somebody to trust.
+/// Reads a program's answer to a request for a coordinator: over TLS, if a trust is given.
 async fn look(uri: &Uri, trust: Option<&Trust>, answer: &mut Vec<u8>) -> Result<(), DialError> {
     let stage = Stage::default();
     let mut stream = match trust {
@@ -129,7 +129,7 @@ async fn exchange(uri: &Uri, trust: &Trust, request: &str, stage: &Stage) -> Res
     stream.flush().await.map_err(failed)?;
     let mut answer = Vec::new();
     match stream.take(ANSWER_MAX).read_to_end(&mut answer).await {
-        // An end without TLS's own goodbye is an end; what has come is checked against its length.
+        // An end without a TLS close is an end; the length of the body is checked later.
         Err(error) if error.kind() != io::ErrorKind::UnexpectedEof && answer.is_empty() => Err(failed(error)),
         _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
     }

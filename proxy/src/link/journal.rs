@@ -1,8 +1,8 @@
-//! Sends and replies that wait on this host's disk for the coordinator. Knows files, nothing of the link.
+//! Queued sends and replies on this host's disk. Knows files, nothing of the link.
 //!
-//! One file of JSON lines for each agent. A line is answered for once it is synced; what a crash cut off in the middle
-//! was never answered for and is ignored. A line that was sent is struck out by one byte in its place, which a crash
-//! cannot tear and which needs no room on a full disk. Several proxies of one agent take turns by a lock file.
+//! One file of JSON lines per agent. A call is answered after its line is synced; a line that a crash cut off was never
+//! answered and is ignored. A sent line is struck out by one byte in place: a crash cannot tear that, and a full disk
+//! has room for it. Several proxies of one agent take turns by a lock file.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 const TURN_MAX: Duration = Duration::from_secs(2);
 /// How often a turn is asked for.
 const TURN_AGAIN: Duration = Duration::from_millis(5);
-/// What a line begins with that was sent.
+/// The first byte of a sent line.
 const STRUCK_OUT: u8 = b'#';
 
 /// One call that waits.
@@ -57,16 +57,16 @@ struct RefusedLine {
     refusal: Refusal,
 }
 
-/// What is read of such a line again.
+/// The fields of such a line that are read again.
 #[derive(Deserialize)]
 struct Why {
     refusal: Refusal,
 }
 
-/// What lies on this host for one agent.
+/// The queued calls of one agent on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedFor {
-    /// Who sent it.
+    /// The sender.
     pub agent: AgentId,
     /// How many sends wait for the coordinator.
     pub waiting: usize,
@@ -111,13 +111,13 @@ impl Journal {
         let _turn = self.turn(agent)?;
         let first = self.read(agent)?.into_iter().next().map(|(_, line)| line);
         if first.is_none() {
-            // Whoever struck out the last line was killed before it could do this.
+            // The process that struck out the last line was killed before it could clear the file.
             self.clear(agent)?;
         }
         Ok(first)
     }
 
-    /// Returns whether what waits for the agent was meant for one of these coordinators.
+    /// Returns whether the agent's queued calls are for one of these coordinators.
     pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
         let Ok(lines) = self.read(agent) else { return false };
         let known =
@@ -156,7 +156,7 @@ impl Journal {
         self.remove(agent, call_id)
     }
 
-    /// Returns what lies here for each agent, by name.
+    /// Returns the queued calls of each agent, by name.
     pub(super) fn kept(&self) -> Vec<QueuedFor> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -265,7 +265,7 @@ fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     written
 }
 
-/// Returns where the last whole line ends: what follows was cut off by a crash.
+/// Returns the end of the last whole line: a crash cut off the rest.
 fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     if length == 0 {

@@ -1,4 +1,4 @@
-//! Sends what dead sessions left on this host: a living one does it, in the name of the one that left it.
+//! Sends queued calls of dead sessions of this host: a living session does it, in the original name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::config::Config;
 
 /// How often the host is searched for it.
 const EVERY: Duration = Duration::from_secs(30);
-/// How long sending what one of them left may take; the rest follows with the next look.
+/// How long sending the calls of one dead session may take; the rest follows with the next look.
 const SENDING_MAX: Duration = Duration::from_secs(60);
 
-/// Sends what dead sessions of this host left, now and then while the session's link is up, until it is stopped.
+/// Sends queued calls of dead sessions, now and then while the session's link is up, until it is stopped.
 pub(crate) async fn send(link: Link, stop: CancellationToken) {
     let sending = async {
         let mut standing = link.standing();
@@ -29,7 +29,7 @@ pub(crate) async fn send(link: Link, stop: CancellationToken) {
             }
         }
     };
-    // What was not sent is in the journal still.
+    // Unsent calls stay in the journal.
     stop.run_until_cancelled(sending).await;
 }
 

@@ -50,7 +50,7 @@ pub(crate) use trust::Trust;
 
 /// How long after the client's `initialized` a session counts as real even without a call.
 ///
-/// Clients that only look whether the server works (`claude mcp list`) are gone by then and register nobody.
+/// Clients that only test the server (`claude mcp list`) are gone by then and register no agent.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Where delivered messages go.
@@ -65,7 +65,7 @@ pub trait Deliveries: Send + Sync {
     fn begins(&self, agent: &AgentId, generation: u64);
 }
 
-/// Returns what waits on this host for a coordinator, and what was refused, of all agents.
+/// Returns the queued and the rejected calls of all agents on this host.
 pub fn kept(config: &Config) -> Vec<QueuedFor> {
     Journal::new(config.state_dir.join("journal")).kept()
 }
@@ -86,12 +86,12 @@ enum Kind {
         /// Whether messages are to be delivered as they come.
         follows: bool,
     },
-    /// That of a living session, which sends what a dead one left on this host.
+    /// The link by which a living session sends the queued calls of a dead one.
     Leftover,
 }
 
 impl Kind {
-    /// Returns the ways by which a message gets in front of whoever reads here.
+    /// Returns the ways by which messages get to the reader here.
     fn reach(self) -> Vec<Via> {
         match self {
             Self::Session => vec![Via::WaitForMessage, Via::GetMessages],
@@ -101,7 +101,7 @@ impl Kind {
     }
 }
 
-/// What the handles and the driver have in common.
+/// The state shared by the handles and the driver.
 struct Shared {
     config: Config,
     kind: Kind,
@@ -113,18 +113,18 @@ struct Shared {
     /// A call found no link.
     wanted: Notify,
     standing: watch::Sender<LinkStatus>,
-    /// What is known of the session, all of it: each telling may be lost or come twice.
+    /// The whole state of the session: a report of it may be lost or come twice.
     facts: Mutex<SessionChange>,
     prompts: Mutex<Prompts>,
-    /// Set when the client said that it is initialised; the session may still be only a look.
+    /// Set at the client's `initialized`; the session may still be only a test.
     initialized: SetOnce<()>,
     /// Set when the session is real: from now on the link dials.
     real: SetOnce<()>,
     journal: Journal,
-    /// What is known of the journal without a look at the disk.
+    /// The state of the journal, without a look at the disk.
     known: Mutex<queue::JournalState>,
     seats: Seats,
-    /// What this agent's sessions on this host were shown, where this one has the seat.
+    /// The messages that this agent's sessions on this host were shown, if this process has the seat.
     shown: Mutex<Option<ShownLog>>,
     /// Something was put into the journal.
     kept: Notify,
@@ -150,7 +150,7 @@ impl Link {
         link
     }
 
-    /// Makes the link by which a living session sends what a dead one left on this host.
+    /// Makes the link by which a living session sends the queued calls of a dead one.
     fn of_leftover(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
         let link = Self::new(config, Kind::Leftover, deliveries);
         link.begin();
@@ -196,7 +196,7 @@ impl Link {
         *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
 
-    /// Says that the client is initialised: in a moment the session counts as real.
+    /// Records the client's `initialized`: after a moment the session counts as real.
     pub fn initialized(&self) {
         if !self.shared.config.one_shot {
             // A second notification changes nothing.
@@ -204,14 +204,14 @@ impl Link {
         }
     }
 
-    /// Says that a hook was heard: the session is real. One that answers one prompt and ends dials only for a call.
+    /// Records the report of a hook: the session is real. A one-shot session dials only for a call.
     pub fn is_real(&self) {
         if !self.shared.config.one_shot {
             self.begin();
         }
     }
 
-    /// Says that the session is real: from now on the link dials.
+    /// Marks the session as real: from now on the link dials.
     pub fn begin(&self) {
         if self.shared.real.set(()).is_ok() {
             self.shared.standing.send_modify(LinkStatus::begins);
@@ -250,8 +250,8 @@ impl Link {
         self.shared.to_write.notify_one();
     }
 
-    /// Notes that a result is about to put messages before the session. Returns those which a dead session of this host
-    /// was shown: it may have had no time to say so.
+    /// Records that a result is about to show messages. Returns the ones that a dead session of this host was shown: it may
+    /// have been killed before it reported that.
     pub fn about_to_show(&self, ids: &[MessageId]) -> Vec<MessageId> {
         let mut shown = self.shared.shown();
         let Some(shown) = shown.as_mut().filter(|_| !ids.is_empty()) else { return Vec::new() };
@@ -261,12 +261,12 @@ impl Link {
         ids.iter().filter(|id| shown.had(id)).cloned().collect()
     }
 
-    /// Returns what is known of the session.
+    /// Returns the known state of the session.
     pub fn facts(&self) -> SessionChange {
         self.shared.facts().clone()
     }
 
-    /// Tells the coordinator what is known of the session now, where that is something else than before.
+    /// Reports the state of the session to the coordinator if it has changed.
     pub fn session_is(&self, facts: SessionChange) {
         let mut known = self.shared.facts();
         if *known != facts {
@@ -277,7 +277,7 @@ impl Link {
         }
     }
 
-    /// Tells the coordinator that a person typed a prompt in the session, at most every few seconds.
+    /// Reports a typed prompt of a person to the coordinator, at most every few seconds.
     pub fn prompted(&self, now: Instant) {
         if self.shared.prompts().typed(now) {
             self.shared.pending().tell_facts();
@@ -285,7 +285,7 @@ impl Link {
         }
     }
 
-    /// Sends what a person's commands have kept on this host for the coordinator that this link leads to, oldest first.
+    /// Sends calls that a person's commands have queued for this link's coordinator, oldest first.
     pub(crate) async fn send_own_kept(&self) {
         let agent = self.shared.standing.borrow().agent.clone();
         let targets = self.shared.directory.entry().coordinators.urls.clone();
@@ -294,7 +294,7 @@ impl Link {
         }
     }
 
-    /// Sends what is kept on this host in the agent's name, oldest first, as far as the link takes it.
+    /// Sends the agent's queued calls, oldest first, as far as the link accepts them.
     async fn send_kept(&self, agent: &AgentId) {
         while let Some(pause) = queue::drain_one(self, agent).await {
             tokio::time::sleep(pause).await;
@@ -355,7 +355,7 @@ impl Link {
         let mut down = None;
         if queue::is_empty(&self.shared, &agent).await {
             match self.call_now(outgoing.clone()).await {
-                // Only what the link itself refuses names its state.
+                // Only refusals of the link itself name its state.
                 Err(refusal) if refusal.details.contains_key("link") => down = Some(refusal),
                 answer => return answer,
             }
@@ -364,7 +364,7 @@ impl Link {
     }
 }
 
-/// Forgets a call that nobody waits for any more, and tells the coordinator so if it has the call.
+/// Forgets a call without a waiting caller, and cancels it at the coordinator if that has it.
 struct Ticket<'a> {
     shared: &'a Shared,
     number: i64,

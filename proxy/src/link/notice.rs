@@ -1,4 +1,4 @@
-//! What a session is told of its own sends that were refused after they had waited on this host.
+//! Notices to a session about its own queued sends that were rejected.
 
 use c3po_shared::catalogue::Call;
 use c3po_shared::ids::{AgentId, MessageId};
@@ -10,10 +10,10 @@ use c3po_shared::vocabulary::{Kind, Priority};
 
 use super::journal::Line;
 
-/// How much of a text is told again, in characters: enough to know it by.
+/// The length of a quoted excerpt, in characters: enough to recognise the text.
 const EXCERPT: usize = 200;
 
-/// Returns the news for the agent that sent the line. It is no coordinator's message: its receipts concern nobody.
+/// Returns the notice for the agent that queued the line. It does not come from a coordinator, so its receipts are dropped.
 pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Message {
     let (system, now) = (AgentId::system(), Timestamp::now());
     let id = MessageId::of_call(&system, agent, line.call_id, 0);

@@ -1,4 +1,4 @@
-//! Every request that has no reply yet, in order, and what waits to be written.
+//! Every request that has no reply yet, in order, and the frames to write.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const RECEIPTS_MAX: usize = 1_024;
 /// On how many connections a call is written. One that breaks each of them is not tried for ever.
 const WRITES_MAX: u32 = 5;
 
-/// What became of a call.
+/// The outcome of a call.
 pub(crate) type CallResult = Result<Received, Refusal>;
 
 /// A call as it is sent, as often as needed, always under the same id.
@@ -97,7 +97,7 @@ enum RequestBody {
 enum ToWrite {
     Request(i64),
     Cancel(CallId),
-    /// What is known of the session by then.
+    /// The state of the session at that time.
     Facts,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Answered {
 
 impl Answered {
     pub(super) fn pass_on(self, answer: CallResult) {
-        // The caller may have gone a moment ago; nobody waits then.
+        // The caller may have gone a moment ago.
         let _ = self.reply.send(answer);
     }
 }
@@ -151,7 +151,7 @@ impl Pending {
         }
         let (sender, receiver) = oneshot::channel();
         self.calls += 1;
-        // Ahead of the call, or it could be shown once more what was shown.
+        // Ahead of the call, or its result could show the same messages again.
         self.write_postponed();
         Ok((self.add(RequestBody::Call(Box::new(call), sender)), receiver))
     }
@@ -186,7 +186,7 @@ impl Pending {
         number
     }
 
-    /// Has the session's facts written, behind what is to be written already.
+    /// Has the session's state written, behind earlier frames.
     pub(super) fn tell_facts(&mut self) {
         if self.to_write.back() != Some(&ToWrite::Facts) {
             self.to_write.push_back(ToWrite::Facts);
@@ -229,10 +229,10 @@ impl Pending {
         self.to_write.extend(self.postponed.drain(..).map(ToWrite::Request));
     }
 
-    /// A new connection: everything without a reply is to be written again, oldest first, but receipts before calls:
-    /// a wait could be handed once more what was shown.
+    /// After a reconnect: all requests without a reply are written again, oldest first, but receipts before calls. Otherwise
+    /// a wait could return messages that were shown already.
     pub(super) fn write_all_again(&mut self) {
-        // Its reply could be what breaks the connection. A wait is only there for long.
+        // Its reply could break the connection each time. A wait only lasts long.
         for number in self.numbers(|entry| entry.writes >= WRITES_MAX && entry.is_impatient()) {
             if let Some(call) = self.answered(number) {
                 call.pass_on(Err(broke_too_often()));
@@ -244,7 +244,7 @@ impl Pending {
         self.to_write = receipts.into_iter().chain(calls).map(ToWrite::Request).collect();
     }
 
-    /// Takes the reply to a request. Returns whose it is; receipts and heartbeats are nobody's.
+    /// Takes the reply to a request. Returns its caller; receipts and heartbeats have none.
     pub(super) fn answered(&mut self, number: i64) -> Option<Answered> {
         let entry = self.entries.remove(&number)?;
         let RequestBody::Call(call, reply) = entry.body else { return None };
@@ -265,7 +265,7 @@ impl Pending {
         }
     }
 
-    /// Forgets a call that nobody waits for. Returns whether the coordinator has to be told.
+    /// Forgets a call without a waiting caller. Returns whether the coordinator must be sent a cancellation.
     pub(super) fn forget(&mut self, number: i64) -> bool {
         let Some(entry) = self.entries.remove(&number) else { return false };
         let RequestBody::Call(call, _) = entry.body else { return false };
@@ -277,7 +277,7 @@ impl Pending {
         written
     }
 
-    /// The agent is another session's now: what was written in its name is over.
+    /// Another session has the agent now: calls that were written in its name are over.
     pub(super) fn taken_over(&mut self, refusal: &Refusal) {
         for number in self.numbers(|entry| entry.writes > 0) {
             if let Some(call) = self.answered(number) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a prompt is reported: what two agents send each other meanwhile counts for little.
+/// How often a prompt is reported: few messages between two agents fit into that time.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The prompts of one session.

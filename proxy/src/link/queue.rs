@@ -1,4 +1,4 @@
-//! What waits in the journal: put there while the coordinator is away, sent in order when it is back.
+//! Queued calls: stored in the journal while no coordinator is reachable, sent in order after the reconnect.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::{Link, Shared, State, notice, rules};
 /// How long a line waits that the coordinator could not take for the moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a call that keeps its order waits for what was kept before it.
+/// How long a call waits for earlier queued calls, which go first.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
 /// How long until the disk is tried again after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What a call answers that was kept on this host.
+/// The reply to a queued call.
 #[derive(Serialize)]
 struct QueuedReply {
     call_id: CallId,
@@ -32,7 +32,7 @@ struct QueuedReply {
     message: &'static str,
 }
 
-/// What this process knows of the journal without a look at the disk.
+/// The state of the journal in this process, without a look at the disk.
 #[derive(Debug, Default)]
 pub(super) struct JournalState {
     /// How many calls it has kept.
@@ -78,10 +78,10 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     Ok(Received::of(&kept))
 }
 
-/// Waits until what was kept before has been sent, so that nothing overtakes it when the link comes up; not where it has
-/// been down for so long that nothing will be sent.
+/// Waits until earlier queued calls were sent, so that none is overtaken when the link comes up. It does not wait if the
+/// link has been down for so long that none will be sent.
 ///
-/// Errors: it still waits after a moment, and whoever does not want to wait behind it is not sent either.
+/// Errors: earlier calls are still queued after a moment, so this one is not sent either.
 pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), Refusal> {
     let sent = async {
         loop {
@@ -102,7 +102,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
     })
 }
 
-/// Sends what waits, oldest first, whenever the link is up. Never ends by itself.
+/// Sends queued calls, oldest first, whenever the link is up. Never ends by itself.
 pub(super) async fn drain(link: &Link) {
     let mut standing = link.shared.standing.subscribe();
     loop {
@@ -164,7 +164,7 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
     }
 }
 
-/// What to do about a line that was not taken.
+/// The next step for a line that was not accepted.
 #[derive(Debug, PartialEq)]
 enum After {
     /// Nothing before the link changes.
@@ -177,7 +177,7 @@ enum After {
 
 fn after(refusal: &Refusal) -> After {
     match refusal.code {
-        // A conflict is a session that was taken over: whoever is the agent next sends what waits.
+        // A conflict means that the session was taken over: the next session of the agent sends its queued calls.
         ErrorCode::CoordDown
         | ErrorCode::Interrupted
         | ErrorCode::Conflict
@@ -188,13 +188,13 @@ fn after(refusal: &Refusal) -> After {
             let seconds = refusal.details.get("retry_after_seconds").and_then(serde_json::Value::as_u64);
             After::Pause(seconds.map_or(TRY_AGAIN, Duration::from_secs))
         }
-        // It may have been applied, and is safe to send again: only its own answer says what became of it.
+        // It may have been applied, and is safe to send again: only its own reply has the outcome.
         _ if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") => After::Pause(TRY_AGAIN),
         _ => After::Refused,
     }
 }
 
-/// Does what takes the disk, beside the runtime's thread.
+/// Runs disk work beside the runtime's thread.
 async fn on_disk<T: Send + 'static>(
     shared: &Shared,
     work: impl FnOnce(&Journal) -> std::io::Result<T> + Send + 'static,

@@ -16,7 +16,7 @@ const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 const WAIT_GRACE: Duration = Duration::from_secs(5);
 /// How long a session that was refused waits before it tries again by itself.
 const REFUSED: Duration = Duration::from_secs(60);
-/// Within what time everybody who lost a coordinator is at the next one, where there is another.
+/// The time in which all sessions of a lost coordinator reconnect to the next one, if there is one.
 const ELSEWHERE: Duration = Duration::from_millis(200);
 /// After how long a connection counts as stable, so that the next loss starts with the shortest delay.
 pub(super) const STABLE: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub(super) fn refused_delay(process: u128) -> Duration {
     REFUSED + Duration::from_millis(u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default())
 }
 
-/// Returns whether dialling again at once after a refusal is of no use. A person is told what a session waits for to pass.
+/// Returns whether an immediate retry after a refusal is useless. A person's command reports it; a session waits.
 pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
     match (code, kind) {
         (
@@ -66,7 +66,7 @@ pub(super) fn is_final(code: ErrorCode, kind: Kind) -> bool {
     }
 }
 
-/// Returns what is known of a call without an answer: one that was never written is certainly not applied.
+/// Returns the known state of a call without a reply: one that was never written is certainly not applied.
 pub(super) fn applied(written: bool) -> &'static str {
     if written { "unknown" } else { "no" }
 }

@@ -44,7 +44,7 @@ pub async fn run(link: Link, stop: CancellationToken) {
     });
 }
 
-/// Sends what waits on this host. A person's command leaves it to the sessions.
+/// Sends the queued calls of this host. A person's command leaves that to the sessions.
 async fn kept_is_sent(link: &Link) {
     match link.shared.kind {
         Kind::Session => queue::drain(link).await,
@@ -63,7 +63,7 @@ async fn session_is_real(shared: &Shared) {
     }
 }
 
-/// What is tried next, and under which name.
+/// The next attempt, and its name.
 struct Course {
     /// Which of the URLs comes first.
     next_url: usize,
@@ -85,7 +85,7 @@ impl Course {
         let taking = tokio::task::spawn_blocking(move || {
             older.map_or(Ok(()), Seat::give_up)?;
             match seats.take(&name, instance)? {
-                // Nobody keeps it, and whoever finds us in it would take us for dead.
+                // It came after the deadline: release it, or the next process would count us as dead.
                 Some(seat) if is_too_late.load(Ordering::Relaxed) => seat.give_up().map(|()| None),
                 seat => Ok(seat),
             }
@@ -131,7 +131,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 if stable {
                     backoff = rules::backoff();
                 }
-                // One that goes down has said so, and is stable for all that is known.
+                // A draining coordinator announced its end, so the connection counts as stable.
                 let stable = stable || matches!(end, End::Draining);
                 let urls = shared.directory.entry().coordinators.urls.len();
                 first_delay = rules::first_delay(urls, stable, shared.instance.as_u128());
@@ -210,7 +210,7 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
     true
 }
 
-/// Tries every coordinator once. `Err` is what all of them refuse for, which no attempt would change that soon.
+/// Tries every coordinator once. `Err` is their common refusal, which a retry would not change soon.
 async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSocket, Welcome)>, Refusal> {
     shared.directory.refresh(&shared.config).await;
     let entry = shared.directory.entry();
@@ -254,7 +254,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
     Ok(None)
 }
 
-/// A connection, how it was greeted, and what it was told of the session.
+/// A connection, its welcome, and the state of the session that was sent on it.
 type Dialled = (LinkSocket, Welcome, SessionChange);
 
 /// Notes that the link is up.
@@ -271,7 +271,7 @@ async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dial
     (connection, welcome)
 }
 
-/// Dials one of several in the time that leaves some for the next: one may hang, and whoever calls does not wait for long.
+/// Dials one of several and leaves time for the next: one may hang, and a caller does not wait for long.
 async fn dial_in_turn(shared: &Shared, entry: &Endpoints, target: &str, course: &Course) -> Result<Dialled, DialError> {
     // On the heap, for it is large and soon over.
     let stage = Stage::default();

@@ -1,6 +1,6 @@
-//! Which process of this host is which agent: a file for each name, locked for as long as its process lives.
+//! The lock files of this host's agents: one per name, locked for as long as its process lives.
 //!
-//! Who gets the lock knows that every process named in the file is dead, however it ended and whoever has noticed.
+//! The holder of the lock knows that every other process named in the file is dead, however it ended.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -28,7 +28,7 @@ pub(super) struct Seat {
     dead: Vec<Uuid>,
     /// The latest process of each other agent that this host may have for the same wished name. They are dead.
     kin: Vec<Uuid>,
-    /// What they were shown; moved to where it is used.
+    /// The messages that they were shown; moved to its user.
     pub(super) shown: Option<ShownLog>,
     /// Holds the lock.
     file: File,
@@ -43,7 +43,7 @@ impl Seat {
         all.take(SUCCEEDS_MAX).copied().collect()
     }
 
-    /// Leaves the seat as a process that lives on under another name: nobody may take it for dead.
+    /// Leaves the seat of a process that lives on under another name: it must not count as dead.
     pub(super) fn give_up(mut self) -> io::Result<()> {
         write(&mut self.file, &self.dead)
     }

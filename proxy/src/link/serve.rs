@@ -1,4 +1,4 @@
-//! One connection in use: writes what is pending, answers what the coordinator asks, notices when it is gone.
+//! One connection in use: writes pending frames, replies to the coordinator, and notices the end.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use super::connection::{Incoming, LinkSocket};
 
-/// How long a connection is used after the coordinator said that it goes down: what is under way is answered.
+/// How long a connection is used after the coordinator announced its shutdown: pending calls get their replies.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long a coordinator that owes the answer to a call may say nothing at all: it promises one within two seconds.
+/// How long a coordinator that owes a reply may stay silent: it promises one within two seconds.
 const OWED_MAX: Duration = Duration::from_secs(10);
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(40);
@@ -27,7 +27,7 @@ const GOODBYE_MAX: Duration = Duration::from_millis(40);
 /// How a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// We were told to.
+    /// This process stops it.
     Stopped,
     /// It broke, or the coordinator went silent.
     Lost(String),
@@ -49,7 +49,7 @@ pub(super) async fn serve(
     heartbeat.reset();
     let mut leave_at = None;
     let mut heard = Instant::now();
-    // What was pending before this connection is written first.
+    // Requests from before this connection are written first.
     shared.to_write.notify_one();
     loop {
         let silent_at = silent_at(shared, heard);
@@ -82,9 +82,9 @@ fn silent_at(shared: &Shared, heard: Instant) -> Instant {
     owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
 }
 
-/// Leaves in order: what is written already goes out; only the end of the session is a goodbye.
+/// Leaves in order: buffered frames go out; only the end of the session sends a goodbye.
 async fn leave(shared: &Shared, connection: &mut LinkSocket, end: &End) {
-    // What fails here is sent again on the next connection, or is over with the session.
+    // Failures here are sent again on the next connection, or end with the session.
     let _ = write_pending(shared, connection).await;
     if matches!(end, End::Stopped) {
         connection.goodbye().await;
@@ -160,12 +160,12 @@ fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
     }
 }
 
-/// Passes a reply on to whoever waits for it.
+/// Passes a reply on to its caller.
 fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError>) {
     let RequestId::Number(number) = id else { return };
     if shared.pending().is_beat(*number) {
         let beaten = outcome.ok().and_then(|reply| serde_json::from_str::<HeartbeatReply>(reply.get()).ok());
-        // Nobody waits for this.
+        // No caller waits for this.
         shared.standing.send_if_modified(|standing| {
             standing.agents_online = beaten.and_then(|reply| reply.agents_online);
             false
@@ -177,7 +177,7 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
     if passes && shared.pending().postpone(*number) {
         return;
     }
-    // Receipts and calls that were given up have nobody who waits.
+    // Receipts and abandoned calls have no waiting caller.
     let Some(answered) = shared.pending().answered(*number) else {
         if let Some(refusal) = refusal {
             tracing::debug!("request {number} was refused: {refusal}");
@@ -191,7 +191,7 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
     answered.pass_on(outcome);
 }
 
-/// Notes what a call that worked says about the session itself.
+/// Records the facts about the session itself in a successful call.
 fn note(shared: &Shared, call: &Call, reply: &Received) {
     match call {
         Call::RegisterAgent(_) => {

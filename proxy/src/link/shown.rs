@@ -1,7 +1,7 @@
-//! What the sessions of one agent on this host were shown: noted before it is written, so that a process that is killed
-//! before it could say so has still told the next one.
+//! The log of the messages that one agent's sessions on this host were shown. It is written before they are, so that the
+//! next process knows of them even if this one is killed.
 //!
-//! A note without a sync: it outlives the process, which is what is killed; a crash of the machine ends its readers too.
+//! It is not synced: it outlives the killed process, and a crash of the machine ends its readers too.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -22,14 +22,14 @@ const ANEW: usize = 8 * KEPT;
 pub(super) struct ShownLog {
     path: PathBuf,
     file: File,
-    /// What dead sessions were shown.
+    /// The messages that dead sessions were shown.
     dead: HashSet<MessageId>,
     latest: VecDeque<MessageId>,
     lines: usize,
 }
 
 impl ShownLog {
-    /// Reads what the sessions before this one were shown. Only who has the agent's seat does that.
+    /// Reads the messages that earlier sessions were shown. Only the holder of the agent's seat does that.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let text = match std::fs::read_to_string(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -1,4 +1,4 @@
-//! How the link stands: what `ping` and `c3po status` say, and what calls decide by.
+//! The state of the link, for `ping`, `c3po status` and the decisions of calls.
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -52,11 +52,11 @@ pub struct LinkStatus {
     pub coordinator: String,
     /// Why the last attempt or connection ended.
     pub last_error: Option<String>,
-    /// The same as callers are told.
+    /// The same as a refusal for callers.
     pub trouble: Option<Refusal>,
-    /// Who we are: the canonical name once there was a `hello`, the wished one before.
+    /// Our own name: the canonical one after `hello`, the wished one before.
     pub agent: AgentId,
-    /// What the coordinator said to the last `hello`.
+    /// The coordinator's reply to the last `hello`.
     pub welcome: Option<Welcome>,
     /// How many agents are online, by the last reply to a heartbeat.
     pub agents_online: Option<usize>,
@@ -172,7 +172,7 @@ impl LinkStatus {
     pub(crate) fn down(&self, written: bool) -> Refusal {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");
         let unknown = || Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator));
-        // What was written may have been done before the coordinator lost its store. Other refusals are not of this call.
+        // A written call may have been applied before the coordinator lost its store. Other refusals do not concern this call.
         let fits = |trouble: &&Refusal| match trouble.code {
             ErrorCode::CoordDown => true,
             ErrorCode::StoreUnavailable => !written,

@@ -63,7 +63,7 @@ fn port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(if is_secure(uri) { 443 } else { 80 })
 }
 
-/// Returns what a handshake that failed means for whoever wanted the link.
+/// Returns the error for a failed handshake.
 fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
     let unauthorized = |error: String| Refusal::new(ErrorCode::Unauthorized, error);
     let error_of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());

@@ -1,4 +1,4 @@
-//! Whom this host takes for its coordinator over TLS: certain certificates, or whatever the system trusts.
+//! The trusted certificates of coordinators over TLS: pinned ones, or those of the system's authorities.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use rustls::{
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 
-/// Whom this host takes for its coordinator. Cheap to clone and to make: nothing is read before a URL needs TLS.
+/// The trusted certificates. Cheap to clone and to make: nothing is read before a URL needs TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
     /// The certificates that are accepted, and no others; if there are none, those that the system trusts.
@@ -33,9 +33,9 @@ impl Trust {
         &self.fingerprints
     }
 
-    /// Returns what makes the handshake.
+    /// Returns the connector for the handshake.
     ///
-    /// Errors: the system trusts nobody.
+    /// Errors: the system has no trusted authorities.
     pub(super) async fn connector(&self) -> Result<TlsConnector, String> {
         let config = self.config.get_or_try_init(async || {
             // The system's authorities are a large file, or a folder of many.
@@ -61,7 +61,7 @@ fn client_config(fingerprints: Vec<Fingerprint>) -> Result<Arc<ClientConfig>, St
         builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A link lasts for hours; what would make the next one a little faster is memory of every idle proxy.
+    // A link lasts for hours; a session cache would cost memory in every idle proxy for little speed.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
@@ -91,7 +91,7 @@ struct Pinned {
 #[error("the certificate is {0}")]
 pub(super) struct Another(pub(super) Fingerprint);
 
-/// Returns what a certificate is known by.
+/// Returns the fingerprint of a certificate.
 fn fingerprint_of(certificate: &CertificateDer<'_>) -> Result<Fingerprint, rustls::Error> {
     let bytes = digest(&SHA256, certificate).as_ref().try_into();
     bytes.map(Fingerprint::of).map_err(|_| rustls::Error::InconsistentKeys(InconsistentKeys::Unknown))
@@ -113,7 +113,7 @@ impl ServerCertVerifier for Pinned {
         Err(CertificateError::Other(OtherError(Arc::new(Another(shown)))).into())
     }
 
-    // Whoever shows the certificate has to hold its key as well: anybody could show it.
+    // The peer must also prove that it has the certificate's key: anyone can present a certificate.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
