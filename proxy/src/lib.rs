@@ -2,14 +2,14 @@
 //!
 //! `main -> {proxy, hook, commands} -> mcp -> deliver -> {local, link} -> config`, and no other arrows:
 //!
-//! - [`config`]: what this host was told, read once
+//! - [`config`]: the configuration of this host, read once
 //! - [`link`]: the one connection to the coordinator; owns every call until it is answered
 //! - [`deliver`]: the last hop, from this host into the model's context
 //! - [`local`]: the unix socket that hooks ask
 //! - [`hook`]: the short process that asks
 //! - [`mcp`]: the MCP server on stdio
 //! - [`proxy`]: the process beside a session, made of those above
-//! - [`commands`]: what people type
+//! - [`commands`]: the commands of people
 
 pub mod commands;
 pub mod config;

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, private};
 
-/// What is logged where the filter is not readable.
+/// The filter in place of a malformed one.
 const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 /// Starts logging for this process.

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
                 return code;
             }
         }
-        // Every session has one: it does not keep in memory what reading a command line takes.
+        // Every session has one, so it does not load the parser of the command line.
         ["proxy"] => return commands::run_proxy(Config::read()),
         _ => {}
     }

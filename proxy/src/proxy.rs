@@ -15,13 +15,13 @@ use crate::link::{self, Link};
 use crate::local::{self, Rendezvous};
 use crate::mcp;
 
-/// How long the end may take: clients kill what is still there after 100 ms.
+/// How long the end may take: clients kill a server that is still there after 100 ms.
 const END_MAX: Duration = Duration::from_millis(70);
 
 /// Runs the proxy until the client leaves or a signal comes. Never ends because the coordinator is away.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     for warning in config.warnings.iter().chain(&config.problems) {
-        // On standard error whatever the log's filter says: it is the only place where a person looks for it.
+        // On standard error whatever the log filter: it is the only place where a person looks for it.
         // A client that closed it loses the warning, not the session.
         let _ = writeln!(std::io::stderr(), "c3po: {warning}");
     }

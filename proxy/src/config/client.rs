@@ -6,7 +6,7 @@ pub(super) enum Reader {
     Person,
     /// A program that sends prompt after prompt.
     OfManyAnswers,
-    /// Whoever started the client with one prompt, whose answer it prints before it ends.
+    /// A client with one prompt, whose answer it prints before it ends.
     OfOneAnswer,
 }
 

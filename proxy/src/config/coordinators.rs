@@ -1,5 +1,5 @@
-//! Where coordinators are, whom this host takes for one, and what it proves itself by: one part of the configuration, which
-//! a running proxy reads again.
+//! The coordinators' URLs and certificates, and this host's key: the part of the configuration that a running proxy reads
+//! again.
 
 use c3po_shared::join::Fingerprint;
 use c3po_shared::wire;
@@ -8,24 +8,24 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use super::Secret;
 
-/// Where a coordinator listens when nobody says otherwise.
+/// The default URL of a coordinator.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
 
-/// Where coordinators are, whom this host takes for one, and what it proves itself by.
+/// The coordinators' URLs and certificates, and this host's key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coordinators {
     /// Where they are, as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
     ///
     /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
     pub urls: Vec<String>,
-    /// What proves who we are: `C3PO_TOKEN`, `token`; default none.
+    /// The key of this host: `C3PO_TOKEN`, `token`; default none.
     pub token: Option<Secret>,
     /// The certificates by which coordinators are known: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means that
     /// the system's authorities and the name in the certificate decide.
     pub fingerprints: Vec<Fingerprint>,
 }
 
-/// What the file has of them.
+/// Their values in the file.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) urls: Option<String>,
@@ -73,8 +73,8 @@ fn are_among(urls: &[String], file: &str) -> bool {
 }
 
 impl Coordinators {
-    /// Reads them of the environment, and of the file where that says nothing. The file's token is for the coordinators of
-    /// the file: a project's environment may name another one, and must not lead the token there.
+    /// Reads them from the environment, else from the file. The file's token is for the coordinators of the file: a project's
+    /// environment may name another one, and must not send the token there.
     pub(super) fn read(variable: &dyn Fn(&str) -> Option<String>, file: Written, problems: &mut Vec<String>) -> Self {
         let written = file.urls.unwrap_or_else(|| DEFAULT_URL.to_owned());
         let named = variable("C3PO_COORDINATOR_URL");
@@ -89,7 +89,7 @@ impl Coordinators {
         if !fingerprints.is_empty()
             && let Some(plain) = urls.iter().find(|url| url.starts_with("ws://"))
         {
-            // The key would be said in the clear, to anybody who answers there.
+            // The key would be sent in the clear, to any server there.
             problems.push(format!(
                 "{plain} is without TLS, and this host knows its coordinator by a certificate: write https://, or take out \
                  C3PO_FINGERPRINT (fingerprint in config.toml)"
@@ -115,7 +115,7 @@ impl Coordinators {
 /// The first characters of every key.
 const KEY_PREFIX: &str = "c3po_";
 
-/// Returns what is wrong with one or several URLs of coordinators, separated by commas.
+/// Returns the problem of one or several URLs of coordinators, separated by commas.
 pub fn problem_of_urls(urls: &str) -> Option<String> {
     targets(urls).err()
 }

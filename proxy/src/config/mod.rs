@@ -1,4 +1,4 @@
-//! What this host was told: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
+//! The configuration of a host: a file, overridden by the environment, read once in `main`. The only place with `env::var`.
 
 mod client;
 mod coordinators;
@@ -35,28 +35,28 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Everything this host was told.
+/// The configuration of this host.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where coordinators are, whom this host takes for one, and what it proves itself by.
+    /// The coordinators' URLs and certificates, and this host's key.
     pub coordinators: Coordinators,
     /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
     pub agent: AgentId,
     /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
     pub host: String,
-    /// What lets this host in, for `c3po join`: `C3PO_JOIN_CODE`.
+    /// The join code, for `c3po join`: `C3PO_JOIN_CODE`.
     pub join_code: Option<Secret>,
     /// The client's session id as it stands in the environment: not reliable, for information.
     pub session_id: Option<String>,
     /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
     pub timeout: u64,
-    /// Where what must survive a restart is kept: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
+    /// The folder for files that must survive a restart: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
     pub state_dir: PathBuf,
     /// Where things are on this host.
     pub places: Places,
     /// Where the socket for hooks may be.
     pub sockets: Sockets,
-    /// What is logged: `C3PO_LOG`, a filter as of `tracing`; default `warn,rmcp=error`.
+    /// The log filter, in the form of `tracing`: `C3PO_LOG`; default `warn,rmcp=error`.
     pub log: String,
     /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
     pub log_file: Option<PathBuf>,
@@ -64,20 +64,20 @@ pub struct Config {
     pub colour: bool,
     /// The session's own inbox socket, where the client names it: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
-    /// What opens it: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    /// The token that opens it: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
     /// Whether channel notifications are wanted: `C3PO_CHANNEL`, `true` or `1`; default no.
     pub channel: bool,
     /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
     pub is_plugin: bool,
-    /// Whether the session answers one prompt and ends: a client without a terminal that reads no stream of prompts, and
-    /// that nobody gave a name. Its agent has the project's name and `-run`.
+    /// Whether the session answers one prompt and ends: a client without a terminal, without a stream of prompts and without
+    /// an explicit name. Its agent has the project's name and `-run`.
     pub one_shot: bool,
     /// Whether a program reads the session's answers, and takes each for the answer to its own prompt.
     pub headless: bool,
-    /// What is wrong. Commands refuse to run; a proxy runs, says so, and connects where it still can.
+    /// Errors. Commands refuse to run; a proxy runs, reports them, and connects if it still can.
     pub problems: Vec<String>,
-    /// What is wrong, but has a way around it.
+    /// Errors with a fall-back.
     pub warnings: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub struct Places {
     pub path: Vec<PathBuf>,
 }
 
-/// What names the folders of sockets, to a proxy and to the hooks of its session alike.
+/// The variables that name the folders of sockets, for a proxy and for the hooks of its session alike.
 #[derive(Debug, Clone, Default)]
 pub struct Sockets {
     /// The preferred one: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
@@ -112,16 +112,16 @@ impl Sockets {
     }
 }
 
-/// What a hook takes from its environment. No file is read on that way: a hook has two milliseconds.
+/// The variables of a hook. No file is read for them: a hook has two milliseconds.
 #[derive(Debug, Clone, Default)]
 pub struct HookEnvironment {
-    /// The client's process, as it says: `CLAUDE_PID`.
+    /// The client's claim about its process: `CLAUDE_PID`.
     pub client: Option<u32>,
     /// Where sockets are kept.
     pub sockets: Sockets,
     /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
-    /// What opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
+    /// The token that opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
     /// Whether the client has no terminal, and so lets nothing run beside the session: it would stand still as long as
     /// a hook waits. `CLAUDE_CODE_ENTRYPOINT` is there and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
@@ -218,7 +218,7 @@ impl Config {
         if problems.is_empty() { Ok(read) } else { Err(problems) }
     }
 
-    /// Returns what that file says where nothing else is set.
+    /// Returns the configuration of that file alone.
     pub fn of_file(text: &str) -> Self {
         let nothing = |_: &str| None;
         let name = Path::new("config.toml");
@@ -281,7 +281,7 @@ impl Config {
 }
 
 impl Places {
-    /// Returns where things are below a home folder when nothing else is said.
+    /// Returns the default places below a home folder.
     pub fn in_home(home: &Path) -> Self {
         Self::of(&|name| (name == "HOME").then(|| home.display().to_string()))
     }
@@ -307,13 +307,13 @@ fn text_of(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Returns a base directory: what the variable names, or a folder in the home.
+/// Returns a base directory: the value of the variable, or a folder in the home.
 fn base(variable: &dyn Fn(&str) -> Option<String>, name: &str, in_home: &str) -> PathBuf {
     let home = || variable("HOME").map_or_else(std::env::temp_dir, PathBuf::from).join(in_home);
     variable(name).map(PathBuf::from).filter(|path| path.is_absolute()).unwrap_or_else(home)
 }
 
-/// Returns the wished name: what was set, else the project's folder, else the working directory's, else `agent`.
+/// Returns the wished name: the explicit one, else the project's folder, else the working directory's, else `agent`.
 fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warnings: &mut Vec<String>) -> AgentId {
     let folder = |path: &Path| Some(AgentId::of_folder(&path.file_name()?.to_string_lossy()));
     let fallback = || {

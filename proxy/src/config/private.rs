@@ -8,11 +8,11 @@ use std::path::Path;
 use c3po_shared::text::shell_word;
 use rustix::fs::OFlags;
 
-/// What lets others read or write.
+/// The permission bits of others.
 const OTHERS: u32 = 0o077;
-/// What lets everybody write.
+/// The permission bit that lets everyone write.
 const EVERYBODY: u32 = 0o002;
-/// What lets only owners replace what is in a folder.
+/// The bit that lets only owners replace files in a folder.
 const STICKY: u32 = 0o1000;
 
 /// Makes a folder where it is missing, with those above it.
@@ -54,7 +54,7 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
     })
 }
 
-/// Returns whether somebody else owns what is ours to own: neither this user nor root, who may do anything in any case.
+/// Returns whether the owner is another user: neither this one nor root, which may do anything in any case.
 fn is_foreign(owner: u32) -> bool {
     let own = own_uid();
     owner != own && owner != 0 && own != 0

@@ -1,4 +1,4 @@
-//! What a client writes to a hook's standard input, and what of it the proxy is told.
+//! The input that a client writes to a hook, and the part of it that is sent to the proxy.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ const PROMPT_MAX: usize = 128 << 10;
 /// How prompts begin that a client makes of something else: of a notification, of another session's message, of a channel.
 const MADE: [&str; 3] = ["<task-notification>", "<cross-session-message", "<channel "];
 
-/// The fields that are read. All others, such as what a tool returned, are passed over without being kept.
+/// The fields that are read. All others, such as the output of a tool, are skipped without being kept.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct HookInput {
@@ -41,7 +41,7 @@ pub fn name(word: &str) -> Option<Name> {
         "session-start" => Name::SessionStart,
         "user-prompt-submit" => Name::UserPromptSubmit,
         "pre-tool-use" => Name::PreToolUse,
-        // Clients that know no batches say the end of each use.
+        // Clients without batches report the end of each use.
         "post-tool-batch" | "post-tool-use" => Name::PostToolBatch,
         "permission-request" => Name::PermissionRequest,
         "notification" => Name::Notification,
@@ -55,7 +55,7 @@ pub fn name(word: &str) -> Option<Name> {
     })
 }
 
-/// Reads what the client wrote. Nothing where it is not what clients write.
+/// Parses the client's input. `None` if it is malformed.
 pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     let input: HookInput = serde_json::from_slice(input).ok()?;
     let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);

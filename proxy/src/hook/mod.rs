@@ -1,8 +1,8 @@
-//! `c3po hook EVENT`: the short process by which a client says what happens in a session, and gets what to do.
+//! `c3po hook EVENT`: the short process by which a client reports an event of a session, and gets its output.
 //!
-//! It asks the proxy of the same session and prints its answer. Whatever goes wrong, it prints nothing and ends with 0
-//! within 200 ms, and 500 ms where the client does not read what is printed, so that the session goes on as if c3po were
-//! not there. No async runtime, no file, no network.
+//! It asks the proxy of the same session and prints its answer. On any failure it prints nothing and exits 0 within 200 ms,
+//! or 500 ms if the client does not read the output, so that the session goes on as if c3po were not installed. It uses no
+//! async runtime, no file and no network.
 
 mod input;
 
@@ -24,9 +24,9 @@ pub use input::{event, name};
 /// How long all of it may take.
 const DEADLINE: Duration = Duration::from_millis(200);
 /// How long printing may go on after that, once begun: half an answer would be worse than a late one. Only a client that
-/// does not read what it has asked for makes that last.
+/// does not read the output makes it last.
 const PRINT_MAX: Duration = Duration::from_millis(300);
-/// How much of standard input is kept. What is longer is read and passed over.
+/// How much of standard input is kept. The rest is read and dropped.
 const INPUT_MAX: u64 = 32 << 20;
 /// How long a client may take to start the proxy, and how often one that waits looks for it.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ const START_LOOK: Duration = Duration::from_millis(50);
 /// How often one that waits looks whether its client is still there.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Runs the hook of that event. Nothing is returned where a person at a terminal should be told about hooks instead.
+/// Runs the hook of that event. Returns `None` if a person at a terminal should be shown an explanation of hooks instead.
 ///
 /// `wait session-start` is the one that a session begins with: it looks for a proxy that is starting beside it.
 pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
@@ -46,13 +46,13 @@ pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
     }
 }
 
-/// What the client started.
+/// The kind of run.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     name: Name,
     /// Whether the session begins with it.
     starts: bool,
-    /// Our parent as it was at first. A later one is whoever takes in orphans.
+    /// The parent at the start. A later one adopted this process as an orphan.
     client: u32,
 }
 
@@ -64,13 +64,13 @@ impl Run {
 
 /// Has the work done beside this thread, which ends in time even where the work blocks or panics.
 fn ended_in_time(run: Run, began: Instant) -> ExitCode {
-    // What a panic says would stand in the session as a failed hook.
+    // The session would show the message of a panic as a failed hook.
     std::panic::set_hook(Box::new(|_| {}));
     let (sender, code) = sync_channel(1);
     let first = Arc::new(First::default());
     let of_worker = first.clone();
     let work = move || {
-        // Where nobody waits any more, the process has ended.
+        // Without a receiver, the process is ending.
         let _ = sender.send(work(run, &of_worker));
     };
     let Ok(_worker) = thread::Builder::new().spawn(work) else { return ExitCode::SUCCESS };
@@ -91,7 +91,7 @@ fn ended_in_time(run: Run, began: Instant) -> ExitCode {
 struct First(AtomicBool);
 
 impl First {
-    /// Returns whether nobody took it before.
+    /// Returns whether it was not taken before.
     fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
@@ -101,14 +101,14 @@ impl First {
 fn work(run: Run, first: &First) -> Option<u8> {
     let environment = HookEnvironment::read();
     let (waits, headless) = (run.name == Name::Wait, environment.headless);
-    // One that waits speaks by its end, so whoever started it must still be above it: a client that is elsewhere does not
-    // notice that, and never ended the wait.
+    // A waiting hook reports by its end, so its client must still be above it: another client would not notice the end, and
+    // would never end the wait.
     let find = if waits { local::find_above } else { local::find };
     let find = || find(environment.client, &environment.sockets);
     let begins = waits && run.starts && !headless;
     let socket = if begins || (waits && headless) { None } else { find() };
     if socket.is_none() && !begins {
-        // The client may mind that nobody reads what it writes.
+        // The client may fail if its input is not read.
         io::copy(&mut io::stdin().lock(), &mut io::sink()).ok()?;
         return None;
     }
@@ -141,7 +141,7 @@ fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
     }
     print(&answer).ok()?;
     if answer.offer.is_some() {
-        // A proxy that is gone by now was told nothing; the text is printed all the same.
+        // A proxy that is gone gets no report; the text is printed all the same.
         let _ = conversation.printed();
     }
     Some(answer.exit)

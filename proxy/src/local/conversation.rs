@@ -17,9 +17,9 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Says an event to the proxy that listens at that path. Blocks as long as that proxy likes.
+    /// Sends an event to the proxy that listens at that path. Blocks until that proxy reads it.
     ///
-    /// Errors: nobody listens.
+    /// Errors: no process listens there.
     pub fn begin(socket: &Path, event: &Event) -> io::Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         let mut line = serde_json::to_vec(event)?;
@@ -30,7 +30,7 @@ impl Conversation {
 
     /// Waits for the answer. Blocks as long as the proxy likes.
     ///
-    /// Errors: the proxy goes away, or says what is no answer.
+    /// Errors: the proxy goes away, or sends a malformed answer.
     pub fn answer(&mut self) -> io::Result<Answer> {
         let room = u64::try_from(LINE_MAX.saturating_sub(self.line.len())).unwrap_or(0);
         self.stream.by_ref().take(room).read_until(b'\n', &mut self.line)?;
@@ -40,7 +40,7 @@ impl Conversation {
         Ok(serde_json::from_slice(&self.line)?)
     }
 
-    /// Says that the answer was printed.
+    /// Reports that the answer was printed.
     ///
     /// Errors: the proxy is gone.
     pub fn printed(mut self) -> io::Result<()> {
@@ -50,14 +50,14 @@ impl Conversation {
 
 /// Asks the proxy that listens at that path, and waits so long for its answer.
 ///
-/// Errors: nobody listens, or there is no answer in time.
+/// Errors: no process listens there, or there is no answer in time.
 pub fn ask(socket: &Path, event: Event, within: Duration) -> io::Result<Answer> {
     let (sender, answer) = sync_channel(1);
     let socket = socket.to_owned();
     // Connecting blocks where a proxy has stopped and many wait before it, and there is no deadline for that.
     thread::spawn(move || {
         let outcome = Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
-        // Nobody waits any more after the deadline.
+        // After the deadline there is no receiver.
         let _ = sender.send(outcome);
     });
     answer.recv_timeout(within).unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))

@@ -1,4 +1,4 @@
-//! The socket beside one session: hooks ask here, and whoever sits at the [`Desk`] answers.
+//! The socket beside one session, over which hooks ask; the implementation of [`Desk`] answers.
 //!
 //! A proxy takes its [`Rendezvous`] and calls [`serve`]. Hooks and commands [`find`] the socket and have a [`Conversation`];
 //! that half knows no async runtime.
@@ -15,12 +15,12 @@ use protocol::{Answer, Event};
 pub use rendezvous::{Rendezvous, find, find_above, folders, places, safe};
 pub use serve::serve;
 
-/// What every text of ours that goes into a session begins with.
+/// The beginning of every text that c3po puts into a session.
 pub const MARK: &str = "[c3po]";
 
-/// Whoever decides what hooks print.
+/// Decides the answers to hooks.
 pub trait Desk: Send + Sync + 'static {
-    /// Returns what the hook has to do: at once and from memory, but for [`protocol::Name::Wait`].
+    /// Returns the hook's answer: at once and from memory, except for [`protocol::Name::Wait`].
     fn heard(&self, event: Event) -> impl Future<Output = Answer> + Send;
 
     /// The hook has flushed the output of that offer.

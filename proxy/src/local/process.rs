@@ -1,4 +1,4 @@
-//! What the system says about processes: who started whom, and when.
+//! Processes as the system reports them: parents and start times.
 
 use std::iter::successors;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: Identity,
-    /// Who started it, or has taken it over since. Nobody's is 0.
+    /// Its parent, or the process that adopted it. 0 if it has none.
     pub(super) parent: u32,
-    /// What it calls itself: on Linux the first 15 bytes of that.
+    /// Its name: on Linux the first 15 bytes of that.
     pub(super) name: String,
 }
 
@@ -77,7 +77,7 @@ mod system {
     }
 }
 
-// Compiles for macOS and follows the crate's documentation; nobody has run it there yet.
+// Compiles for macOS and follows the crate's documentation; it was never run there.
 #[cfg(target_os = "macos")]
 mod system {
     use sysinfo::{Pid, ProcessRefreshKind, ProcessStatus, ProcessesToUpdate, System};

@@ -1,7 +1,7 @@
-//! What a hook and the proxy beside its session say to each other: one JSON object per line, over a unix socket.
+//! The protocol between a hook and the proxy beside its session: one JSON object per line, over a unix socket.
 //!
-//! A hook says its [`Event`] and gets an [`Answer`]. When it has printed what the answer holds it says [`PRINTED`]:
-//! that line is the evidence that the text is in the session.
+//! A hook sends its [`Event`] and gets an [`Answer`]. After printing the answer's text it sends [`PRINTED`]: that line is
+//! the evidence that the text is in the session.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::link;
 
-/// The line by which a hook says that its output was flushed.
+/// The line by which a hook reports that its output was flushed.
 pub const PRINTED: &str = "printed";
 
 /// How long a line may be, in bytes.
 pub const LINE_MAX: usize = 1 << 20;
 
-/// Which hook it is: the events of Claude Code that are hooked, and what asks the same way.
+/// The name of a hook: the hooked events of Claude Code, and other requests of the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
@@ -33,7 +33,7 @@ pub enum Name {
     PostToolBatch,
     /// A person is asked for a permission.
     PermissionRequest,
-    /// The client tells its person something.
+    /// The client notifies its person.
     Notification,
     /// The context is about to be made smaller.
     PreCompact,
@@ -51,7 +51,7 @@ pub enum Name {
     Status,
 }
 
-/// What a hook says. Only what decisions are made by: texts of people stay with the client.
+/// The report of a hook, with the fields for decisions only: texts of people stay with the client.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Which hook.
@@ -92,24 +92,24 @@ pub struct Event {
     /// The session's inbox socket, where the client has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_socket: Option<String>,
-    /// What opens it.
+    /// The token that opens it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_token: Option<String>,
 }
 
-/// What the hook has to do.
+/// The answer to a hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What goes to standard output.
+    /// The text for standard output.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stdout: String,
-    /// What goes to standard error.
+    /// The text for standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
     /// With which code it ends.
     #[serde(default)]
     pub exit: u8,
-    /// Says which offer this is: where it is set, [`PRINTED`] is expected.
+    /// The number of this offer. If it is set, [`PRINTED`] is expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offer: Option<u64>,
     /// The answer to [`Name::Status`].
@@ -122,7 +122,7 @@ pub struct Answer {
 pub struct Status {
     /// The proxy's version.
     pub version: String,
-    /// Who the session is.
+    /// The name of the session's agent.
     pub agent_id: AgentId,
     /// The link.
     pub link: link::State,
@@ -131,7 +131,7 @@ pub struct Status {
     /// Why there is no link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// What the session does.
+    /// The state of the session.
     pub state: State,
     /// How many messages are on this host and not in the session.
     pub unread: usize,
@@ -155,7 +155,7 @@ impl fmt::Debug for Event {
 }
 
 impl Event {
-    /// An event of that name that says nothing else.
+    /// An event of that name without other fields.
     pub fn new(name: Name) -> Self {
         Self {
             name,

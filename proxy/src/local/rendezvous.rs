@@ -1,8 +1,8 @@
-//! Where the hooks of a session find the proxy of the same session: a socket named after the process that started both.
+//! The place where hooks find the proxy of their session: a socket named after the process that started both.
 //!
-//! The folder is `$XDG_RUNTIME_DIR/c3po`, else `/tmp/c3po-<uid>`, else `~/.local/state/c3po/run`, for anybody may make the
-//! one in `/tmp` first; not in `TMPDIR`, for sandboxes give each process another one. Whoever looks, looks in all of them,
-//! since a client may start its servers with fewer variables than its hooks.
+//! The folder is `$XDG_RUNTIME_DIR/c3po`, else `/tmp/c3po-<uid>`, else `~/.local/state/c3po/run`, because another user may
+//! make the one in `/tmp` first. It is not in `TMPDIR`, because sandboxes give each process another one. Hooks look in all
+//! of them, because a client may start its servers with fewer variables than its hooks.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ const PATH_MAX: usize = 103;
 /// Where the folder is in a home: the only one of which the folders above are made as well.
 const IN_HOME: &str = ".local/state/c3po/run";
 
-/// What stands between a client and what it starts, without being the client.
+/// Programs between a client and the programs that it starts.
 const WRAPPERS: &[&str] = &[
     "ash", "bash", "busybox", "bwrap", "dash", "doas", "env", "fish", "ionice", "ksh", "ltrace", "nice", "nohup",
     "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "time", "timeout", "xargs", "zsh",
@@ -90,15 +90,15 @@ impl Rendezvous {
     }
 }
 
-/// Returns where the proxy of the session listens that this process belongs to; `named` is what the client says its pid is.
+/// Returns the socket of the session that this process belongs to; `named` is the client's claim about its pid.
 ///
-/// The nearest process above this one that has a socket decides. What the client says ends the search: above it begin
-/// the sessions in which it was started. It alone decides only where it is not above, as of a hook that was detached.
+/// The nearest process above this one that has a socket decides. The claim ends the search: above it are the sessions in
+/// which it was started. It decides alone only if it is not above, as for a detached hook.
 pub fn find(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
     find_in(&safe_folders(sockets), named)
 }
 
-/// Returns the same, but only beside a process above this one: there is somebody who waits for the end of this one.
+/// Returns the same, but only beside a process above this one, which waits for its end.
 pub fn find_above(named: Option<u32>, sockets: &Sockets) -> Option<PathBuf> {
     above(&safe_folders(sockets), named).break_value().flatten()
 }
@@ -145,7 +145,7 @@ pub fn folders(sockets: &Sockets) -> Vec<PathBuf> {
     runtime.chain([PathBuf::from(format!("/tmp/c3po-{}", own_uid()))]).chain(home).collect()
 }
 
-/// Returns what is in a folder under a name of ours.
+/// Returns the sockets in a folder under our names.
 pub(super) fn places_in(folder: &Path) -> Vec<Rendezvous> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let place =
@@ -158,9 +158,9 @@ pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Checks that nobody else can put anything into a folder.
+/// Checks that no other user can put files into a folder.
 ///
-/// Errors: it is not a folder, or another's, or open to others.
+/// Errors: it is not a folder, belongs to another user, or is open to others.
 pub fn safe(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", folder.display())))?;
@@ -184,7 +184,7 @@ fn made_safe(folder: &Path) -> io::Result<()> {
 }
 
 fn is_wrapper(name: &str) -> bool {
-    // npm runs what it runs under a title of its own, such as `npm exec c3po`.
+    // npm runs programs under a title of its own, such as `npm exec c3po`.
     WRAPPERS.contains(&name) || name.starts_with("npm ")
 }
 

@@ -1,4 +1,4 @@
-//! The answering side of the socket: binds it, attends to whoever comes, and takes it away at the end.
+//! The answering side of the socket: binds it, answers each connection, and removes it at the end.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -61,7 +61,7 @@ pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationT
     }
     drop(socket);
     tracker.close();
-    // What is still under way after that is abandoned.
+    // Unfinished answers are abandoned after that.
     let _ = timeout(GRACE, tracker.wait()).await;
     abandon.cancel();
     tracker.wait().await;
@@ -74,7 +74,7 @@ struct HookSocket<'a> {
 }
 
 impl<'a> HookSocket<'a> {
-    /// Binds the socket as soon as nobody else listens there.
+    /// Binds the socket as soon as no other process listens there.
     async fn bind(place: &'a Rendezvous) -> io::Result<Self> {
         let mut waits = false;
         loop {
@@ -92,16 +92,17 @@ impl<'a> HookSocket<'a> {
 
 impl Drop for HookSocket<'_> {
     fn drop(&mut self) {
-        // Before the listener closes: a file that nobody listens behind may be replaced by another proxy's at any time.
-        // Where it cannot be removed, the next proxy sweeps it away.
+        // Before the listener closes: another proxy may replace a file without a listener at any time. If it cannot be removed,
+        // the next proxy does it.
         let _ = fs::remove_file(self.path);
     }
 }
 
-/// Binds the socket, unless somebody listens there or another proxy is at it.
+/// Binds the socket, unless another process listens there or is just binding it.
 async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
     let folder = place.path().parent().unwrap_or(Path::new("/"));
-    // While it is held nobody else looks, removes or binds in this folder. Never waited for: its holder may have stopped.
+    // While it is held, no other process looks, removes or binds in this folder. It is never waited for: its holder may be
+    // stopped.
     let lock = File::open(folder)?;
     match lock.try_lock() {
         Ok(()) => {}
@@ -110,7 +111,7 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
     }
     for left in places_in(folder).into_iter().filter(Rendezvous::is_orphaned) {
         if !is_attended(left.path()).await {
-            // A file that cannot be removed harms nobody.
+            // A file that cannot be removed does no harm.
             let _ = fs::remove_file(left.path());
         }
     }
@@ -126,7 +127,7 @@ async fn bind_in_turn(place: &Rendezvous) -> io::Result<Option<UnixListener>> {
     Ok(Some(listener))
 }
 
-/// Returns whether somebody listens there, even one who has stopped and does not answer.
+/// Returns whether a process listens there, even a stopped one that does not answer.
 async fn is_attended(path: &Path) -> bool {
     match UnixStream::connect(path).await {
         Ok(_) => true,
@@ -139,7 +140,7 @@ fn is_welcome(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
 }
 
-/// Hears one event and answers it.
+/// Reads one event and answers it.
 async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken) {
     let mut stream = BufReader::new(stream);
     let Ok(Some(event)) = timeout(READ_MAX, heard(&mut stream)).await else { return };
@@ -204,6 +205,6 @@ async fn say(stream: &mut BufReader<UnixStream>, answer: &Answer) -> io::Result<
 
 /// Waits until the peer is gone. One that speaks before it was answered is no hook of ours.
 async fn gone(stream: &mut BufReader<UnixStream>) {
-    // Whatever comes, an end, an error or a word, there is nobody to be answered.
+    // After an end, an error or further input there is no hook to answer.
     let _ = stream.fill_buf().await;
 }

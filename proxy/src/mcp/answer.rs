@@ -1,4 +1,4 @@
-//! What a tool call returns: the compact JSON as text, and the same object as structured content.
+//! The results of tool calls: compact JSON as text, and the same object as structured content.
 
 use c3po_shared::catalogue::Received;
 use c3po_shared::refusal::Refusal;
@@ -9,7 +9,7 @@ pub(super) fn result(reply: Received) -> CallToolResult {
     let (text, value) = reply.into_parts();
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
     result.structured_content = Some(value);
-    // `isError: false` is what its absence says as well.
+    // Its absence means `isError: false` too.
     result.is_error = None;
     result
 }

@@ -11,7 +11,7 @@ const LINE_MAX: usize = 16 << 20;
 /// Some programs write this before the first character.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// JSON-RPC's number for what is not JSON.
+/// JSON-RPC's number for malformed JSON.
 const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC's number for JSON that is not a message.
 const INVALID_REQUEST: i32 = -32600;
@@ -30,7 +30,7 @@ pub(super) struct Lines {
 pub(super) struct Unreadable {
     code: i32,
     why: String,
-    /// That of the request, if it can be told; else null, as JSON-RPC wants it.
+    /// The request's id if it can be read; else null, as JSON-RPC requires.
     id: Value,
 }
 
@@ -47,11 +47,11 @@ impl Lines {
         Self { input: BufReader::new(input), line: Vec::new(), passes_over: false }
     }
 
-    /// Returns the next message, or what is wrong with a line; `None` at the end of the input. Cancel-safe.
+    /// Returns the next message, or the error of a line; `None` at the end of the input. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<Result<ClientJsonRpcMessage, Unreadable>> {
         loop {
             let room = u64::try_from(LINE_MAX - self.line.len()).unwrap_or_default();
-            // What was read of a line stays here if this is dropped half-way.
+            // The beginning of a line stays here if this is dropped half-way.
             let read = (&mut self.input).take(room).read_until(b'\n', &mut self.line).await;
             if !read.is_ok_and(|count| count > 0) {
                 return None;

@@ -31,12 +31,12 @@ use crate::deliver::{Input, LastHop, Presented};
 use crate::link::Link;
 use presenting::Presenting;
 
-/// How often a wait says that it goes on.
+/// How often a wait reports progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(25);
 
-/// Under this name Claude Code says which use of a tool a call is.
+/// The name under which Claude Code sends the id of a tool use.
 const TOOL_USE: &str = "claudecode/toolUseId";
-/// Under this name a server says that it notifies a channel.
+/// The capability of a server that notifies a channel.
 const CHANNEL: &str = "claude/channel";
 
 /// The newest protocol with an `initialize` handshake. Newer clients fall back to it; without it there is no way to
@@ -55,7 +55,7 @@ pub async fn serve(link: Link, hop: LastHop, settings: Settings, stop: Cancellat
         Ok(running) => {
             running.waiting().await?;
         }
-        // Before the handshake there is nobody to tell.
+        // Before the handshake there is no client to report to.
         Err(error) => tracing::debug!("the client left before the handshake: {error}"),
     }
     stop.cancel();
@@ -192,7 +192,7 @@ impl Server {
             let presented = Presented { ids: ids.clone(), via, tool_use: tool_use(context) };
             before = self.presenting.add(context.id.clone(), presented);
         }
-        // A thread shows again what its reader asks for.
+        // A thread shows messages again on request.
         if matches!(tool, Tool::WaitForMessage | Tool::GetMessages) {
             before.extend(self.hop.repeated(&ids));
             before.extend(self.link.about_to_show(&ids));
@@ -201,7 +201,7 @@ impl Server {
         reply
     }
 
-    /// Notes what a call that worked says about the session itself.
+    /// Records the facts about the session itself in a successful call.
     fn note(&self, call: &Call) {
         match call {
             Call::SetStatus(said) => drop(self.hop.on(Input::Status(said.status))),
@@ -210,7 +210,7 @@ impl Server {
         }
     }
 
-    /// Waits for what is asked for. The next message is passed over where it goes into the session another way.
+    /// Performs a wait. A message that goes into the session another way is skipped.
     async fn wait(&self, wait: &WaitForMessage) -> Result<Received, Refusal> {
         let seconds = wait.timeout.unwrap_or(self.settings.timeout);
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -228,7 +228,7 @@ impl Server {
                 Some(id) if self.hop.takes(id).await => return Ok(reply),
                 None if !passed_over => return Ok(reply),
                 Some(_) if Instant::now() < until => passed_over = true,
-                // The last of several waits knows neither how long all of them took nor what was passed over.
+                // The last of several waits knows neither their total time nor the skipped messages.
                 _ => return Ok(Received::of(&TimedOut::any(seconds, 1))),
             }
         }
@@ -244,12 +244,12 @@ fn settles(call: &Call) -> Vec<MessageId> {
     }
 }
 
-/// Returns the client's name for the use of the tool, where it says one: its hooks use the same.
+/// Returns the client's id of the tool use, if it sent one: its hooks report the same.
 fn tool_use(context: &RequestContext<RoleServer>) -> Option<String> {
     context.meta.get(TOOL_USE)?.as_str().map(str::to_owned)
 }
 
-/// Says again and again that a wait goes on, so that the client does not take it for dead.
+/// Reports progress of a wait again and again, so that the client does not count it as dead.
 async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::convert::Infallible {
     let began = Instant::now();
     let mut every = tokio::time::interval(PROGRESS_EVERY);
@@ -266,7 +266,7 @@ async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::con
     }
 }
 
-/// Adds to the reply of `ping` what only the proxy knows.
+/// Adds the proxy's own facts to the reply of `ping`.
 fn add_link(pong: &mut Received, link: &str, round_trip: Duration) {
     pong.set("link", link);
     pong.set("round_trip_ms", (round_trip.as_secs_f64() * 1e6).round() / 1e3);

@@ -16,7 +16,7 @@ pub(super) struct Presenting {
 }
 
 impl Presenting {
-    /// Notes what the result of a request puts before the model. Returns which of it results of other requests hold.
+    /// Records the messages in the result of a request. Returns those that results of other requests hold too.
     pub(super) fn add(&self, request: RequestId, presented: Presented) -> Vec<MessageId> {
         let mut by_request = self.by_request();
         let held: Vec<_> = by_request.values().flat_map(|other| &other.ids).cloned().collect();
@@ -25,7 +25,7 @@ impl Presenting {
         beside
     }
 
-    /// Returns what the result of a request puts before the model, if it does.
+    /// Returns the messages in the result of a request, if there are any.
     pub(super) fn of(&self, request: &RequestId) -> Option<Presented> {
         self.by_request().get(request).cloned()
     }

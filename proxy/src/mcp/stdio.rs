@@ -1,7 +1,6 @@
-//! Standard input and output, opened the fastest way that what they are allows.
+//! Standard input and output, opened in the fastest way for their kind.
 //!
-//! Clients give their servers sockets or pipes, which the runtime can wait for by itself; only what is neither goes
-//! through threads.
+//! Clients give their servers sockets or pipes, which the runtime can wait for by itself; other kinds need threads.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,7 +16,7 @@ pub(super) type Input = Box<dyn AsyncRead + Send + Unpin>;
 /// Where the answers go.
 pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// What a file descriptor is.
+/// The kind of a file descriptor.
 #[derive(Debug, PartialEq)]
 enum Sort {
     Socket,

@@ -1,7 +1,7 @@
-//! The way between client and server: a message a line, and what rmcp's own transport lacks.
+//! The transport between client and server: one message per line, with additions to rmcp's own transport.
 //!
 //! - The end of input stops the whole process at once; rmcp alone would wait for calls that are blocked.
-//! - What comes before `initialize` and is no request is passed over; rmcp alone would give up.
+//! - Notifications before `initialize` are skipped; rmcp alone would give up.
 //! - A line that is not a message is answered; rmcp alone would drop it, or leave out the id.
 //! - A result that puts messages before the model is followed by their receipt, once it is really written.
 
@@ -45,7 +45,7 @@ impl Stdio {
         Self { lines: Lines::new(input), writer, answer: None, presenting, hop, greeted: OnceLock::new(), stop }
     }
 
-    /// Forgets what the result of a cancelled request would have shown: rmcp drops the result.
+    /// Forgets the messages in the result of a cancelled request: rmcp drops the result.
     fn forget_cancelled(&self, message: &ClientJsonRpcMessage) {
         if let JsonRpcMessage::Notification(said) = message
             && let ClientNotification::CancelledNotification(cancelled) = &said.notification
