@@ -1,4 +1,4 @@
-//! The commands as people meet them: their help, their exit codes, what they say where no coordinator is.
+//! The commands as people meet them: their help, their exit codes, their output without a coordinator.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use c3po::commands::Cli;
 use clap::CommandFactory as _;
 
-/// Nobody listens there.
+/// An address without a listener.
 const NOBODY: &str = "http://127.0.0.1:1";
 
 fn c3po(home: &Path, arguments: &[&str]) -> Command {

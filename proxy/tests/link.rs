@@ -1,4 +1,4 @@
-//! The link against a peer that speaks real frames and does what a real coordinator does only when it is in trouble.
+//! The link against a peer with real frames that behaves like a real coordinator in trouble.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 use std::sync::Arc;
@@ -406,7 +406,7 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
     let peer = Peer { listener: TcpListener::bind(address).await.unwrap() };
     let (mut talk, _) = peer.welcome("web").await;
     let first = talk.hear().await;
-    // Not answered: the same one comes again, and what is said meanwhile gets behind the others.
+    // Not answered: the same one comes again, and later requests get behind the others.
     drop(talk);
     let (mut talk, _) = peer.welcome("web").await;
     running.becomes(State::Connected).await;

@@ -102,7 +102,7 @@ impl Drop for Client {
 
 const NOBODY: &str = "http://127.0.0.1:1";
 
-/// Returns the address of a coordinator that takes connections and never says a word, and what keeps it there.
+/// Returns the address of a coordinator that accepts connections and never answers, and the listener that keeps it open.
 fn black_hole() -> (String, std::net::TcpListener) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     (format!("http://{}", listener.local_addr().unwrap()), listener)
@@ -163,7 +163,7 @@ fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     check(&mut client, r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven"));
     check(&mut client, r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null);
     check(&mut client, r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7));
-    // What asks for no answer gets none: the next line that is heard answers the next request.
+    // Lines without an id get no answer: the next output answers the next request.
     for silent in
         ["", " \t", r#"{"jsonrpc":"2.0","method":"$/unknown","params":[1]}"#, r#"{"id":7,"result":1,"error":2}"#]
     {

@@ -1,4 +1,4 @@
-//! `c3po agents`: who there is, and forgetting one of them.
+//! `c3po agents`: lists agents, and forgets one of them.
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::host::{AgentRemoval, RemovedAgent};
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     online: bool,
 }
 
-/// What is done besides listing them.
+/// Actions besides listing them.
 #[derive(Debug, clap::Subcommand)]
 enum AgentsAction {
     /// Forget an agent that no session holds, with its mail; its name is free then

@@ -1,4 +1,4 @@
-//! `c3po audit`: what happened, in order, with who and why.
+//! `c3po audit`: the record of events, in order, with agents and reasons.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
     loop {
         let page: AuditPage = match rest::get(config, "/api/audit", &query).await {
             Ok(answer) => answer.read,
-            // What began to follow goes on when the coordinator is back.
+            // A running follow continues when the coordinator is back.
             Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
                 if !is_away {
                     eprintln!("c3po: {}; it is asked again until it answers", harmless(&refusal.to_string(), false));

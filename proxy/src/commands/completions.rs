@@ -1,6 +1,6 @@
-//! `c3po completions`: what a shell needs to complete c3po's commands, their options, and the ids of agents.
+//! `c3po completions`: the script by which a shell completes c3po's commands, options and ids of agents.
 //!
-//! The script calls this program for each completion, which the coordinator's list of agents is a part of.
+//! The script calls this program for each completion, which includes the coordinator's list of agents.
 
 use std::io::Write;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     std::io::stdout().write_all(&script).map_err(|error| Failure::of_output(&error))
 }
 
-/// Completes what a shell asks for, and ends the process, where a script calls.
+/// Prints the completions and ends the process, if a completion script called it.
 pub fn complete() {
     CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
 }

@@ -15,9 +15,9 @@ pub(super) enum Failure {
     Refused(Refusal),
     /// Something on this host is in its way.
     Stopped {
-        /// What.
+        /// The cause.
         why: String,
-        /// What to do.
+        /// The next step.
         advice: String,
     },
     /// The command line or the configuration is wrong.
@@ -26,9 +26,9 @@ pub(super) enum Failure {
     NoCoordinator(Refusal),
     /// The answer is no, and was printed.
     No,
-    /// Nothing came in time; what there is to say was printed.
+    /// Nothing came in time; the output was printed.
     TimedOut,
-    /// Standard output is closed: nobody reads any more.
+    /// Standard output is closed: its reader is gone.
     NobodyReads,
 }
 
@@ -42,7 +42,7 @@ impl Failure {
         Self::Stopped { why, advice: "Have it written elsewhere and run this again.".to_owned() }
     }
 
-    /// Reports on standard error what is wrong and what to do, as JSON if asked for; returns the exit code.
+    /// Reports the failure and the next step on standard error, as JSON if requested; returns the exit code.
     pub(super) fn tell(self, json: bool) -> ExitCode {
         match self {
             Self::Refused(refusal) => {

@@ -46,7 +46,7 @@ pub(super) async fn run(config: Config, printer: &Printer, action: GuardAction) 
     perform(config, printer, action).await.map_err(|failure| with_the_way(failure, &typed))
 }
 
-/// Says who may do it, where this host may not: also a coordinator that is open to its machine rules only there.
+/// Adds the permitted way to a refusal: a coordinator that is open to its machine accepts rulings only there.
 fn with_the_way(failure: Failure, typed: &str) -> Failure {
     let Failure::Refused(refusal) = failure else { return failure };
     if refusal.code != ErrorCode::Forbidden {

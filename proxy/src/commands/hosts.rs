@@ -1,4 +1,4 @@
-//! `c3po hosts`: giving what a host has to another name of it.
+//! `c3po hosts`: moves the agents and keys of a host to another name of it.
 
 use c3po_shared::host::{HostRenaming, RenamedHost};
 use c3po_shared::refusal::ErrorCode;
@@ -10,7 +10,7 @@ use super::print::Printer;
 use super::rest::{self, RestReply};
 use crate::config::Config;
 
-/// What is done with hosts.
+/// Actions on hosts.
 #[derive(Debug, Subcommand)]
 pub(super) enum HostsAction {
     /// Give the agents, their mail and the keys of a host to another name of it; needs an admin key

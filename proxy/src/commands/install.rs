@@ -164,7 +164,7 @@ impl Situation {
     }
 }
 
-/// Writes the plugin's files, or says which.
+/// Writes the plugin's files, or reports which it would write.
 fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let (bundle, this) = (&situation.bundle, &situation.this);
     let changes = bundle.changes(this).map_err(stopped)?;
@@ -187,7 +187,7 @@ fn put_files(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure
     steps.tell("files", Outcome::Done, text)
 }
 
-/// Says what `register` would do.
+/// Reports the steps that `register` would take.
 fn tell_plan(
     claude: &ClaudeCommand,
     situation: &Situation,
@@ -257,7 +257,7 @@ async fn call_claude(claude: &ClaudeCommand, situation: &Situation) -> Result<()
     Err(Failure::Stopped { why, advice: format!("Look at `{}`.", claude.typed(&["plugin", "list"])) })
 }
 
-/// Allows the tools where the user says so, or answers so: once, for a plugin that is there already was asked about.
+/// Allows the tools if the user passes or answers yes: once, because the question came with the first installation.
 fn set_permissions(situation: &Situation, arguments: &Arguments, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let file = &situation.settings;
     let members = file.read().map_err(stopped)?;
@@ -276,7 +276,7 @@ fn set_permissions(situation: &Situation, arguments: &Arguments, steps: &mut Ste
     if is_update { Ok(()) } else { steps.tell("permissions", Outcome::Left, text) }
 }
 
-/// Reports whether the coordinators answer that were named. What was written stays: one may come later.
+/// Reports whether the given coordinators answer. The configuration stays: one may come later.
 async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) -> Result<(), Failure> {
     for url in urls.split(',').map(str::trim).filter(|url| !url.is_empty()) {
         let trust = Trust::new(config.coordinators.fingerprints.clone());
@@ -324,7 +324,7 @@ fn tell_kept_status_line(situation: &Situation, steps: &mut Steps<'_>) -> Result
     steps.tell("status line", Outcome::Left, text)
 }
 
-/// Returns what has to be done to `config.toml`: refused before anything is changed, if it says something else.
+/// Returns the changes of `config.toml`, or a refusal before anything is changed, if it has another value.
 fn plan_host_file(config: &Config, arguments: &Arguments) -> Result<Option<Plan>, Failure> {
     if let Some(problem) = arguments.coordinator.as_deref().and_then(config::problem_of_urls) {
         return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL", "--coordinator")));

@@ -1,4 +1,4 @@
-//! `c3po man`: the manual pages, made of what `--help` prints.
+//! `c3po man`: the manual pages, generated from `--help`.
 
 use std::path::PathBuf;
 

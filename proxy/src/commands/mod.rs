@@ -1,4 +1,4 @@
-//! What people type: one file for each command.
+//! The commands of people: one file for each.
 
 mod ack;
 mod agents;
@@ -47,7 +47,7 @@ use print::Printer;
 /// How many bytes are read of standard input: a character has four at most.
 const STDIN_MAX: u64 = 4 * TEXT_MAX as u64;
 
-/// What `--help` says about exit codes.
+/// The part of `--help` about exit codes.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -57,13 +57,13 @@ Exit codes:
   4  nothing came in time
   5  the coordinator cannot use its store";
 
-/// What `c3po join --help` says about the code.
+/// The part of `c3po join --help` about the code.
 const JOIN: &str = "\
 `c3po join` asks for the code that `c3po-coordinator invite` printed on the terminal, or reads
 it from standard input or from the variable C3PO_JOIN_CODE. It takes none as an argument: every
 user of a machine sees the arguments of a program.";
 
-/// What `c3po hook --help` says about itself.
+/// The text of `c3po hook --help`.
 const HOOK: &str = "\
 It reads what the client writes about the event on standard input, asks the proxy of
 the same session, prints what the client is to do, and ends within 200 ms, or 500 ms

@@ -1,4 +1,4 @@
-//! `c3po policy`: the coordinator's rules, and what they say of a case.
+//! `c3po policy`: the coordinator's rules, and their decision about a case.
 
 use c3po_shared::ids::AgentId;
 use c3po_shared::policy::{Effect, PolicyAnswer, PolicyInForce, PolicyParty, PolicyQuestion, Verb};
@@ -12,7 +12,7 @@ use super::print::{Printer, Tone};
 use super::rest::{self, RestReply};
 use crate::config::Config;
 
-/// What can be asked of the policy.
+/// Questions about the policy.
 #[derive(Debug, Subcommand)]
 pub(super) enum PolicyAction {
     /// Show the rules in force, and where their file is
@@ -87,7 +87,7 @@ fn explain(printer: &Printer, answer: &PolicyAnswer) -> Result<(), Failure> {
     printer.line(format!("  {who}: {reason}").trim_end_matches([':', ' ']))
 }
 
-/// Returns a side of the question with what the coordinator knows of it.
+/// Returns a side of the question with the coordinator's facts about it.
 fn party(party: &PolicyParty) -> String {
     if !party.known {
         return format!("{} (nobody has that name yet)", party.id);

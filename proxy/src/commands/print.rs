@@ -1,4 +1,4 @@
-//! What commands print: JSON, or aligned text in which no body can do anything to the terminal.
+//! The output of commands: JSON, or aligned text in which no message can control the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -19,14 +19,14 @@ pub(super) struct Printer {
     zone: TimeZone,
 }
 
-/// What a piece of text is, for its colour.
+/// The kind of a piece of text, for its colour.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tone {
-    /// What matters most in a line.
+    /// The most important part of a line.
     Strong,
     /// Good news.
     Good,
-    /// What somebody should look at.
+    /// A part that needs attention.
     Alarm,
     /// Beside the point.
     Quiet,

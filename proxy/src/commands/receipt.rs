@@ -19,7 +19,7 @@ pub(super) struct Arguments {
     id: Typed,
 }
 
-/// What is printed as JSON: the receipt as the coordinator told it, with words for each step.
+/// The JSON output: the coordinator's receipt, with a sentence for each step.
 #[derive(Serialize)]
 struct ReceiptDocument<'a> {
     message_id: &'a MessageId,
@@ -52,7 +52,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     aligned(&rows).iter().try_for_each(|line| printer.line(&format!("  {line}")))
 }
 
-/// Returns for each step what proved it, as far as its history tells.
+/// Returns the proof of each step, as far as its history has it.
 fn explain(history: &[Step]) -> Vec<String> {
     let mut was_shown = false;
     let evidence = history.iter().map(|step| {

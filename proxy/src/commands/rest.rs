@@ -26,7 +26,7 @@ pub(super) struct RestReply<T> {
 
 /// A request.
 enum Question {
-    /// For what stands at that path, which has the query string.
+    /// A GET of that path, with its query string.
     Get(String),
     /// Something that may be done twice, with that body.
     Post(String, String),
@@ -82,13 +82,13 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
     Err(link::for_host(away.or(refused).unwrap_or_else(nobody), &config.coordinators).into())
 }
 
-/// Returns as whom the person of this host speaks, where it was refused because this host's key is not for `human`.
+/// Returns the name of this host's person if `human` was refused because the host's key does not cover it.
 pub(super) fn person(failure: &Failure) -> Option<AgentId> {
     let Failure::Refused(refusal) = failure else { return None };
     refusal.details.get("person")?.as_str()?.parse().ok()
 }
 
-/// Returns a failure of the store as of a question, of which nobody wonders whether it was done.
+/// Returns a failure of the store without its note about an unknown outcome: a question changes nothing.
 fn asked_in_vain(failure: Failure, question: &Question) -> Failure {
     match (failure, question) {
         (Failure::Refused(refusal), Question::Get(_)) if refusal.code == ErrorCode::StoreUnavailable => {
@@ -113,7 +113,7 @@ fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Re
     Ok(RestReply { read, raw, coordinator })
 }
 
-/// Returns the members of an object as what stands behind a path. Those that are null are left out.
+/// Returns the members of an object as a query string. Null members are left out.
 fn query(question: &Value) -> String {
     let members = question.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let pairs: Vec<_> = members

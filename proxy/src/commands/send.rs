@@ -104,8 +104,7 @@ struct Queued {
     receipt: Receipt,
 }
 
-/// Reports on standard error that the recipient is not there now. The message is sent: it matters little where nobody
-/// knows.
+/// Reports on standard error that the recipient is offline. The message is sent, so a failure to find out is ignored.
 async fn note_absence(session: &CommandSession, printer: &Printer, sent: &Sent) {
     let recipient = &sent.message.to_agent;
     let question = Call::GetAgentStatus(GetAgentStatus { agent_id: recipient.clone() });

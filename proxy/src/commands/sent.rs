@@ -29,7 +29,7 @@ pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Fai
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
 }
 
-/// Returns a message as a line: which, to whom, when, how far it got, and what it is about.
+/// Returns a message as a line: id, recipient, time, stage and subject.
 fn row(printer: &Printer, message: &SentMessage) -> Vec<String> {
     let about = message.reply_to.as_ref().map(|question| format!("answers {question}"));
     let title = message.title.as_ref().map(|title| harmless(title, false));

@@ -14,11 +14,11 @@ use crate::config::Config;
 use crate::deliver::PersonInbox;
 use crate::link::{self, Link, LinkStatus, State};
 
-/// How long a command tries to reach a coordinator: longer than one attempt, which says why it failed.
+/// How long a command tries to reach a coordinator: longer than one attempt, which reports why it failed.
 const CONNECT_MAX: Duration = Duration::from_secs(7);
 /// How long a command waits at its end for its receipts to be taken.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// How long sending what was kept on this host may take; the rest is sent by the next command, or by a session.
+/// How long sending queued calls of this host may take; the rest is sent by the next command, or by a session.
 const KEPT_MAX: Duration = Duration::from_secs(10);
 /// How long the goodbye may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(super) struct CommandSession {
 }
 
 impl CommandSession {
-    /// Connects, does the work, says goodbye.
+    /// Connects, does the work, and sends a goodbye.
     pub(super) async fn with<T>(
         config: Config,
         follows: bool,
@@ -60,10 +60,10 @@ impl CommandSession {
         .await
     }
 
-    /// Sends what was kept on this host, before anything else is sent.
+    /// Sends the queued calls of this host, before anything else.
     pub(super) async fn send_kept(&self) {
         if self.standing().state == State::Connected {
-            // What is not sent by then stays on the disk.
+            // Unsent calls stay on the disk.
             let _ = tokio::time::timeout(KEPT_MAX, self.link.send_own_kept()).await;
         }
     }
@@ -80,7 +80,7 @@ impl CommandSession {
         let mut driver = std::pin::pin!(link::run(link, stop.clone()));
         let working = async {
             let outcome = work(&session, &wished).await;
-            // What was printed is shown, whatever came after it.
+            // Printed messages count as shown, whatever happened afterwards.
             let _ = tokio::time::timeout(SETTLE_MAX, session.link.receipts_settled()).await;
             outcome
         };
@@ -89,7 +89,7 @@ impl CommandSession {
             () = &mut driver => Err(Failure::Usage("the link ended by itself".to_owned())),
         };
         stop.cancel();
-        // The coordinator notices a goodbye that was not said.
+        // The coordinator notices a missing goodbye.
         let _ = tokio::time::timeout(GOODBYE_MAX, driver).await;
         outcome
     }
@@ -109,7 +109,7 @@ impl CommandSession {
         Err(self.standing().down(false).into())
     }
 
-    /// Reports that the coordinator knows whoever types this by another name, whose inbox it is then.
+    /// Reports that this person has another name at the coordinator, and so another inbox.
     fn tell_name(&self, wished: &AgentId) {
         let agent = self.standing().agent;
         if agent != *wished {
@@ -139,7 +139,7 @@ impl CommandSession {
         Ok(self.link.call(call).await?)
     }
 
-    /// Says that messages were printed.
+    /// Reports that messages were printed.
     pub(super) fn shown(&self, ids: Vec<MessageId>) {
         if !ids.is_empty() {
             let (stage, via) = (Stage::InSession, Via::Terminal);

@@ -16,7 +16,7 @@ use super::rest;
 use crate::config::Config;
 use crate::link::State;
 
-/// What the command prints as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct StatusReport {
     link: State,

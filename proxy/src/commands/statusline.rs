@@ -1,6 +1,6 @@
 //! `c3po statusline`: one line about this session's mail, for the client's status line.
 //!
-//! Clients run it often and show what it prints, so that it says nothing where anything is not as expected.
+//! Clients run it often and show its output, so it prints nothing on any failure.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -23,13 +23,13 @@ const REASON_MAX: usize = 70;
 pub(super) fn run(printer: &Printer) {
     let environment = HookEnvironment::read();
     if !io::stdin().is_terminal() {
-        // What the client tells about the session is not needed, but it may mind that nobody reads it.
+        // The client's input is not needed, but the client may fail if it is not read.
         std::thread::spawn(|| io::copy(&mut io::stdin().lock(), &mut io::sink()));
     }
     let socket = local::find(environment.client, &environment.sockets);
     let status = socket.and_then(|socket| local::ask(&socket, Event::new(Name::Status), ANSWER_MAX).ok()?.status);
     let Some(status) = status else { return };
-    // Nobody may read any more; that is no failure of a status line.
+    // The reader may be gone; that is not a failure of a status line.
     let _ = if printer.json { printer.document(&status) } else { printer.line(&text(&status, printer)) };
 }
 

@@ -1,4 +1,4 @@
-//! `c3po tail`: what waits, then what comes, until Ctrl-C.
+//! `c3po tail`: the unread messages, then new ones as they come, until Ctrl-C.
 
 use super::failure::Failure;
 use super::print::Printer;
@@ -30,8 +30,8 @@ async fn follow(session: &CommandSession, printer: &Printer) -> Result<(), Failu
     }
 }
 
-/// Says on standard error when the coordinator goes and comes back. Returns why there is no coming back, such as a key
-/// that was revoked.
+/// Reports on standard error when the coordinator goes and comes back. Returns a permanent refusal, such as that of a
+/// revoked key.
 async fn say_changes(session: &CommandSession) -> Failure {
     let mut changes = session.changes();
     let mut was_up = true;

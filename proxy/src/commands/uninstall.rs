@@ -1,4 +1,4 @@
-//! `c3po uninstall`: takes back what `c3po install` did.
+//! `c3po uninstall`: reverts `c3po install`.
 
 use std::fs;
 
@@ -97,7 +97,7 @@ fn tell_plan(file: &SettingsFile, bundle: &Bundle, changed: bool, mut steps: Ste
     steps.end("Nothing was changed. The same without --dry-run does it.")
 }
 
-/// Removes from the file what `claude` left of ours, and our status line.
+/// Removes our entries that `claude` left in the file, and our status line.
 fn take_out(file: &SettingsFile, bundle: &Bundle) -> Result<()> {
     let now = file.read()?;
     let wanted = without_ours(&now, file, bundle)?;
@@ -125,7 +125,7 @@ fn without_ours(settings: &Members, file: &SettingsFile, bundle: &Bundle) -> Res
     Ok(wanted)
 }
 
-/// Has Claude Code forget the plugin and the marketplace. What it does not know any more is no failure.
+/// Removes the plugin and the marketplace from Claude Code. It is not a failure if they are gone.
 async fn unregister(claude: &ClaudeCommand, steps: &mut Steps<'_>) -> Result<(), Failure> {
     if steps.dry {
         return CALLS

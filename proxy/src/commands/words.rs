@@ -1,4 +1,4 @@
-//! What to do about a refusal, in words for a person at a terminal: commands, and no tools.
+//! The next step after a refusal, for a person at a terminal: commands, not tools.
 
 use c3po_shared::refusal::{Advice, Refusal};
 use c3po_shared::text::shell_word;
@@ -28,7 +28,7 @@ impl Addressed {
     }
 }
 
-/// Returns what a person is to do next.
+/// Returns a person's next step.
 pub(super) fn suggestion(refusal: &Refusal) -> String {
     let Some(advice) = refusal.advice else { return refusal.suggestion.clone() };
     match Addressed::of(refusal) {
@@ -37,7 +37,7 @@ pub(super) fn suggestion(refusal: &Refusal) -> String {
     }
 }
 
-/// Returns what is to be done at or about a certain coordinator.
+/// Returns the next step at or about a certain coordinator.
 fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
     let (Addressed { host, port, .. }, there) = (place, place.there());
     let url = shell_word(&place.url);

@@ -1,4 +1,4 @@
-//! What a hook passes on, prints and confirms.
+//! The reports, output and confirmations of hooks.
 
 use std::fs::{self};
 use std::io::{Read, Write};
@@ -88,10 +88,10 @@ fn hundreds_of_events_at_once_are_all_answered() {
         asking.collect::<Vec<_>>().into_iter().map(|asking| asking.join().unwrap()).sum()
     });
     assert_eq!((said, desk.heard.lock().unwrap().len()), (400, 400));
-    // None of these was printed, and every one is said to be so, once.
+    // None of these was printed, and each is reported as such, once.
     eventually("the last one", || desk.not_printed.lock().unwrap().len() == 400);
     assert!(desk.printed.lock().unwrap().is_empty());
-    // Those who come and say nothing take nobody's place for long.
+    // Silent connections do not keep others out for long.
     let idle: Vec<_> = (0..300).filter_map(|_| std::os::unix::net::UnixStream::connect(place.path()).ok()).collect();
     eventually("room", || host.run("stop", &stop_input()).stdout == b"text");
     drop(idle);
@@ -184,7 +184,7 @@ fn a_waiter_does_not_outlive_its_client() {
 fn a_waiter_whose_parent_ended_before_its_first_instruction_ends_at_once() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());
-    // The shell ends; what it leaves behind becomes the waiter a moment later, below whoever takes in orphans.
+    // The shell ends; its orphan becomes the waiter a moment later, below the process that adopts orphans.
     let script = "exec 3<&0; (while kill -0 $$ 2>/dev/null; do :; done; exec \"$0\" hook wait <&3) & exit 0";
     let mut parent = Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_c3po")])
@@ -222,7 +222,7 @@ fn a_waiter_whose_client_ended_leaves_also_an_input_that_goes_on() {
     input.write_all(&vec![b' '; 1 << 20]).unwrap();
     client.kill().unwrap();
     client.wait().unwrap();
-    // Whoever reads it is the waiter alone.
+    // Only the waiter reads it.
     eventually("its end", || input.write_all(b" ").is_err());
     assert_eq!(desk.waiting(), 0);
 }

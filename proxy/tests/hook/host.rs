@@ -1,4 +1,4 @@
-//! A host for hooks: a folder for sockets, a desk that says always the same, and hooks as a client starts them.
+//! A host for hooks: a folder for sockets, a desk with constant answers, and hooks as a client starts them.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) const IN_TIME: Duration = Duration::from_millis(400);
 /// How long something may take that has no promise of its own.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A desk that says the same to everybody and remembers what it was told.
+/// A desk that answers every hook alike and records the reports.
 #[derive(Default)]
 pub(crate) struct Clerk {
     pub(crate) says: Answer,
@@ -119,7 +119,7 @@ impl Host {
         output(self.hook(event).spawn().unwrap(), input)
     }
 
-    /// Runs a hook that has nothing to say, and says so in time. A busy machine may hold up one, but not one after another.
+    /// Runs a hook that must print nothing, in time. A busy machine may delay one, but not one after another.
     pub(crate) fn is_silent(&self, what: &str, event: &str, input: &[u8]) {
         let mut took = Duration::MAX;
         for _ in 0..3 {

@@ -120,7 +120,7 @@ fn what_tools_return_is_read_whatever_its_size_and_passed_over() {
         let call = json!({"tool_use_id": "toolu_1", "tool_response": "x".repeat(size)});
         json!({"session_id": "s", "tool_calls": [call]}).to_string().into_bytes()
     };
-    // Without a proxy as well the client can write all of it: nobody closes the pipe on it.
+    // Without a proxy too, the client can write all of its input: the pipe stays open.
     let mut child = host.hook("post-tool-batch").spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&batch(1 << 20)).unwrap();

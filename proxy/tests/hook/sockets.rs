@@ -1,4 +1,4 @@
-//! Which proxy a hook finds, and what proxies do to each other's sockets.
+//! The proxy that a hook finds, and proxies that compete for sockets.
 
 use std::fs::{self};
 use std::io::Write;
@@ -28,10 +28,10 @@ fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
     // Two commands, so that no shell replaces itself by the last one.
     let child = through(&own, "\"$0\" hook stop; exit 0");
     assert_eq!(output(child, &stop_input()).stdout, b"outer");
-    // The shell stands for a client that says who it is and has no proxy.
+    // The shell acts as a client that names its pid and has no proxy.
     let child = through("", "CLAUDE_PID=$$ \"$0\" hook stop; exit 0");
     assert!(is_nothing(&output(child, &stop_input())));
-    // And here it has one, once it listens; what it inherited from outside does not matter.
+    // And here it has one, once that listens; inherited variables do not matter.
     let mut child = through(&own, "read go; echo '{}' | \"$0\" hook stop; exit 0");
     let place = host.start(&inner, child.id(), host.stop.clone());
     eventually("a socket", || place.path().exists());
@@ -46,7 +46,7 @@ fn what_is_left_of_others_is_swept_and_what_lives_is_not() {
     let mut gone = Command::new("sleep").arg("60").spawn().unwrap();
     let (stale, attended) = (host.place(gone.id()), host.folder().join("4000000-7.sock"));
     drop(UnixListener::bind(stale.path()).unwrap());
-    // Its client cannot be seen from here, as in another container, but somebody listens.
+    // Its client is not visible from here, as in another container, but a process listens.
     let elsewhere = UnixListener::bind(&attended).unwrap();
     let mut alive = Command::new("sleep").arg("60").spawn().unwrap();
     let crashed = host.place(alive.id());

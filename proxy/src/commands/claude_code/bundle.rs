@@ -28,7 +28,7 @@ pub(in crate::commands) struct Bundle {
     folder: PathBuf,
 }
 
-/// What has to be done to one file.
+/// The change of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Change {
     /// It is written.
@@ -60,10 +60,10 @@ impl Bundle {
         FILES.len() + 1
     }
 
-    /// Returns what differs from this version, whose program is `this`.
+    /// Returns the differences from this version, whose program is `this`.
     pub(in crate::commands) fn changes(&self, this: &Path) -> Result<Vec<Change>> {
         if self.folder.is_symlink() {
-            // Whatever is behind it is somebody's: all that is not ours would be removed there.
+            // The folder behind it is someone's own, and an installation removes all other files from it.
             bail!("{} is a link; c3po keeps its files in a folder of its own", self.folder.display());
         }
         let mut changes = Vec::new();
@@ -124,11 +124,11 @@ fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
-    // What a process of the same number has left behind.
+    // A leftover of a process with the same number.
     let _ = fs::remove_file(&temporary);
     let made = make(&temporary).and_then(|()| fs::rename(&temporary, path));
     if made.is_err() {
-        // Nothing was put in place; the reason is told below.
+        // Nothing was put in place; the reason is reported below.
         let _ = fs::remove_file(&temporary);
     }
     made.with_context(|| format!("cannot write {}", path.display()))

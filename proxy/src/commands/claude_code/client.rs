@@ -1,4 +1,4 @@
-//! The `claude` command: where it is, and asking it to add and remove what is ours.
+//! The `claude` command: finding it, and calling it to add and remove the plugin.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,7 +24,7 @@ pub(in crate::commands) struct ClaudeCommand {
     program: PathBuf,
 }
 
-/// What it says of a plugin that it has.
+/// Its report of an installed plugin.
 #[derive(Debug, Deserialize)]
 pub(in crate::commands) struct Installed {
     id: String,
@@ -32,17 +32,17 @@ pub(in crate::commands) struct Installed {
     pub(in crate::commands) enabled: bool,
 }
 
-/// What it said to a call.
+/// Its reply to a call.
 #[derive(Debug)]
 pub(in crate::commands) struct Said {
-    /// Whether it did what it was asked.
+    /// Whether it succeeded.
     pub(in crate::commands) done: bool,
-    /// What it printed.
+    /// Its output.
     pub(in crate::commands) text: String,
 }
 
 impl ClaudeCommand {
-    /// Finds it: where the user says, else in `PATH`, else where it is usually installed.
+    /// Finds it: at the given path, else in `PATH`, else where it is usually installed.
     pub(in crate::commands) fn find(named: Option<&Path>, places: &Places) -> Option<Self> {
         let usual = places.home.iter().flat_map(|home| USUAL.iter().map(|place| home.join(place)));
         let program = match named {
@@ -87,7 +87,7 @@ impl ClaudeCommand {
         })
     }
 
-    /// Returns what it knows of our plugin.
+    /// Returns its report of our plugin.
     pub(in crate::commands) async fn plugin(&self) -> Result<Option<Installed>, Failure> {
         let arguments = ["plugin", "list", "--json"];
         let answer = self.call(&arguments).await?;
@@ -111,7 +111,7 @@ pub(in crate::commands) fn typed(client: Option<&ClaudeCommand>, arguments: &[&s
     client.unwrap_or(&elsewhere).typed(arguments)
 }
 
-/// Says that there is no `claude`, and what to do.
+/// Returns the failure of a missing `claude`, with the next step.
 pub(in crate::commands) fn missing(named: Option<&Path>) -> Failure {
     let why = match named {
         Some(named) => format!("there is no program {}", named.display()),

@@ -1,4 +1,4 @@
-//! `config.toml`, as far as an installation writes it: what is not said there yet is added, nothing is overwritten.
+//! `config.toml`, as an installation writes it: missing keys are added, nothing is overwritten.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 
 use crate::config::private;
 
-/// What is to stand in the file.
+/// The wanted values of the file.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::commands) struct WantedLines<'a> {
     pub(in crate::commands) coordinator_url: Option<&'a str>,
     pub(in crate::commands) token: Option<&'a str>,
 }
 
-/// What has to be done for that.
+/// The change of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Plan {
     /// All of it stands there.
@@ -27,7 +27,7 @@ pub(in crate::commands) enum Plan {
         keys: Vec<&'static str>,
         lines: String,
     },
-    /// The file says something else for this key.
+    /// The file has another value for this key.
     Conflict {
         key: &'static str,
         /// The line to write by hand, where it is no secret.
@@ -35,7 +35,7 @@ pub(in crate::commands) enum Plan {
     },
 }
 
-/// Returns what has to be done to a file with that text, if there is one.
+/// Returns the change of a file with that text; `None` is a missing file.
 pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> Result<Plan> {
     let found: toml::Table = text.unwrap_or_default().parse().context("it is not valid TOML")?;
     let (mut keys, mut lines) = (Vec::new(), String::new());
@@ -64,7 +64,7 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> 
 
 /// Returns the text with these keys set to these values, and without those that have none; all else in it stays.
 ///
-/// Errors: it is no TOML, or is written so that a line of a key cannot be told.
+/// Errors: it is not TOML, or is written so that a key has no line of its own.
 pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Value>)]) -> Result<String> {
     let mut expected: toml::Table = text.parse().context("it is not valid TOML")?;
     let is_of = |line: &str, key: &str| {

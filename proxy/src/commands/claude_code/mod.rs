@@ -15,7 +15,7 @@ pub(super) const MARKETPLACE: &str = "c3po";
 /// The plugin, as Claude Code names it.
 pub(super) const PLUGIN: &str = "c3po@c3po";
 
-/// Says why neither of the two commands could go on.
+/// Returns the failure by which either command stopped.
 pub(super) fn stopped(error: anyhow::Error) -> Failure {
     Failure::Stopped { why: format!("{error:#}"), advice: "Mend that and run this again.".to_owned() }
 }

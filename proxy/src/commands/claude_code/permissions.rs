@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::settings::Members;
 
-/// The tools of a conversation. Those that change who one is, or write to everybody, go on asking.
+/// The tools of a conversation. Tools that change a session's name, or write to every agent, still need a permission.
 const TOOLS: [Tool; 6] =
     [Tool::SendMessage, Tool::Reply, Tool::GetMessages, Tool::WaitForMessage, Tool::AckMessages, Tool::ListAgents];
-/// What Claude Code calls a tool of the plugin's server.
+/// The beginning of Claude Code's names for the tools of the plugin's server.
 const PREFIX: &str = "mcp__plugin_c3po_c3po__";
 
 /// Returns the tools, as one sentence names them.
@@ -35,7 +35,7 @@ pub(in crate::commands) fn allowed(members: &Members) -> Option<Members> {
     Some(members)
 }
 
-/// Takes those entries out of the settings, and what is empty without them.
+/// Removes those entries from the settings, and parents that are empty without them.
 pub(in crate::commands) fn take_back(members: &mut Members) {
     let Some(permissions) = members.get_mut("permissions").and_then(Value::as_object_mut) else { return };
     let Some(allow) = permissions.get_mut("allow").and_then(Value::as_array_mut) else { return };
@@ -50,7 +50,7 @@ pub(in crate::commands) fn take_back(members: &mut Members) {
     }
 }
 
-/// Asks a person whether the tools may be used without asking. Without a terminal nobody is there to say yes.
+/// Asks a person whether the tools may be used without a prompt. Without a terminal the answer is no.
 pub(in crate::commands) fn ask() -> bool {
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return false;
@@ -60,7 +60,7 @@ pub(in crate::commands) fn ask() -> bool {
         listed()
     );
     let mut answer = String::new();
-    // Who cannot be asked, or says nothing, has not said yes.
+    // No answer means no.
     let asked = io::stdout().write_all(question.as_bytes()).and_then(|()| io::stdout().flush());
     let heard = asked.and_then(|()| io::stdin().lock().read_line(&mut answer));
     heard.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")

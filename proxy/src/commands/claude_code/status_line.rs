@@ -24,7 +24,7 @@ pub(in crate::commands) enum StatusLineOwner {
     Another,
 }
 
-/// Returns what stands in the settings for it.
+/// Returns its entry in the settings.
 pub(in crate::commands) fn value(program: &Path) -> Value {
     json!({"type": "command", "command": command(program), "refreshInterval": REFRESH})
 }

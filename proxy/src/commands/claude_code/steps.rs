@@ -1,4 +1,4 @@
-//! What `install` and `uninstall` did, step by step: told as it happens, or as one document at the end.
+//! The steps of `install` and `uninstall`: printed one by one, or as one document at the end.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub(in crate::commands) enum Outcome {
     Unchanged,
     /// It would be done, were this no dry run.
     Would,
-    /// It was left to the user, with what to do.
+    /// It was left to the user, with instructions.
     Left,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Steps<'a> {
         self.printer.json
     }
 
-    /// Tells of a step.
+    /// Reports a step.
     pub(in crate::commands) fn tell(
         &mut self,
         step: &'static str,
@@ -68,7 +68,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Says what comes next, after all steps.
+    /// Reports the next step for the user, after all steps.
     pub(in crate::commands) fn end(self, next: &str) -> Result<(), Failure> {
         if self.printer.json {
             let document = serde_json::json!({"dry_run": self.dry, "steps": self.steps, "next": next});

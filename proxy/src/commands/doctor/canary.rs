@@ -25,7 +25,7 @@ const WAIT_SECONDS: u64 = 5;
 /// How long the proxy may take to end.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// What a session finds in its environment that must not come into the one that is played: its own inbox above all.
+/// Variables of a session that must not get into the simulated one: above all its inbox.
 const NOT_INHERITED: &[&str] = &[
     "C3PO_CHANNEL",
     "CLAUDE_CODE_MESSAGING_SOCKET",
@@ -35,7 +35,7 @@ const NOT_INHERITED: &[&str] = &[
     "CLAUDE_PROJECT_DIR",
 ];
 
-/// What became of the message that was sent down one way.
+/// The outcome of the message that was sent by one way.
 #[derive(Debug)]
 pub(super) enum CanaryOutcome {
     /// It got to its end.
@@ -116,7 +116,7 @@ impl Canary {
     pub(super) async fn by_waiter(&mut self, session: &CommandSession) -> Result<String> {
         let waiter = Self::start_hook("wait", json!({})).await?;
         let began = Instant::now();
-        // What wants no answer wakes nobody, unless it is urgent.
+        // A message that needs no answer wakes no session, unless it is urgent.
         let sent = self.send(session, "waiter", Some(Priority::High)).await?;
         let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiter was not woken")??;
         let took = began.elapsed();
@@ -192,7 +192,7 @@ impl Canary {
         self.input.write_all(format!("{message}\n").as_bytes()).await.context("writing to it")
     }
 
-    /// Reads on until that request is answered. What comes in between are notifications.
+    /// Reads on until that request is answered. Notifications come in between.
     async fn answer(&mut self, id: u64) -> Result<Value> {
         let answer = async {
             while let Some(line) = self.output.next_line().await.context("reading from it")? {
@@ -232,7 +232,7 @@ impl Canary {
     }
 }
 
-/// Returns a command that runs this program, without what belongs to a session that the doctor may have been called in.
+/// Returns a command that runs this program, without the variables of a session in which the doctor may run.
 fn this_program() -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("asking for this program's file")?);
     for name in NOT_INHERITED {

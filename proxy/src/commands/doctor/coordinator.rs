@@ -35,7 +35,7 @@ struct HealthChecked {
     policy_outdated: bool,
 }
 
-/// What is said of each way into a session.
+/// The name of each way into a session.
 const RUNGS: [&str; 3] = ["by a wait", "by a hook", "by a waiter"];
 
 pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     });
     let (coordinator, outcomes) = match outcome.await {
         Ok(found) => found,
-        // What the key is for decides about sessions, and those say so themselves.
+        // The key's names matter for sessions, which report that themselves.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
             report.ok("coordinator", "it answers, and knows the key of this host")?;
             let why = format!("not with this key: {}", refusal.error);
@@ -64,7 +64,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         }
         Err(failure) => return Err(failure),
     };
-    // An agent that is not forgotten stays on the list as an offline name, and harms nobody.
+    // An agent that is not forgotten stays on the list as an offline name and does no harm.
     let _ = timeout(FORGET_MAX, forget(config, &coordinator, &played)).await;
     for (rung, outcome) in RUNGS.into_iter().zip(outcomes) {
         match outcome {
@@ -76,7 +76,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     Ok(())
 }
 
-/// Warns where the coordinator's file of rules is not the one in force. What else is wrong is found by what follows.
+/// Warns if the coordinator's policy file is not in force. The following checks find other problems.
 async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     match rest::get::<HealthChecked>(config, "/api/health", &json!({})).await {
         Ok(answer) if answer.read.policy_outdated => {
@@ -88,7 +88,7 @@ async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure>
     }
 }
 
-/// Returns what to do about a message that was lost on its way.
+/// Returns the next step for a message that was lost on its way.
 fn about(found: &str) -> &'static str {
     if found.contains(ErrorCode::RateLimited.as_str()) {
         "Nothing is broken: wait a minute, then run `c3po doctor` again."
@@ -105,7 +105,7 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
         let url = as_written(target);
         match CommandSession::with(only, false, async |_| Ok(())).await {
             Ok(()) => report.ok("url", format!("{url} answers, and knows this host"))?,
-            // What the key is for does not matter here.
+            // The key's names do not matter here.
             Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
                 report.ok("url", format!("{url} answers, and knows the key of this host"))?;
             }
@@ -118,7 +118,7 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what the coordinator is and how far away; returns where.
+/// Reports the coordinator and its round-trip time; returns its URL.
 async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
     // The first one is slower than all others.
     session.call::<Pong>(Call::Ping(Nothing {})).await?;
@@ -192,7 +192,7 @@ async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome;
 
 /// Takes an agent off the coordinator's list, as soon as its session has ended there as well.
 async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(), Refusal> {
-    /// How long the coordinator is left to hear the goodbye.
+    /// How long the coordinator has to read the goodbye.
     const PAUSE: Duration = Duration::from_millis(10);
     let trust = Trust::new(config.coordinators.fingerprints.clone());
     let bearer = config.coordinators.token.as_ref().map(|token| format!("Bearer {}", token.expose()));

@@ -1,4 +1,4 @@
-//! What can be checked without asking anybody: the program, its configuration, the folder of the sockets.
+//! Checks without any request: the program, its configuration, the folder of the sockets.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `c3po doctor`: tries everything that has to work on this host, and says what to do where something does not.
+//! `c3po doctor`: tests everything that has to work on this host, and reports how to fix failures.
 
 mod canary;
 mod coordinator;

@@ -60,7 +60,7 @@ fn is_gone(config: &Config) -> bool {
 /// Returns whether `c3po install` was run by another build than this one.
 fn is_outdated(config: &Config) -> bool {
     let bundle = Bundle::in_data(&config.places.data_dir);
-    // What was installed from elsewhere is not ours to compare.
+    // A plugin that was installed from elsewhere is not compared.
     let (true, Ok(this)) = (bundle.program().exists(), std::env::current_exe()) else { return false };
     bundle.changes(&this).is_ok_and(|changes| !changes.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the doctor found: told as it is found, or as one document at the end.
+//! The doctor's findings: printed one by one, or as one document at the end.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use c3po_shared::text::harmless;
 
 use crate::commands::print::{Printer, Tone};
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckResult {
     /// As it should be.
     Ok,
-    /// It works, but somebody should look at it.
+    /// It works, but needs attention.
     Warn,
     /// It does not work.
     Fail,
@@ -26,7 +26,7 @@ struct Finding {
     check: &'static str,
     verdict: CheckResult,
     found: String,
-    /// What to do.
+    /// The next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -98,7 +98,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Document<'a> {
     version: &'static str,
@@ -106,7 +106,7 @@ struct Document<'a> {
     findings: &'a [Finding],
 }
 
-/// Returns a text whose further lines stand under its first one. What others wrote does nothing to the terminal.
+/// Returns a text whose further lines are indented below its first one. It cannot control the terminal.
 fn indented(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| harmless(line, false)).collect();
     lines.join("\n                     ")

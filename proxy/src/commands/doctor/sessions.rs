@@ -1,4 +1,4 @@
-//! The sessions that run on this host, as their proxies tell.
+//! The running sessions of this host, as their proxies report them.
 
 use std::io::ErrorKind;
 use std::time::Duration;

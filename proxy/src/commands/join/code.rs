@@ -11,7 +11,7 @@ use crate::config::Secret;
 
 /// How many bytes are read of a code: far more than any has.
 const CODE_MAX: u64 = 1_024;
-/// What Ctrl-C sends to a terminal that makes no signal of it, and Ctrl-D, backspace and Ctrl-U.
+/// The bytes of Ctrl-C without a signal, Ctrl-D, backspace and Ctrl-U.
 const INTERRUPT: u8 = 0x03;
 const END: u8 = 0x04;
 const ERASE: [u8; 2] = [0x08, 0x7f];
@@ -72,7 +72,7 @@ fn typed() -> io::Result<String> {
     line
 }
 
-/// Returns what is typed until the line ends.
+/// Returns the typed line.
 ///
 /// Errors: `Interrupted` at Ctrl-C.
 fn line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String> {
@@ -89,7 +89,7 @@ fn line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&typed).into_owned())
 }
 
-/// A terminal that shows nothing of what is typed, until this is gone. It makes no signals meanwhile, or one would leave it so.
+/// A terminal without echo, until this is dropped. It makes no signals meanwhile, because one would leave it so.
 struct Quiet<'a> {
     terminal: BorrowedFd<'a>,
     before: Termios,

@@ -30,7 +30,7 @@ pub(super) struct KnownCoordinators {
 }
 
 impl KnownCoordinators {
-    /// Returns what a file names; nothing if it names no coordinator.
+    /// Returns the coordinators in a file; empty if it names none.
     pub(super) fn of(text: &str, coordinators: &Coordinators) -> Self {
         let names_one = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("coordinator_url"));
         if !names_one {
@@ -52,7 +52,7 @@ impl KnownCoordinators {
         }
     }
 
-    /// Returns what the host knows after it has joined at a URL that shows that certificate.
+    /// Returns the known coordinators after a join at a URL with that certificate.
     pub(super) fn after(&self, url: &str, fingerprint: Option<Fingerprint>, relation: Relation) -> Self {
         let only = || Self { urls: vec![url.to_owned()], fingerprints: fingerprint.into_iter().collect() };
         match relation {

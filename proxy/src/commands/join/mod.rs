@@ -1,4 +1,4 @@
-//! `c3po join`: lets this host in at a coordinator, and writes down where that is, what it is known by, and the host's key.
+//! `c3po join`: joins a coordinator with a code, and stores its URL, its fingerprint and the host's key.
 
 mod code;
 mod known;
@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     host: Option<String>,
 }
 
-/// What a host knew, and where it joins.
+/// The host's earlier configuration, and the coordinator that it joins.
 struct Joining {
     url: String,
     code: JoinCode,
@@ -39,9 +39,9 @@ struct Joining {
     before: String,
     known: KnownCoordinators,
     older_key: Option<String>,
-    /// What proves that the host has a key of this fleet already.
+    /// The proof that the host has a key of this fleet already.
     proof: Option<String>,
-    /// What it calls itself.
+    /// Its own name for itself.
     host: String,
 }
 
@@ -77,7 +77,7 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
     let before = host_file::text(&config.places.config_file).map_err(unwritable)?.unwrap_or_default();
     let written = Config::of_file(&before).coordinators;
     let older_key = written.key_id().map(str::to_owned);
-    // A token that somebody chose may be guessed by whoever gets a proof of it.
+    // A token that a person chose could be guessed from a proof of it.
     let known_token = config.coordinators.token.as_ref().or(written.token.as_ref());
     let key = known_token.map(Secret::expose).filter(|key| key.starts_with(join::KEY_PREFIX));
     let proof = key.map(|key| join::proof(key, &code.secret()));
@@ -95,7 +95,7 @@ impl Joining {
     }
 }
 
-/// What is to stand in the file.
+/// The values for the file.
 fn values(known: &KnownCoordinators, key: &str) -> [(&'static str, Option<toml::Value>); 3] {
     let text = |fingerprint: &Fingerprint| toml::Value::from(fingerprint.to_string());
     let fingerprints = match known.fingerprints.as_slice() {
@@ -130,7 +130,7 @@ fn foreign(url: &str, status: u16) -> Refusal {
     Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
 }
 
-/// Returns what to do where a key was made and cannot be kept.
+/// Returns the failure of a key that was made and cannot be stored.
 fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
     Failure::Stopped {
         why: format!("this host's file: {error:#}"),
@@ -189,7 +189,7 @@ fn tell(
     printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tries everything.")
 }
 
-/// Returns what is reported of a host that calls itself one name and is known by another.
+/// Returns the report for a host whose own name differs from its known one.
 fn called(said: &str, host: &str) -> String {
     let number = host.strip_prefix(said).and_then(|rest| rest.strip_prefix('-'));
     if number.is_none_or(|number| number.parse::<u32>().is_err()) {
@@ -202,7 +202,7 @@ fn called(said: &str, host: &str) -> String {
     )
 }
 
-/// Connects as a session of this host would, by what was written.
+/// Connects as a session of this host would, with the new configuration.
 async fn check(key: &str) -> Result<(), Failure> {
     let config = Config::read();
     if let Some(problem) = config.problems.first() {
@@ -216,7 +216,7 @@ async fn check(key: &str) -> Result<(), Failure> {
         });
     }
     match CommandSession::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
-        // A key for some agents only knows no person; that it was told so shows that it is known.
+        // A key for some agents covers no person; this refusal shows that the key is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
         Err(Failure::NoCoordinator(refusal)) => {
             Err(Failure::NoCoordinator(refusal.suggest("This host is in; `c3po status` tries the connection again.")))
