@@ -14,7 +14,7 @@ use tokio::time::timeout;
 /// The slowest of the commands starts thirty programs one after the other.
 const COMMAND: Duration = Duration::from_secs(300);
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// The command and its arguments

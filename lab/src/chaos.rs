@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use harness::storm::{self, Aftermath, Storm};
 use serde_json::json;
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How many messages are to be accepted
@@ -17,10 +17,10 @@ pub(crate) struct Options {
     /// How many agents send them to each other
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(2..))]
     agents: u64,
-    /// What chance follows from [default: the time, and it is printed]
+    /// The seed of all chance [default: the time, and it is printed]
     #[arg(long)]
     seed: Option<u64>,
-    /// What is under the coordinators
+    /// The store of the coordinators
     #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
     store: Vec<Store>,
     /// How long an agent pauses at the most between two sends, in milliseconds

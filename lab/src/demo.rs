@@ -1,4 +1,4 @@
-//! `lab demo`: two agents, each behind a real proxy, ask and answer; then what the receipts say, and how long it took.
+//! `lab demo`: two agents, each behind a real proxy, ask and answer; then their receipts and times.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ const ANSWER: &str = "zigbee2mqtt/# for the sensors, frigate/events for the came
 const WAIT: u64 = 10;
 /// A wait that was begun ends by itself within this.
 const WAIT_END: Duration = Duration::from_secs(WAIT + 5);
-/// A proxy says goodbye within 100 ms; the rest is for a busy machine.
+/// A proxy sends its goodbye within 100 ms; the rest is for a busy machine.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// So many times the ping is measured.
 const PINGS: usize = 200;
@@ -92,7 +92,7 @@ fn say(who: &Value, what: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Prints how far a message of this sender got, and by what evidence.
+/// Prints how far a message of this sender got, with the evidence.
 async fn receipts(sender: &McpClient, name: &str, id: &Value) -> Result<()> {
     let status = sender.reply("message_status", json!({"message_id": id})).await?;
     println!("receipts of {name}, {}", id.as_str().context("a message without an id")?);

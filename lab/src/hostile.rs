@@ -9,7 +9,7 @@ use harness::claude::ClaudeCode;
 use harness::hostile::{Action, Aftermath, Day, run};
 use serde_json::json;
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// For how many minutes persons act and messages come
@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// How many sessions there are
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=20))]
     sessions: u8,
-    /// What chance follows from [default: the time, and it is printed]
+    /// The seed of all chance [default: the time, and it is printed]
     #[arg(long)]
     seed: Option<u64>,
     /// The only actions of persons, such as `type,rest,escape`
@@ -58,7 +58,7 @@ pub(crate) async fn run_day(options: &Options) -> Result<ExitCode> {
     let names: Vec<_> = day.actions.iter().map(ToString::to_string).collect();
     eprintln!("{} sessions, {:?}, --seed {seed}; actions: {}", day.sessions, day.time, names.join(", "));
     let claude = ClaudeCode::find()?;
-    // What was started ends with it, also where a person has had enough.
+    // All started processes end with it, also after Ctrl-C.
     let aftermath = tokio::select! {
         aftermath = run(&claude, day) => aftermath?,
         interrupted = tokio::signal::ctrl_c() => {

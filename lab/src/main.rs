@@ -27,9 +27,9 @@ enum Lab {
     Demo,
     /// Two real sessions that ask and answer, as an animated picture for the documents
     Record(record::Options),
-    /// Many agents on one coordinator: how long they take to connect, what each costs, how fast messages reach them
+    /// Many agents on one coordinator: how long they take to connect, their cost, how fast messages reach them
     Load(load::Options),
-    /// Mixed load on two coordinators and one Redis: what memory and descriptors do meanwhile
+    /// Mixed load on two coordinators and one Redis: memory and descriptors over time
     Soak(soak::Options),
     /// Many messages while coordinators, their store, proxies and links are killed: none may be lost, none shown twice
     Chaos(chaos::Options),
@@ -37,7 +37,7 @@ enum Lab {
     Hostile(hostile::Options),
     /// Malformed, oversized, slow, half-sent and random input to every entry, and how it affects a good client
     Siege(siege::Options),
-    /// What c3po costs, beside the least that the same work can cost on this machine
+    /// The cost of c3po, beside the least that the same work can cost on this machine
     Bench(bench::Options),
     /// Runs a command beside a coordinator, whose address it finds in C3PO_COORDINATOR_URL
     Beside(beside::Options),
@@ -91,6 +91,6 @@ fn threads() -> Result<Runtime> {
 
 /// Reports progress to a person.
 fn say(line: &str) {
-    // There is nobody to report to when standard error is closed.
+    // A closed standard error leaves no way to report.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

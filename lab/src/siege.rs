@@ -1,4 +1,4 @@
-//! `lab siege`: a minute of everything that should not be sent, how that affects a good client, and what is given back.
+//! `lab siege`: a minute of malformed and excessive input, its effect on a good client, and the memory that is given back.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -26,11 +26,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::Store;
 
-/// How much more memory the coordinator may have in the last quarter than in the second, in bytes: what its connections
-/// do at the time makes a difference of so much.
+/// How much more memory the coordinator may have in the last quarter than in the second, in bytes: the state of its
+/// connections makes such a difference.
 const GROWTH_MAX: u64 = 32 << 20;
 /// How much longer a good client may wait at the 99th percentile than one of another coordinator of the machine at the
-/// same time, in the median slice: what the machine does, it does to both.
+/// same time, in the median slice: other load of the machine affects both.
 const TIMES_MAX: f64 = 2.0;
 /// The most memory that the coordinator may have at any time, in bytes.
 const MEMORY_MAX: u64 = 256 << 20;
@@ -55,7 +55,7 @@ const ATTACKERS: u32 = 2;
 const RESERVED: u64 = 1_000;
 /// The least part of the places of the coordinator that are taken at some time: with fewer, it was no siege.
 const TAKEN_MIN: f64 = 0.9;
-/// The time until the coordinator has given back what the siege took: more than the longest of its deadlines.
+/// The time until the coordinator has given back the memory of the siege: more than the longest of its deadlines.
 const RETURNED_WITHIN: Duration = Duration::from_secs(60);
 /// How much more memory it may have then than before the siege, in bytes, and how many more descriptors. glibc keeps
 /// small blocks that are free, and gives them to the next connections: `malloc_trim` leaves 22 MB of 128.
@@ -63,7 +63,7 @@ const KEPT_MAX: u64 = 96 << 20;
 const DESCRIPTORS_KEPT_MAX: usize = 16;
 /// The part of the attacks that may find no room on the attackers' side: with more, it was no siege at that rate.
 const LEFT_OUT_MAX: f64 = 0.05;
-/// Into so many slices of time a siege is cut: one in which the machine stood still says nothing about the others.
+/// The number of time slices of a siege: one in which the machine stood still does not affect the others.
 const SLICES: u32 = 10;
 /// A good client calls so often.
 const EVERY: Duration = Duration::from_millis(5);
@@ -72,7 +72,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// For how long the good client calls before anybody attacks, as a part of the siege.
 const ALONE: u32 = 6;
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Attacks in a second
@@ -81,7 +81,7 @@ pub(crate) struct Options {
     /// How long they last
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// What repeats them
+    /// The seed that repeats them
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Connections beside them: bodies, frames and handshakes that are never finished, broadcasts, answers that are not read
@@ -93,7 +93,7 @@ pub(crate) struct Options {
     /// The memory of the besieged coordinator, in MB, where this machine lets it be limited
     #[arg(long, default_value_t = 512)]
     memory: u64,
-    /// What the coordinator keeps its messages in
+    /// The store of the coordinator
     #[arg(long, value_enum, default_values_t = [Store::Redis, Store::Sqlite])]
     store: Vec<Store>,
     /// Only attack the coordinator that is there; the key comes by standard input
@@ -143,7 +143,7 @@ async fn besiege(options: &Options, descriptors: u64) -> Result<()> {
     Ok(())
 }
 
-/// Besieges one coordinator beside another that nobody attacks. Returns what should not be.
+/// Besieges one coordinator beside another without attackers. Returns the violations.
 async fn measure(options: &Options, store: Store, over: Over, attackers: u32) -> Result<Vec<&'static str>> {
     let work = TempDir::new()?;
     let mut besieged = Post::open(&work.path().join("besieged"), store, over, options).await?;
@@ -213,7 +213,7 @@ fn report(before: &Vitals, looks: &[Vitals], after: &Vitals, waited: Duration) -
     Memory { grows: last >= second + GROWTH_MAX, most }
 }
 
-/// Waits until a process has given back memory and descriptors. Returns what it has then, and after which time.
+/// Waits until a process has given back memory and descriptors. Returns its vitals then, and the time that it took.
 async fn given_back(process: u32, before: &Vitals) -> Result<(Vitals, Duration)> {
     let began = Instant::now();
     loop {
@@ -227,7 +227,7 @@ async fn given_back(process: u32, before: &Vitals) -> Result<(Vitals, Duration)>
     }
 }
 
-/// A coordinator that demands credentials, with a store of its own, and a client that does nobody harm.
+/// A coordinator that requires credentials, with a store of its own, and a well-behaved client.
 struct Post {
     _redis: Option<Redis>,
     folder: PathBuf,
@@ -336,7 +336,7 @@ async fn attack(options: &Options, address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a process had, look by look.
+/// Returns the vitals of a process, look by look.
 ///
 /// Errors: it ended.
 async fn watch(process: u32, span: Duration) -> Result<Vec<Vitals>> {
@@ -362,7 +362,7 @@ async fn make_key(coordinator: &Coordinator, home: &Path) -> Result<String> {
     Ok(said.lines().next().context("no key")?.to_owned())
 }
 
-/// Calls until the time is over. Returns what each call took.
+/// Calls until the time is over. Returns the time of each call.
 async fn pings(good: &McpClient, span: Duration) -> Result<Vec<Ping>> {
     let (begin, mut done) = (Instant::now(), Vec::new());
     while begin.elapsed() < span {
@@ -393,7 +393,7 @@ fn times(own: &[Ping], other: &[Ping], slice: u32) -> f64 {
     }
 }
 
-/// Returns the 99th percentile of what they took.
+/// Returns the 99th percentile of their times.
 fn percentile<'a>(pings: impl IntoIterator<Item = &'a Ping>) -> Result<Duration> {
     let mut took: Vec<Duration> = pings.into_iter().map(|ping| ping.took).collect();
     took.sort();

@@ -1,4 +1,4 @@
-//! Many agents at once: what each costs, how fast messages reach them, and that nobody pays for those who rest.
+//! Many agents at once: their cost, how fast messages reach them, and that resting agents cost the others nothing.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::scripts;
 
 /// How many agents rest while the cost of a message is taken; the last are the many.
 const RESTING: [usize; 3] = [10, 1_000, 10_000];
-/// How deep the inboxes are to which messages go: the second is as deep as they can be with room for what comes.
+/// The depth of the recipients' inboxes: the second leaves just enough room for the new messages.
 const DEPTHS: [usize; 2] = [10, 980];
 /// Those who get messages, and those who send them.
 const BUSY: usize = 20;
@@ -32,7 +32,7 @@ const GATHERING: Duration = Duration::from_secs(120);
 /// Descriptors that are not links.
 const OTHER_DESCRIPTORS: usize = 100;
 
-/// What a message took.
+/// The times of a message.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     /// Processor time of the coordinator and of Redis, in microseconds.
@@ -119,7 +119,7 @@ fn flat(report: &mut Report, where_: &str, cost: Cost, first: Cost) {
     report.figure(&format!("delivery {where_}, p50"), cost.p50, "ms", base(first.p50), None);
 }
 
-/// Sends at the one rate, and takes off what resting costs.
+/// Sends at the one rate, and subtracts the cost of resting.
 async fn cost(crowd: &Crowd, server: &Loaded, targets: &[String], report: &Report) -> Result<Cost> {
     let senders = crowd.join("sender", SENDERS).await?;
     sleep(Duration::from_secs(1)).await;

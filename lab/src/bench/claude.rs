@@ -1,7 +1,7 @@
 //! How long a text takes into an idle Claude Code: posted straight to its inbox, and sent through c3po, in turns.
 //!
 //! The floor of a send is a post to the inbox of the very session that it goes to: the client's own time from the
-//! wake-up to its next request to the model, hooks and all. What the hooks add is seen beside a session without c3po.
+//! wake-up to its next request to the model, hooks and all. A session without c3po shows the cost of the hooks.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ const ARRIVAL: Duration = Duration::from_secs(30);
 const ABOVE: f64 = 10.0;
 const RECIPIENT: &str = "meshtastic";
 
-/// The sessions of a run, and whom they ask.
+/// The sessions of a run, and their models.
 struct Sessions {
     plain: Interactive,
     plain_model: FakeApi,
@@ -49,7 +49,7 @@ struct Sessions {
     _redis: Redis,
 }
 
-/// Measures both ways, or says why not.
+/// Measures both ways, or reports why not.
 pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let claude = match ClaudeCode::find() {
         Ok(claude) => claude,
@@ -87,7 +87,7 @@ async fn start(claude: &ClaudeCode, work: &Path) -> Result<Sessions> {
     Ok(Sessions { plain, plain_model, plugged, plugged_model, sender, _coordinator: coordinator, _redis: redis })
 }
 
-/// Takes turns, so that what else the machine does falls on all of them.
+/// Takes turns, so that other load of the machine affects all of them.
 async fn measure(sessions: &Sessions, report: &mut Report) -> Result<()> {
     let (mut floor, mut beside, mut through) = (Times::default(), Times::default(), Times::default());
     for round in 0..WARM_UP + report.rounds(ROUNDS) {

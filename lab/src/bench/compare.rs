@@ -1,4 +1,4 @@
-//! Two builds in one run: measured in turns, so that what else the machine does falls on both.
+//! Two builds in one run: measured in turns, so that other load of the machine affects both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,7 @@ const LINE: &str = concat!(
     r#"{"target":"meshtastic","message":"What MQTT topics are available?","requires_response":false}}}"#,
     "\n"
 );
-/// What one accepted message is at the least: an entry, its state, its life, a wake.
+/// The least work for one accepted message: an entry, its state, its life, a wake.
 pub(crate) const SCRIPT: &str = "redis.call('XADD', KEYS[1], '*', 'm', ARGV[1]) redis.call('HSET', KEYS[2], 'seq', ARGV[2]) \
                       redis.call('PEXPIRE', KEYS[1], 86400000) redis.call('PUBLISH', 'wake', ARGV[2]) return 1";
 
@@ -139,7 +139,7 @@ fn chain(runtime: &Runtime, deliveries: usize) -> Result<f64> {
             command.arg(&address);
             Server::start(command)
         };
-        // A relay is linked once it has had an answer; what the other got by that is read away.
+        // A relay is linked after its first answer; the other relay's output from that is dropped.
         let mut sender = relay()?;
         sender.line(LINE)?;
         let mut recipient = relay()?;

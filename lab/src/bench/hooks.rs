@@ -1,4 +1,4 @@
-//! What a hook costs a session: the process from its start to its end, however its coordinator is.
+//! The cost of a hook for a session: the process from its start to its end, in every state of the coordinator.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ use super::report::{Goal, Report};
 const ROUNDS: usize = 500;
 /// How long a proxy may take until it listens for hooks.
 const LISTENS: Duration = Duration::from_secs(10);
-/// What a client writes at the end of a turn.
+/// The input of a client at the end of a turn.
 const INPUT: &[u8] = br#"{"session_id":"17a5f148-3c2e-4b8e-9d0e-3f2b1c0d9e8f","transcript_path":"/home/ann/.claude/projects/p/s.jsonl","cwd":"/home/ann/web","prompt_id":"4a1c","permission_mode":"default","hook_event_name":"Stop","stop_hook_active":false,"last_assistant_message":"All done.","background_tasks":[],"session_crons":[]}"#;
 
 /// Measures a hook without a proxy, and beside proxies whose coordinator lives, is gone, and does not answer.

@@ -1,4 +1,4 @@
-//! Taking times, and what is read off them.
+//! Taking times, and their statistics.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! `lab bench`: what c3po costs, beside what the same work costs at the least on the same machine in the same run.
+//! `lab bench`: the cost of c3po, beside the least cost of the same work on the same machine in the same run.
 //!
 //! Every figure is a median of many rounds. A floor is measured right before the figure that stands on it, so that
 //! their ratio holds on a noisy machine where neither would alone.
@@ -29,10 +29,10 @@ use tokio::runtime::Runtime;
 
 use self::report::Report;
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What is measured [default: everything]
+    /// The sections to measure [default: all]
     #[arg(value_enum)]
     sections: Vec<Section>,
     /// Fewer rounds and shorter spans: enough to compare two builds, too few to quote
@@ -55,15 +55,15 @@ pub(crate) struct Options {
 enum Section {
     /// Starting, resting, a ping, a delivery, each beside its floor
     Processes,
-    /// Sends per second, and what one send costs: scripts, commands, bytes, wake-ups
+    /// Sends per second, and the cost of one send: scripts, commands, bytes, wake-ups
     Send,
     /// Up to 10,000 agents that wait
     Agents,
-    /// What others notice while somebody behaves badly
+    /// The effect of badly behaved agents on others
     Others,
     /// Hooks, from start to end
     Hooks,
-    /// A text to an idle Claude Code, and what its turns cost
+    /// A text to an idle Claude Code, and the cost of its turns
     Claude,
 }
 

@@ -1,8 +1,8 @@
-//! What others notice of agents that behave badly: their own deliveries, with and without them, in turns.
+//! The effect of badly behaved agents on others: their deliveries, with and without them, in turns.
 //!
-//! They behave badly in a process of their own: what they do with long texts is not what the others wait for. What they
-//! take of the machine is measured as well, by having them do the same at another coordinator beside this one.
-//! Of several turns the least disturbed one counts, on either side: what else the machine does only ever adds.
+//! They run in a process of their own, so that others do not wait for their work on long texts. Their share of the machine
+//! is measured too, with the same load at another coordinator beside this one. Of several turns the least disturbed one
+//! counts, on either side: other load of the machine only adds time.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -32,7 +32,7 @@ const SPAN: Duration = Duration::from_millis(1_500);
 const SETTLING: Duration = Duration::from_millis(500);
 /// How much later a message of the others may arrive than where the same machine has to bear the same elsewhere.
 const TIMES: f64 = 2.0;
-/// What the coordinator may grow to, in megabytes.
+/// The most memory of the coordinator, in megabytes.
 const MEMORY: f64 = 150.0;
 /// How long the others may take to connect.
 const GATHERING: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ impl Apart {
     }
 }
 
-/// Behaves badly until the input ends, then says what was done.
+/// Behaves badly until the input ends, then reports its actions.
 pub(super) fn rough(name: &str, address: SocketAddr) -> Result<()> {
     crate::thread()?.block_on(async {
         let rough = Rough::ALL.into_iter().find(|rough| rough.name() == name).context("no such behaviour")?;

@@ -1,4 +1,4 @@
-//! What c3po's own processes cost: starting, resting, a round trip, a delivery.
+//! The cost of c3po's own processes: starting, resting, a round trip, a delivery.
 
 use std::path::Path;
 use std::process::Command;
@@ -104,7 +104,7 @@ fn delivery(work: &Path, coordinator: &Coordinator, floors: &Floors, report: &mu
     Ok(times.p50())
 }
 
-/// The same with what a host on another machine has: TLS by a fingerprint, and a credential.
+/// The same as from another machine: over TLS with a fingerprint, and with a key.
 fn delivery_over_tls(runtime: &Runtime, plain: f64, report: &mut Report) -> Result<()> {
     let work = TempDir::new()?;
     let credential = work.path().join("0123456789abcdef");
@@ -132,7 +132,7 @@ fn deliveries(work: &Path, coordinator: &str, variables: &[(&str, &str)], count:
     let rounds = count + count / 10;
     let receiving = thread::spawn(move || -> Result<()> {
         for _ in 0..rounds {
-            // The answer to the ping says that the wait before it has reached the coordinator.
+            // The answer to the ping proves that the wait before it has reached the coordinator.
             recipient.begin(WAITING, "wait_for_message", r#"{"timeout":20}"#)?;
             recipient.begin(PINGING, "ping", "{}")?;
             recipient.answer(PINGING)?;

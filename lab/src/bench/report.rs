@@ -20,7 +20,7 @@ pub(super) struct Row {
     met: Option<bool>,
 }
 
-/// What a figure has to reach.
+/// The goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// At most that much.
@@ -53,7 +53,7 @@ impl Report {
         if self.quick { (full / 5).max(10) } else { full }
     }
 
-    /// Returns how long this run measures what a full run measures for so long.
+    /// Returns this run's share of the time of a full run.
     pub(crate) fn span(&self, full: Duration) -> Duration {
         if self.quick { full / 2 } else { full }
     }
@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    /// Prints what the next figures are about.
+    /// Prints the subject of the next figures.
     pub(crate) fn heading(&self, what: &str) {
         self.print(&format!("\n{what}"));
     }
@@ -85,7 +85,7 @@ impl Report {
         self.print(&format!("  {what:<58} not measured: {why}"));
     }
 
-    /// Prints what belongs to the figure before it.
+    /// Prints a note on the figure before it.
     pub(crate) fn note(&self, what: &str) {
         self.print(&format!("    {what}"));
     }

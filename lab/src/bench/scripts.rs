@@ -1,4 +1,4 @@
-//! What Redis counts of its scripts: how many ran, which commands they called, how long they took.
+//! Redis's counts of scripts: their number, their commands, their time.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const RUNNERS: [&str; 5] = ["eval", "evalsha", "evalsha_ro", "fcall", "fcall_ro"
 /// How long a script may take at the 99th percentile, in milliseconds.
 const P99_MAX: f64 = 2.0;
 
-/// What a Redis did since it was asked to count anew.
+/// The counts of a Redis since the last reset.
 #[derive(Debug)]
 pub(super) struct Counts {
     /// How many scripts ran.
@@ -34,7 +34,7 @@ pub(super) async fn count_anew(server: &Loaded) -> Result<Option<MultiplexedConn
     Ok(Some(redis))
 }
 
-/// Returns what was counted.
+/// Returns the counts.
 pub(super) async fn counts(redis: &mut MultiplexedConnection) -> Result<Counts> {
     let commands = section(redis, "commandstats", "cmdstat_").await?;
     let mut counts = Counts { scripts: 0.0, commands: BTreeMap::new(), time: 0.0, bytes: 0.0 };

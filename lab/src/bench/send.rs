@@ -70,7 +70,7 @@ pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What was sent, and what it took.
+/// The sends, and their cost.
 struct Sends {
     count: f64,
     per_second: f64,
@@ -79,7 +79,7 @@ struct Sends {
     wake_ups: [u64; 2],
 }
 
-/// The agents send to each other, and acknowledge what is pushed to them.
+/// The agents send to each other, and acknowledge pushed messages.
 async fn sends(server: &Loaded, pace: Pace, report: &Report) -> Result<Sends> {
     let crowd = Crowd::new(server.address);
     let senders = crowd.join("sender", SENDERS).await?;
@@ -130,7 +130,7 @@ async fn on_redis(server: &Loaded, floor: f64, report: &mut Report) -> Result<()
     scripts::judge(server, "sends", report).await
 }
 
-/// Reports what one send is made of: what its sender, its recipient and their coordinator cause in all.
+/// Reports the parts of one send: the work of its sender, its recipient and their coordinator.
 fn report_counts(sends: &Sends, counts: &Counts, report: &mut Report) {
     let each = |count: f64| count / sends.count;
     report.figure("scripts of a send", each(counts.scripts), "", None, None);

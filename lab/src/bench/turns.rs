@@ -1,4 +1,4 @@
-//! What the plugin costs a session whose mail is empty: time of a turn, weight of its requests, beside one without it.
+//! The cost of the plugin for a session without mail: time of a turn, weight of its requests, beside one without it.
 
 use std::fs;
 use std::path::Path;

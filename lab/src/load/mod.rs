@@ -1,4 +1,4 @@
-//! `lab load`: thousands of agents that wait, some that send, and what that costs the coordinator and its store.
+//! `lab load`: thousands of agents that wait, some that send, and the cost for the coordinator and its store.
 
 mod report;
 
@@ -20,13 +20,13 @@ use crate::{Store, say};
 const OTHER_DESCRIPTORS: u64 = 100;
 /// How long all agents together may take to connect.
 const GATHERING: Duration = Duration::from_secs(180);
-/// How long the last messages may take to arrive once nobody sends any more.
+/// How long the last messages may take to arrive after the last send.
 const LAST_ARRIVALS: Duration = Duration::from_secs(10);
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Agents that wait for mail; with 0 the senders send to each other, and what is pushed to them is acknowledged
+    /// Agents that wait for mail; with 0 the senders send to each other, and acknowledge pushed messages
     #[arg(long, default_value_t = 1_000)]
     agents: usize,
     /// Agents that send
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// How long they send
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// How long everybody rests before that, to see what resting costs
+    /// How long all agents rest before that, to measure the cost of resting
     #[arg(long, default_value_t = 5.0)]
     rest: f64,
     /// Characters in a message
@@ -113,7 +113,7 @@ async fn measure(options: &Options, server: &Loaded) -> Result<Report> {
             let (sent, arrived) = crowd.tally().progress();
             (arrived >= sent).then_some(())
         };
-        // What did not arrive is seen in the report.
+        // The report shows missing messages.
         let _ = eventually("every message arrives", LAST_ARRIVALS, all_arrived).await;
     }
     let used = server.used()?.since(&before);

@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! The measurements, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,13 +23,13 @@ pub(crate) struct Report {
     pub(crate) sent: Option<Sent>,
 }
 
-/// What sending was like.
+/// The measurements of sending.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) counted: Counted,
     pub(crate) took: Duration,
     pub(crate) used: Used,
-    /// What was used in each second while nobody sent.
+    /// The resources used per second without sends.
     pub(crate) resting: Used,
 }
 
@@ -72,7 +72,7 @@ impl Sent {
         })
     }
 
-    /// Returns what was used for sending: without what the links cost that only rest.
+    /// Returns the resources used for sending, without those of resting links.
     fn without_resting(&self) -> Used {
         let seconds = self.took.as_secs_f64();
         self.used.since(&Used {

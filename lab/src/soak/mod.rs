@@ -34,7 +34,7 @@ const LOOPS: (&str, &str) = ("C3PO_LOOP_MESSAGES", "60");
 /// How long the crowd may take to connect.
 const GATHERING: Duration = Duration::from_secs(60);
 
-/// What can be chosen.
+/// The options.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// How long
@@ -58,7 +58,7 @@ pub(crate) struct Options {
     /// Where the samples are written
     #[arg(long, default_value = "target/soak.csv")]
     csv: PathBuf,
-    /// Where what the crowd sent and how fast it arrived is written
+    /// The file for the crowd's traffic and its latency
     #[arg(long, default_value = "target/soak-traffic.csv")]
     traffic: PathBuf,
 }
@@ -87,7 +87,7 @@ async fn soak(options: &Options, work: &Path) -> Result<Samples> {
         let folder = work.join(format!("coordinator-{number}"));
         std::fs::create_dir(&folder)?;
         let mut coordinator = Coordinator::absent(&folder, &redis.url())?.quietly();
-        // Nobody has a key, so all send with one quota.
+        // Without keys, all agents share one quota.
         coordinator = coordinator.with(LOOPS.0, Path::new(LOOPS.1)).with("C3PO_STORE_QUOTA", Path::new("0"));
         coordinator.restart().await?;
         roster.enter(&format!("coordinator-{number}"), coordinator.process()?.id()?);

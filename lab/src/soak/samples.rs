@@ -1,4 +1,4 @@
-//! What every process held and used, at each look, and what went through meanwhile.
+//! The memory and descriptors of every process at each look, and the traffic in between.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use crate::say;
 #[derive(Debug, Default)]
 pub(crate) struct Roster(Mutex<BTreeMap<String, u32>>);
 
-/// What the sessions did, and what went wrong with whom.
+/// The actions of the sessions, and their failures.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic(Mutex<BTreeMap<String, u64>>);
 
@@ -39,7 +39,7 @@ pub(crate) struct Samples {
     traffic: BufWriter<File>,
     /// By the name of the process, in the order in which they were taken.
     pub(crate) taken: BTreeMap<String, Vec<Sample>>,
-    /// What went through, by what it was.
+    /// The traffic, by kind.
     pub(crate) counts: BTreeMap<String, u64>,
 }
 

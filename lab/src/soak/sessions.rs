@@ -18,7 +18,7 @@ use super::samples::{Roster, Traffic};
 const RESTARTED: usize = 5;
 /// How long such a session lives.
 const SESSION_LIFE: Duration = Duration::from_secs(120);
-/// A proxy says goodbye within 100 ms; the rest is for a busy machine.
+/// A proxy sends its goodbye within 100 ms; the rest is for a busy machine.
 const GOODBYE: Duration = Duration::from_secs(10);
 /// How long a wait is asked to last.
 const WAIT_SECONDS: u64 = 20;
@@ -28,14 +28,14 @@ const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a person leaves a session to itself: seconds, the least and the most.
 const PERSON_AWAY: (u64, u64) = (60, 240);
-/// What a refusal by the guard against loops says.
+/// The code of a refusal by the loop guard.
 const LOOP: &str = "LOOP_SUSPECTED";
 /// The name of the count of such refusals. There are to be none: persons type into every session.
 pub(crate) const LOOP_ALARMS: &str = "sessions: LOOP ALARMS";
 /// One deed in so many is a broadcast to everybody.
 const BROADCAST_ONE_IN: usize = 400;
 
-/// What all sessions have in common.
+/// The shared state of all sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct Sessions {
     work: PathBuf,
@@ -117,7 +117,7 @@ impl Sessions {
         }
     }
 
-    /// Answers whoever asks.
+    /// Answers all questions.
     async fn answer_questions(&self, client: &McpClient) -> std::convert::Infallible {
         loop {
             let answered = async {
@@ -212,7 +212,7 @@ async fn wait(client: &McpClient, arguments: Value) -> Result<Value> {
 
 async fn read_and_acknowledge(client: &McpClient) -> Result<()> {
     let inbox = client.reply("get_messages", json!({"limit": 50})).await?;
-    // Questions are left to whoever answers them.
+    // Questions are left to the answering task.
     let read = inbox["messages"].as_array().into_iter().flatten();
     let ids: Vec<_> = read.filter(|one| one["requires_response"] != true).map(|one| one["id"].clone()).collect();
     if !ids.is_empty() {

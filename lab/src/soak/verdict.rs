@@ -1,4 +1,4 @@
-//! Whether memory and descriptors stay what they are, by medians that no single sample moves.
+//! Whether memory and descriptors stay flat, by medians that no single sample moves.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use super::samples::{Sample, Samples};
 use super::sessions::LOOP_ALARMS;
 
-/// Growth in an hour that counts as none: this share of what is held, or so many bytes, whichever is more.
+/// Growth in an hour that counts as none: this share of the total, or so many bytes, whichever is more.
 const SHARE: f64 = 0.05;
 const BYTES: f64 = 1024.0 * 1024.0;
 /// So much more at the end than in the middle is no growth, however short the run.
 const NOISE: f64 = 128.0 * 1024.0;
 /// Descriptors that may come and go.
 const DESCRIPTORS: f64 = 4.0;
-/// Redis keeps every message for seven days: it grows by what it is told.
+/// Redis stores every message for seven days, so it grows with the traffic.
 const KEEPS: &str = "redis";
 
-/// What is said of every process, and of the whole.
+/// The verdict on every process, and on the whole.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     rows: Vec<Row>,
@@ -45,7 +45,7 @@ pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
 }
 
 impl Verdict {
-    /// Returns whether nothing grows that should not, and nobody was taken for a loop.
+    /// Returns whether nothing grows that should not, and no pair of agents was refused as a loop.
     pub(crate) fn holds(&self) -> bool {
         self.rows.iter().all(|row| row.flat != Some(false)) && !self.counts.contains_key(LOOP_ALARMS)
     }
