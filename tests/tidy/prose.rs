@@ -7,12 +7,12 @@ use super::tree::File;
 /// Words that hide a noun or make software speak, and their most uses in 1,000 comment lines. A change that removes some
 /// lowers the number; the goals are 15, 8 and 4.
 const BUDGETS: [(&str, &[&str], f64); 3] = [
-    ("what", &["what"], 63.0),
-    ("says", &["say", "says", "said", "tell", "tells", "told", "hear", "hears", "heard"], 22.0),
-    ("nobody", &["nobody", "somebody", "whoever", "whom"], 13.0),
+    ("what", &["what"], 5.0),
+    ("says", &["say", "says", "said", "tell", "tells", "told", "hear", "hears", "heard"], 2.0),
+    ("nobody", &["nobody", "somebody", "whoever", "whom"], 1.0),
 ];
 /// The most comments with a sentence that begins with a word for an unnamed thing. The goal is none.
-const UNNAMED_SUBJECTS: usize = 230;
+const UNNAMED_SUBJECTS: usize = 11;
 /// How many words a sentence of a document has, and how many longer ones there are at most in all.
 const SENTENCE_MAX: usize = 40;
 const LONG_SENTENCES: usize = 12;

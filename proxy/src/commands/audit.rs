@@ -20,13 +20,13 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Which part of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Go on with what happens from now on; Ctrl-C ends it
+    /// Continue with new entries as they come; Ctrl-C ends it
     #[arg(long)]
     follow: bool,
-    /// Only what happened since: a time such as 2026-01-15T10:30:00Z, or how long ago, such as 10m, 2h or 3d
+    /// Only entries since a time such as 2026-01-15T10:30:00Z, or since 10m, 2h or 3d ago
     #[arg(long)]
     since: Option<Since>,
-    /// Only what this agent did, or what was done to it
+    /// Only entries of this agent, as sender or recipient
     #[arg(long, value_name = "NAME", add = completions::agents())]
     agent: Option<AgentId>,
 }

@@ -25,10 +25,10 @@ use crate::link::{self, Trust, http};
 /// How long a coordinator may take that was named.
 const TRY_MAX: Duration = Duration::from_secs(5);
 
-/// What is to be installed, and how.
+/// The options of the installation.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Print what would be done, and change nothing
+    /// Print the changes without making them
     #[arg(long)]
     dry_run: bool,
     /// Also show c3po in Claude Code's status line

@@ -143,22 +143,22 @@ enum Command {
     /// Let this host in at a coordinator, with the line that it printed
     #[command(after_help = format!("{JOIN}\n\n{EXIT_CODES}"))]
     Join(join::Arguments),
-    /// Show what happened, in order: who did what to whom, and why
+    /// Show the audit: each event in order, with agents and reasons
     #[command(after_help = EXIT_CODES)]
     Audit(audit::Arguments),
-    /// Show the coordinator's policy, or what it says of a case
+    /// Show the coordinator's policy, or check a case against it
     #[command(after_help = EXIT_CODES, subcommand)]
     Policy(policy::PolicyAction),
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
     #[command(after_help = EXIT_CODES, subcommand)]
     Guard(guard::GuardAction),
-    /// Give what a host has to another name of it
+    /// Move the agents and keys of a host to another name of it
     #[command(after_help = EXIT_CODES, subcommand)]
     Hosts(hosts::HostsAction),
     /// Make Claude Code load c3po in every session of yours
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
-    /// Take back what `c3po install` did
+    /// Revert `c3po install`
     #[command(after_help = EXIT_CODES)]
     Uninstall(uninstall::Arguments),
     /// Print one line about this session's mail, for the client's status line

@@ -19,13 +19,13 @@ pub(super) enum PolicyAction {
     Show,
     /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
     Check {
-        /// Who would do it
+        /// The sender
         #[arg(add = completions::agents())]
         from: AgentId,
-        /// To whom
+        /// The recipient
         #[arg(add = completions::agents())]
         to: AgentId,
-        /// What: message, reply or broadcast
+        /// The verb: message, reply or broadcast
         verb: Verb,
     },
 }

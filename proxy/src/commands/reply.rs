@@ -9,14 +9,14 @@ use super::print::Printer;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// What is answered, and how.
+/// The message and its answer.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The message's id, or the end of it
     id: Typed,
     /// The answer; - reads it from standard input
     text: String,
-    /// Say that the request was not met
+    /// Report that the request was not met
     #[arg(long)]
     error: bool,
 }

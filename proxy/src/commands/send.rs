@@ -18,7 +18,7 @@ use super::print::Printer;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// What is sent, and how.
+/// The message and its options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Agent id, id@host, or @role
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     /// How long to wait, in seconds [default: C3PO_TIMEOUT, or 60]
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=WAIT_MAX))]
     timeout: Option<u64>,
-    /// What it is about, in a line
+    /// The subject, in a line
     #[arg(long)]
     title: Option<String>,
     /// Background to the message
@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     /// Keep it on this host where no coordinator can be reached, to be sent once, later
     #[arg(long, conflicts_with = "wait")]
     queue: bool,
-    /// Say that no answer is wanted
+    /// State that no answer is needed
     #[arg(long)]
     no_answer: bool,
 }

@@ -19,7 +19,7 @@ use crate::link::as_written;
 /// How it is taken back.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Print what would be done, and change nothing
+    /// Print the changes without making them
     #[arg(long)]
     dry_run: bool,
     /// The claude command [default: the one in PATH]

@@ -61,7 +61,7 @@ pub(super) struct Canary {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     last_id: u64,
-    /// Who it became.
+    /// The name that it got.
     agent: AgentId,
 }
 

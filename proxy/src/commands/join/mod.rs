@@ -18,7 +18,7 @@ use crate::config::{self, Config, Secret, private};
 use crate::link::Trust;
 use crate::link::http::post_json;
 
-/// Where, and with what.
+/// The coordinator and the options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Where the coordinator is, such as https://nas:8420
