@@ -69,7 +69,7 @@ check: ## formatter, linter, documentation, workflows, licences and advisories; 
 	@tests/setup/say 'linter'
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	@tests/setup/say 'documentation'
-	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' cargo doc --locked --workspace --no-deps
 	@tests/setup/say 'workflows'
 	@tests/setup/check-workflows
 	@tests/setup/check-dependencies

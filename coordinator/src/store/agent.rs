@@ -55,7 +55,7 @@ pub struct Claim {
     pub quota: Quota,
 }
 
-/// One session's hold on one agent. Calls with an outdated tenure fail with [`StoreError::TakenOver`].
+/// One session's hold on one agent. Calls with an outdated tenure fail with [`super::StoreError::TakenOver`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenure {
     /// The agent.

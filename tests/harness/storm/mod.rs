@@ -1,7 +1,7 @@
 //! The kill test: agents send each other numbered messages while their infrastructure is killed, determined by a seed.
 //!
 //! [`run`] starts everything, and kills coordinators, the store and proxies with `kill -9` while messages are sent. Then it
-//! lets everything restart, reads every inbox to its end, and passes the events to the [`checker`](crate::checker).
+//! lets everything restart, reads every inbox to its end, and passes the events to the [`crate::checker`].
 
 mod agent;
 mod close;

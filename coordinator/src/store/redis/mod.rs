@@ -1,7 +1,7 @@
 //! The store in Redis: one atomic function per change, one connection per server, one subscription for wakes.
 //!
 //! All keys of a fleet share one hash slot, so that one function can change all of them. One server, sentinels and a cluster
-//! look the same above [`connection`].
+//! look the same above `connection`.
 
 mod agents;
 mod audit;
