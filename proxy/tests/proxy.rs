@@ -163,7 +163,7 @@ fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     check(&mut client, r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven"));
     check(&mut client, r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null);
     check(&mut client, r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7));
-    // Lines without an id get no answer: the next output answers the next request.
+    // Empty lines, notifications and responses get no answer: the next output answers the next request.
     for silent in
         ["", " \t", r#"{"jsonrpc":"2.0","method":"$/unknown","params":[1]}"#, r#"{"id":7,"result":1,"error":2}"#]
     {

@@ -117,7 +117,7 @@ impl Journal {
         Ok(first)
     }
 
-    /// Returns whether the agent's queued calls are for one of these coordinators.
+    /// Returns whether the agent's oldest queued call is for one of these coordinators.
     pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
         let Ok(lines) = self.read(agent) else { return false };
         let known =

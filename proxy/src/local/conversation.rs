@@ -28,7 +28,7 @@ impl Conversation {
         Ok(Self { stream: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// Waits for the answer. Blocks as long as the proxy likes.
+    /// Waits for the answer. Blocks until the proxy sends it.
     ///
     /// Errors: the proxy goes away, or sends a malformed answer.
     pub fn answer(&mut self) -> io::Result<Answer> {

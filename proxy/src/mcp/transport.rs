@@ -1,7 +1,7 @@
 //! The transport between client and server: one message per line, with additions to rmcp's own transport.
 //!
 //! - The end of input stops the whole process at once; rmcp alone would wait for calls that are blocked.
-//! - Notifications before `initialize` are skipped; rmcp alone would give up.
+//! - Messages before `initialize` that are not requests are skipped; rmcp alone would give up.
 //! - A line that is not a message is answered; rmcp alone would drop it, or leave out the id.
 //! - A result that puts messages before the model is followed by their receipt, once it is really written.
 

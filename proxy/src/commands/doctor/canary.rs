@@ -116,7 +116,7 @@ impl Canary {
     pub(super) async fn by_waiter(&mut self, session: &CommandSession) -> Result<String> {
         let waiter = Self::start_hook("wait", json!({})).await?;
         let began = Instant::now();
-        // A message that needs no answer wakes no session, unless it is urgent.
+        // A message that needs no answer does not wake a session, unless its priority is high.
         let sent = self.send(session, "waiter", Some(Priority::High)).await?;
         let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiter was not woken")??;
         let took = began.elapsed();
