@@ -1,4 +1,4 @@
-//! `lab beside COMMAND…`: runs a command beside a coordinator and finds both programs for it.
+//! `lab beside COMMAND…`: runs a command beside a coordinator, and finds both programs for it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use harness::process::program;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// The slowest of the commands starts thirty programs one after the other.
+/// Deadline of the command. The slowest one starts thirty programs one after the other.
 const COMMAND: Duration = Duration::from_secs(300);
 
 /// The options.
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     command: Vec<OsString>,
 }
 
-/// Returns how the command ended. It also has C3PO_PROGRAM and C3PO_WORK, a folder, in its environment.
+/// Returns the exit code of the command. Its environment also has C3PO_PROGRAM and C3PO_WORK, a folder.
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let (program_to_run, arguments) = options.command.split_first().context("no command")?;
     let mut command = Command::new(program_to_run);

@@ -1,4 +1,4 @@
-//! `lab chaos`: many agents send each other messages while everything is killed by chance; then nothing may be lost.
+//! `lab chaos`: many agents exchange messages while all parts are killed at random; then no message may be lost.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,7 +51,7 @@ impl From<Store> for storm::Store {
     }
 }
 
-/// Fails if a message was lost, shown twice or out of order, a receipt was not true, or scripts took too long.
+/// Fails if a message was lost, repeated or out of order, a receipt was false, or scripts took too long.
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut clean = true;

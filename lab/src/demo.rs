@@ -14,11 +14,11 @@ const QUESTION: &str = "What MQTT topics are available?";
 const ANSWER: &str = "zigbee2mqtt/# for the sensors, frigate/events for the cameras.";
 /// How long either side waits for the other, in seconds.
 const WAIT: u64 = 10;
-/// A wait that was begun ends by itself within this.
+/// Deadline of a wait, which ends by itself before that.
 const WAIT_END: Duration = Duration::from_secs(WAIT + 5);
 /// A proxy sends its goodbye within 100 ms; the rest is for a busy machine.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// So many times the ping is measured.
+/// How often the ping is measured.
 const PINGS: usize = 200;
 
 pub(crate) async fn run() -> Result<ExitCode> {

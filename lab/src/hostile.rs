@@ -1,4 +1,4 @@
-//! `lab hostile`: real sessions of Claude Code whose persons do anything by chance; no message may be lost, no receipt lie.
+//! `lab hostile`: real sessions of Claude Code whose users act at random; no message may be lost, no receipt may be false.
 
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,7 +42,7 @@ impl Options {
     }
 }
 
-/// Fails if a message was lost or left, stood twice in a context without a mark, or a receipt was not true.
+/// Fails if a message was lost or left over, was repeated in a context without a mark, or a receipt was false.
 pub(crate) async fn run_day(options: &Options) -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let actions = options.actions();

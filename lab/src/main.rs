@@ -1,4 +1,4 @@
-//! `lab`: shows, loads, measures and breaks real coordinators and proxies. `make demo`, `make bench` and their like run it.
+//! `lab`: demonstrates, loads, measures and breaks real coordinators and proxies. `make demo`, `make bench` and others run it.
 
 #![expect(clippy::print_stdout, reason = "a person or a program reads what it prints")]
 
@@ -80,7 +80,7 @@ fn run(lab: Lab) -> Result<ExitCode> {
     }
 }
 
-/// For a program that measures: its own work takes one core and leaves the others alone.
+/// A runtime for a program that measures: its own work uses one core and leaves the others alone.
 fn thread() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("starting the runtime")
 }

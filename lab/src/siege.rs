@@ -32,14 +32,14 @@ const GROWTH_MAX: u64 = 32 << 20;
 /// How much longer a good client may wait at the 99th percentile than one of another coordinator of the machine at the
 /// same time, in the median slice: other load of the machine affects both.
 const TIMES_MAX: f64 = 2.0;
-/// The most memory that the coordinator may have at any time, in bytes.
+/// The memory limit of the coordinator at any time, in bytes.
 const MEMORY_MAX: u64 = 256 << 20;
-/// For how much memory a coordinator has one connection by itself, in bytes.
+/// For how much memory a coordinator has one connection slot by default, in bytes.
 const PER_CONNECTION: u64 = 128 << 10;
 const PER_CONNECTION_OF_TLS: u64 = 256 << 10;
-/// Where a system with the first version of control groups limits memory.
+/// The folder of memory limits on a system with control groups of version 1.
 const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
-/// The connections beside the attacks, in turn; the last kind is for TLS alone.
+/// The connections beside the attacks, in turn; the last kind is for TLS only.
 const HALVES: [Half; 7] = [
     Half::Body("/mcp"),
     Half::Body("/api/agents/remove"),
@@ -49,27 +49,27 @@ const HALVES: [Half; 7] = [
     Half::Answers,
     Half::Handshake,
 ];
-/// The least number of attacking processes, each with a key of its own.
+/// The least number of attacking processes, each with its own key.
 const ATTACKERS: u32 = 2;
 /// The descriptors of an attacking process that are not for connections of [`HALVES`].
 const RESERVED: u64 = 1_000;
-/// The least part of the places of the coordinator that are taken at some time: with fewer, it was no siege.
+/// The least share of the coordinator's connection slots that must be taken at some time: with fewer, it was no siege.
 const TAKEN_MIN: f64 = 0.9;
 /// The time until the coordinator has given back the memory of the siege: more than the longest of its deadlines.
 const RETURNED_WITHIN: Duration = Duration::from_secs(60);
 /// How much more memory it may have then than before the siege, in bytes, and how many more descriptors. glibc keeps
-/// small blocks that are free, and gives them to the next connections: `malloc_trim` leaves 22 MB of 128.
+/// small free blocks for the next connections: `malloc_trim` leaves 22 MB of 128.
 const KEPT_MAX: u64 = 96 << 20;
 const DESCRIPTORS_KEPT_MAX: usize = 16;
-/// The part of the attacks that may find no room on the attackers' side: with more, it was no siege at that rate.
+/// The share of attacks that the attackers may skip for lack of room on their side: with more, the rate was not reached.
 const LEFT_OUT_MAX: f64 = 0.05;
 /// The number of time slices of a siege: one in which the machine stood still does not affect the others.
 const SLICES: u32 = 10;
-/// A good client calls so often.
+/// The interval between two calls of a good client.
 const EVERY: Duration = Duration::from_millis(5);
-/// How often it is looked at how much memory the coordinator has.
+/// How often the coordinator's memory is read.
 const LOOK: Duration = Duration::from_millis(250);
-/// For how long the good client calls before anybody attacks, as a part of the siege.
+/// The divisor of the siege's duration for which the good client calls before any attack.
 const ALONE: u32 = 6;
 
 /// The options.
@@ -102,14 +102,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Returns how many connections a coordinator with that memory has by itself.
+    /// Returns how many connection slots a coordinator with that memory has by default.
     fn places(&self, over: Over) -> u32 {
         let each = if over == Over::Tls { PER_CONNECTION_OF_TLS } else { PER_CONNECTION };
         u32::try_from((self.memory << 20) / each).unwrap_or(u32::MAX)
     }
 }
 
-/// How a coordinator is spoken to.
+/// The transport to a coordinator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Over {
     /// Without TLS
@@ -127,9 +127,9 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Besieges a coordinator on each store, in the clear and over TLS.
+/// Besieges a coordinator on each store, in clear text and over TLS.
 ///
-/// Errors: one ended, panicked, grew, kept its good client waiting, or kept memory or descriptors.
+/// Errors: a coordinator ended, panicked, grew, delayed its good client, or kept memory or descriptors.
 async fn besiege(options: &Options, descriptors: u64) -> Result<()> {
     let room = u32::try_from(descriptors.saturating_sub(RESERVED).max(1)).unwrap_or(u32::MAX);
     let attackers = options.connections.div_ceil(room).max(ATTACKERS);
@@ -192,12 +192,12 @@ struct Memory {
     most: u64,
 }
 
-/// Prints how much memory and how many descriptors a coordinator had before a siege, meanwhile and afterwards.
+/// Prints the memory and descriptors of a coordinator before, during and after a siege.
 fn report(before: &Vitals, looks: &[Vitals], after: &Vitals, waited: Duration) -> Memory {
     let resident: Vec<u64> = looks.iter().map(|look| look.resident).collect();
     let quarter = |number: usize| median(&resident[resident.len() * number / 4..resident.len() * (number + 1) / 4]);
     let (second, last) = (quarter(1), quarter(3));
-    // Also of the time when everybody leaves.
+    // Includes the time when all connections close.
     let most = after.peak;
     println!(
         "  the coordinator: {} kB before, {} kB in the second quarter, {} kB in the last, {} kB at most, {} kB {waited:.0?} \
@@ -263,11 +263,11 @@ impl Post {
     }
 }
 
-/// A control group that limits the memory of one process, until this is gone.
+/// A control group that limits the memory of one process, removed on drop.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Limits a process; where this machine does not allow that it prints so.
+    /// Limits a process; prints a notice if this machine does not allow it.
     fn limit(process: u32, bytes: u64) -> Option<Self> {
         let group = Self(Path::new(MEMORY_GROUPS).join(format!("c3po-siege-{process}")));
         let made = fs::create_dir(&group.0)
@@ -283,7 +283,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // A group with a process in it cannot be removed: that goes back to the first one.
+        // A group with a process in it cannot be removed, so its processes move to the root group.
         let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
         for process in processes.lines() {
             let _ = fs::write(Path::new(MEMORY_GROUPS).join("cgroup.procs"), process);
@@ -292,7 +292,7 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Has processes of their own attack: their work is not part of the good client's wait.
+/// Starts the attacks in separate processes, so that their work is not part of the good client's wait.
 async fn begin(options: &Options, over: Over, attackers: u32, post: &Post) -> Result<Vec<Child>> {
     let mut siege = Vec::new();
     for attacker in 0..attackers {
@@ -354,7 +354,7 @@ fn median(looks: &[u64]) -> u64 {
     looks.get(looks.len() / 2).copied().unwrap_or_default()
 }
 
-/// Makes a key.
+/// Creates a key.
 async fn make_key(coordinator: &Coordinator, home: &Path) -> Result<String> {
     let mut create = command(program("c3po-coordinator")?, home);
     create.args(["keys", "create", "siege", "--listen", &coordinator.address().to_string()]);
@@ -383,8 +383,8 @@ fn slice_of(since: Duration, span: Duration) -> u32 {
     (since.as_secs_f64() / span.as_secs_f64() * f64::from(SLICES)) as u32
 }
 
-/// Returns how much longer one client waited than the other in a slice, at the 99th percentile. Without a ping it waited
-/// for longer than a slice; where the other one did, the machine stood still.
+/// Returns the ratio of the two clients' 99th percentiles in a slice. A client without a ping waited longer than a slice;
+/// if the other one has none, the machine stood still.
 fn times(own: &[Ping], other: &[Ping], slice: u32) -> f64 {
     match [own, other].map(|pings| percentile(pings.iter().filter(|ping| ping.slice == slice))) {
         [Ok(own), Ok(other)] => own.as_secs_f64() / other.as_secs_f64(),

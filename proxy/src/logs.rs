@@ -1,4 +1,4 @@
-//! Where the log goes: standard error or a file, never standard output.
+//! The destination of the log: standard error or a file, never standard output.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ pub fn start(config: &Config) {
         opened.inspect_err(|error| eprintln!("c3po: cannot write the log to {}: {error}", path.display())).ok()
     });
     let logger = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-    // A second start in one process, as tests do it, keeps the first log.
+    // A second start in one process, as in tests, keeps the first logger.
     let _ = match file {
         Some(file) => logger.with_ansi(false).with_writer(Mutex::new(file)).try_init(),
         None => logger.with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr).try_init(),

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| word.into_string().unwrap_or_default()).collect();
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        // Before everything else: a hook has two milliseconds, and reads neither the whole command line nor the
+        // Before everything else: a hook has two milliseconds, and parses neither the whole command line nor the
         // configuration.
         ["hook", rest @ ..] => {
             if let Some(code) = hook::run(rest.first().copied(), rest.get(1).copied()) {

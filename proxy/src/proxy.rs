@@ -18,7 +18,7 @@ use crate::mcp;
 /// How long the end may take: clients kill a server that is still there after 100 ms.
 const END_MAX: Duration = Duration::from_millis(70);
 
-/// Runs the proxy until the client leaves or a signal comes. Never ends because the coordinator is away.
+/// Runs the proxy until the client leaves or a signal arrives. An absent coordinator never ends it.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     for warning in config.warnings.iter().chain(&config.problems) {
         // On standard error whatever the log filter: it is the only place where a person looks for it.

@@ -164,7 +164,7 @@ fn a_text_on_standard_input_is_read_as_far_as_a_message_may_be_long() {
     let mut command = c3po(home.path(), &["send", "b", "-"]);
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    // It ends before it has read all of this.
+    // The command ends before it has read all of this.
     let endless = std::thread::spawn(move || while input.write_all(&[b'x'; 65_536]).is_ok() {});
     let output = child.wait_with_output().unwrap();
     endless.join().unwrap();

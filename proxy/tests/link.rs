@@ -24,10 +24,10 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How long anything may take before a test gives up.
+/// Deadline of all operations in these tests.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A coordinator's place on the network.
+/// A listener in place of a coordinator.
 struct Peer {
     listener: TcpListener,
 }
@@ -46,7 +46,7 @@ impl Peer {
         format!("ws://{}/acp", self.listener.local_addr().unwrap())
     }
 
-    /// Takes a connection and its upgrade.
+    /// Accepts a connection and its upgrade.
     async fn connection(&self) -> Talk {
         let agree = |request: &Request, mut response: Response| -> Result<Response, ErrorResponse> {
             assert_eq!(request.headers()["sec-websocket-protocol"], SUBPROTOCOL);
@@ -57,7 +57,7 @@ impl Peer {
         Talk { socket: tokio_tungstenite::accept_hdr_async(stream, agree).await.unwrap() }
     }
 
-    /// Takes a connection and its `hello`, which it returns, and gives the agent its name.
+    /// Accepts a connection and its `hello`, which it returns, and gives the agent its name.
     async fn welcome(&self, name: &str) -> (Talk, Value) {
         self.welcome_that_beats(name, 15).await
     }
@@ -433,7 +433,7 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
     let direct = running.call("send_message", send("five"));
     let request = talk.hear().await;
     talk.answer(&request, json!({"id": "direct"})).await;
-    // Either it found the journal empty and went out itself, or it got behind the last line for a moment.
+    // It found the journal empty and was sent directly, or it was queued behind the last line for a moment.
     assert!(outcome(direct).await.is_ok());
 }
 

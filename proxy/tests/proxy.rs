@@ -1,4 +1,4 @@
-//! The proxy as a client meets it: a real process on pipes, with no coordinator anywhere.
+//! The proxy as a client uses it: a real process on pipes, without any coordinator.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use c3po_shared::catalogue::Tool;
 use serde_json::{Value, json};
 
-/// How long an answer may take before a test gives up.
+/// How long an answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the end may take here: 100 ms are promised, and a debug build on a busy machine is slower.
 const END: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ struct Client {
 }
 
 impl Client {
-    /// Starts a proxy whose coordinator is at the address.
+    /// Starts a proxy with the coordinator's address.
     fn start(coordinator: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_c3po"))
@@ -79,7 +79,7 @@ impl Client {
         assert!(killed.success());
     }
 
-    /// Waits for the end. Returns how, and how long it took.
+    /// Waits for the end. Returns the exit status and the time it took.
     fn end(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         loop {
@@ -94,7 +94,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Ended already, unless the test failed.
+        // It has ended already, unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -114,7 +114,7 @@ fn the_tools_are_listed_without_a_coordinator() {
     let began = Instant::now();
     let server = client.initialize("2025-11-25");
     let list = client.ask("tools/list", json!({}));
-    // A debug build on a busy machine; the figure that counts is measured elsewhere.
+    // For a debug build on a busy machine; the promised figure is measured elsewhere.
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!((&server["protocolVersion"], &server["serverInfo"]["name"]), (&json!("2025-11-25"), &json!("c3po")));
     assert!(server["instructions"].as_str().unwrap().contains("reply"));
@@ -163,7 +163,7 @@ fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     check(&mut client, r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven"));
     check(&mut client, r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null);
     check(&mut client, r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7));
-    // Lines without an id get no answer: the next output answers the next request.
+    // Empty lines, notifications and responses get no answer: the next output answers the next request.
     for silent in
         ["", " \t", r#"{"jsonrpc":"2.0","method":"$/unknown","params":[1]}"#, r#"{"id":7,"result":1,"error":2}"#]
     {

@@ -13,21 +13,21 @@ use tokio::time::sleep;
 use super::report::{Goal, Report};
 use super::scripts;
 
-/// How many agents rest while the cost of a message is taken; the last are the many.
+/// How many agents are idle while the cost of a message is measured; the last number is the large case.
 const RESTING: [usize; 3] = [10, 1_000, 10_000];
 /// The depth of the recipients' inboxes: the second leaves just enough room for the new messages.
 const DEPTHS: [usize; 2] = [10, 980];
-/// Those who get messages, and those who send them.
+/// The number of agents that receive messages, and of those that send them.
 const BUSY: usize = 20;
 const SENDERS: usize = 16;
-/// Messages per second: the same each time, for a busier coordinator does more at once and pays less for each.
+/// Messages per second, the same each time: a busier coordinator batches more and spends less on each.
 const RATE: f64 = 1_000.0;
-/// For how long messages are sent, and for how long everybody rests before that.
+/// How long messages are sent, and how long all agents are idle before that.
 const SENDING: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(4);
-/// How much dearer a message may be: the machine's noise.
+/// How much more a message may cost, to allow for the machine's noise.
 const FLAT: f64 = 1.3;
-/// How long all may take to connect; the goal is less.
+/// How long all agents may take to connect; the goal is less.
 const GATHERING: Duration = Duration::from_secs(120);
 /// Descriptors that are not links.
 const OTHER_DESCRIPTORS: usize = 100;
@@ -37,7 +37,7 @@ const OTHER_DESCRIPTORS: usize = 100;
 struct Cost {
     /// Processor time of the coordinator and of Redis, in microseconds.
     processor: f64,
-    /// From the sending to the end of a wait, in milliseconds.
+    /// From the send to the end of a wait, in milliseconds.
     p50: f64,
     p99: f64,
 }
@@ -63,7 +63,7 @@ async fn by_those_who_rest(report: &mut Report) -> Result<()> {
     let busy: Vec<_> = (0..BUSY).map(|number| format!("busy-{number}")).collect();
     let (mut waiting, mut first, before) = (BUSY, None, server.memory()?.coordinator);
     for (round, count) in RESTING.into_iter().enumerate() {
-        // Those of the rounds before are still there.
+        // The agents of earlier rounds are still connected.
         let more = count - if round == 0 { 0 } else { RESTING[round - 1] };
         crowd.gather(&format!("resting-{round}"), more);
         waiting += more;

@@ -1,7 +1,7 @@
-//! The least a delivery can be: the same processes in the same order, which do nothing but pass it on.
+//! The floor of a delivery: the same processes in the same order, which only pass it on.
 //!
-//! client -> relay -> hub -> script in Redis -> hub -> relay -> client. A sleeping process takes its time to wake, and
-//! a sum of echoes between busy ones knows nothing of that.
+//! client -> relay -> hub -> script in Redis -> hub -> relay -> client. A sleeping process takes time to wake, which
+//! a sum of echoes between busy processes would not include.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
@@ -74,7 +74,7 @@ pub(super) async fn serve(router: Router) -> Result<()> {
     output.write_all(format!("{}\n", listener.local_addr()?).as_bytes()).await?;
     output.flush().await?;
     let listener = listener.tap_io(|stream| {
-        // A floor that waits for acknowledgements would be too high, which the figures would show.
+        // Without it the floor would include waits for acknowledgements and be too high, which the figures would show.
         let _ = stream.set_nodelay(true);
     });
     Ok(axum::serve(listener, router).await?)
@@ -90,7 +90,7 @@ async fn pass_on(State(mut hub): State<Hub>, upgrade: WebSocketUpgrade) -> Respo
                     let mut invocation = script.key("{a}in");
                     invocation.key("{a}st").arg(text.as_str()).arg(1);
                     let stored: Result<i64, _> = invocation.invoke_async(&mut hub.redis).await;
-                    // Its own wake is not for it; the others' listeners may have left.
+                    // Its own wake is skipped; the other listeners may have left.
                     let _ = hub.wakes.send(text.as_str().to_owned());
                     let _ = wakes.try_recv();
                     if stored.is_err() || socket.send(Message::text("stored")).await.is_err() {

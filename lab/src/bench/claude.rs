@@ -28,11 +28,11 @@ use super::turns;
 const ROUNDS: usize = 20;
 /// The first wake-ups of a session are slower than all later ones.
 const WARM_UP: usize = 3;
-/// How long all rest before each round, so that the session is idle and its hooks have ended.
+/// The pause before each round, so that the session is idle and its hooks have ended.
 const REST: Duration = Duration::from_millis(700);
 /// How long one round may take before the run counts as broken.
 const ARRIVAL: Duration = Duration::from_secs(30);
-/// How much more than a post to the same session the way through c3po may take, in milliseconds.
+/// How much longer the way through c3po may take than a post to the same session, in milliseconds.
 const ABOVE: f64 = 10.0;
 const RECIPIENT: &str = "meshtastic";
 
@@ -43,9 +43,9 @@ struct Sessions {
     plugged: Interactive,
     plugged_model: FakeApi,
     sender: McpClient,
-    /// Kept running while the sessions are.
+    /// Kept running as long as the sessions.
     _coordinator: Coordinator,
-    /// And its store, which writes to disk every second.
+    /// Its store, which writes to disk every second.
     _redis: Redis,
 }
 
@@ -108,7 +108,7 @@ async fn measure(sessions: &Sessions, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Returns how long a text took that was posted past c3po, as long as one that c3po writes.
+/// Returns the latency of a text that was posted without c3po, and is as long as a text of c3po.
 async fn post(session: &Interactive, model: &FakeApi, round: usize) -> Result<Duration> {
     sleep(REST).await;
     let body = question("posted", round);
@@ -121,7 +121,7 @@ async fn post(session: &Interactive, model: &FakeApi, round: usize) -> Result<Du
     arrival(model, &body, began).await
 }
 
-/// Returns how long a text took that an agent sent.
+/// Returns the latency of a text that an agent sent.
 async fn send(sender: &McpClient, model: &FakeApi, round: usize) -> Result<Duration> {
     sleep(REST).await;
     let body = question("sent", round);

@@ -11,7 +11,7 @@ use harness::process::PROGRAMS;
 use super::Options;
 use super::report::Row;
 
-/// The values of a figure in all rounds: of this build, of the other.
+/// The values of a figure in all rounds: of this build, and of the other.
 type Values = BTreeMap<usize, [Vec<f64>; 2]>;
 
 /// Measures this build and the one in that folder, and prints the medians of every figure and their ratio.
@@ -20,7 +20,7 @@ pub(super) fn run(options: &Options, other: &Path) -> Result<()> {
     ensure!(other.join("c3po-coordinator").is_file(), "there is no c3po-coordinator in {}", other.display());
     let (mut names, mut values) = (Vec::<(String, String)>::new(), Values::new());
     for round in 0..options.rounds.max(1) {
-        // The one that comes first in a round comes second in the next.
+        // The build that comes first in a round comes second in the next.
         for build in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
             let name = ["this build", "the other build"][build];
             crate::say(&format!("round {} of {}: {name}", round + 1, options.rounds));
@@ -56,7 +56,7 @@ fn median(values: &[f64]) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Has a process of its own take the figures of a build: of the one beside it, or of the one in that folder.
+/// Measures a build in a separate process: the build beside this program, or the one in that folder.
 fn measure(options: &Options, folder: Option<&PathBuf>) -> Result<Vec<Row>> {
     let lab = folder.map(|folder| folder.join("lab")).filter(|lab| lab.is_file());
     let mut command = Command::new(lab.map_or_else(std::env::current_exe, Ok)?);
@@ -71,6 +71,6 @@ fn measure(options: &Options, folder: Option<&PathBuf>) -> Result<Vec<Row>> {
         command.env(PROGRAMS, folder);
     }
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    // A goal that was missed is no reason not to compare.
+    // A missed goal does not prevent the comparison.
     serde_json::from_slice(&output.stdout).context("the figures could not be taken")
 }

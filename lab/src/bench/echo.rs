@@ -1,4 +1,4 @@
-//! The least a stdio server can be: every line back as it came. Runs as a process of its own.
+//! The floor of a stdio server, which returns every line. Runs as a separate process.
 
 use std::io::{BufRead, Write};
 

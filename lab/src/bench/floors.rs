@@ -1,4 +1,4 @@
-//! The least that the same work can cost here: a process, a line over stdio, a frame over WebSocket, a script in Redis.
+//! The floors of the same work on this machine: a process, a line over stdio, a frame over WebSocket, a script in Redis.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ use super::{chain, part};
 
 /// Enough for a steady median within a few seconds.
 const ROUNDS: usize = 2_000;
-/// How many deliveries are timed, each after a rest.
+/// How many deliveries are timed, each after a pause.
 pub(crate) const DELIVERIES: usize = 500;
-/// Starting processes takes longer.
+/// Lower, because starting processes takes longer.
 const STARTS: usize = 100;
 /// A line of the length of a usual call.
 const LINE: &str = concat!(
@@ -36,13 +36,13 @@ const LINE: &str = concat!(
 pub(crate) const SCRIPT: &str = "redis.call('XADD', KEYS[1], '*', 'm', ARGV[1]) redis.call('HSET', KEYS[2], 'seq', ARGV[2]) \
                       redis.call('PEXPIRE', KEYS[1], 86400000) redis.call('PUBLISH', 'wake', ARGV[2]) return 1";
 
-/// How long all processes rest before a delivery: an agent that waits is idle, and idle processes wake slowly.
+/// The pause of all processes before a delivery: a waiting agent is idle, and idle processes wake slowly.
 pub(crate) const IDLE: Duration = Duration::from_millis(3);
 
 /// The medians of all floors, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floors {
-    /// Starting a process that does nothing, to its end.
+    /// Running a process that does nothing, from start to end.
     pub(crate) process: f64,
     /// A line to an echo process and back.
     pub(crate) stdio: f64,
@@ -93,7 +93,7 @@ async fn echo_frames(upgrade: WebSocketUpgrade) -> Response {
     })
 }
 
-/// The server runs in a thread of its own, as it would in a process of its own.
+/// The server runs on its own thread, in place of a separate process.
 fn websocket(rounds: usize) -> Result<f64> {
     let (announce, announced) = std::sync::mpsc::channel();
     let server = std::thread::spawn(move || -> Result<()> {
@@ -102,7 +102,7 @@ fn websocket(rounds: usize) -> Result<f64> {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             announce.send(listener.local_addr()?)?;
             let listener = listener.tap_io(|stream| {
-                // A floor that waits for acknowledgements would be too high, which the figures would show.
+                // Without it the floor would include waits for acknowledgements and be too high, which the figures would show.
                 let _ = stream.set_nodelay(true);
             });
             let app = Router::new().route("/", get(echo_frames));
@@ -129,7 +129,7 @@ fn websocket(rounds: usize) -> Result<f64> {
     Ok(times.p50())
 }
 
-/// The recipient is idle before each line, as an agent that waits is.
+/// The recipient is idle before each line, like an agent that waits.
 fn chain(runtime: &Runtime, deliveries: usize) -> Result<f64> {
     let redis = runtime.block_on(Redis::start())?;
     let mut hub = part("hub")?.arg(redis.url()).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;

@@ -1,4 +1,4 @@
-//! The least that durable sends can cost with SQLite: one thread writes the rows of many callers in one commit.
+//! The floor of durable sends with SQLite: one thread writes the rows of many callers in one commit.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -13,11 +13,11 @@ pub(super) struct GroupCommit {
     jobs: mpsc::Sender<Job>,
 }
 
-/// A row, and where its caller waits.
+/// A row, and the channel to its caller.
 struct Job(String, oneshot::Sender<()>);
 
 impl GroupCommit {
-    /// Makes a database in that folder, as durable as the coordinator's.
+    /// Creates a database in that folder, as durable as the coordinator's.
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let connection = Connection::open(folder.join("group-commit.db"))?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -29,7 +29,7 @@ impl GroupCommit {
         Ok(Self { jobs })
     }
 
-    /// Returns how many rows are written in a second when so many callers have one under way each.
+    /// Returns the rows written per second by that many callers, each with one row in flight.
     pub(super) async fn rate(&self, callers: usize, body: &str, span: Duration) -> Result<f64> {
         let began = Instant::now();
         let callers = (0..callers).map(|_| async {
@@ -56,7 +56,7 @@ fn write(connection: &Connection, queue: &mpsc::Receiver<Job>) -> Result<()> {
         }
         connection.execute_batch("COMMIT")?;
         for Job(_, answer) in group {
-            // A caller whose time is over waits no longer.
+            // A caller whose time is over has dropped its receiver.
             let _ = answer.send(());
         }
     }

@@ -22,7 +22,7 @@ const LISTENS: Duration = Duration::from_secs(10);
 /// The input of a client at the end of a turn.
 const INPUT: &[u8] = br#"{"session_id":"17a5f148-3c2e-4b8e-9d0e-3f2b1c0d9e8f","transcript_path":"/home/ann/.claude/projects/p/s.jsonl","cwd":"/home/ann/web","prompt_id":"4a1c","permission_mode":"default","hook_event_name":"Stop","stop_hook_active":false,"last_assistant_message":"All done.","background_tasks":[],"session_crons":[]}"#;
 
-/// Measures a hook without a proxy, and beside proxies whose coordinator lives, is gone, and does not answer.
+/// Measures a hook without a proxy, and beside proxies whose coordinator is running, absent, or silent.
 pub(crate) fn all(runtime: &Runtime, report: &mut Report) -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator =
@@ -66,7 +66,7 @@ fn proxy(runtime: &Path, coordinator: &str) -> Result<Server> {
     Ok(server)
 }
 
-/// Runs `/bin/true` and a hook in turn, so that both meet the same moments of the machine.
+/// Runs `/bin/true` and a hook in turn, so that other load on the machine affects both.
 fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
     let (mut floor, mut hook) = (Times::default(), Times::default());
     let c3po = program("c3po")?;
@@ -76,7 +76,7 @@ fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
             command.args(["hook", "stop"]);
             time(command)?
         }];
-        // The first ones only warm up.
+        // The first rounds are a warm-up.
         if round >= rounds / 10 {
             floor.add(took[0]);
             hook.add(took[1]);
@@ -88,16 +88,16 @@ fn rounds(runtime: &Path, rounds: usize) -> Result<(Times, Times)> {
 fn command(program: PathBuf, runtime: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("HOME", runtime).env("XDG_RUNTIME_DIR", runtime);
-    // Whatever session this is run in is not the one that is measured.
+    // Separates the measured session from a session in which this program may run.
     command.env("CLAUDE_PID", std::process::id().to_string());
     command
 }
 
-/// Runs a command as a client runs a hook: writes to it, reads to its end.
+/// Runs a command as a client runs a hook: writes to it, and reads to its end.
 fn time(mut command: Command) -> Result<Duration> {
     let began = Instant::now();
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    // `true` does not read, and may be gone by now.
+    // `true` does not read, and may have ended by now.
     let _ = child.stdin.take().context("no standard input")?.write_all(INPUT);
     let output = child.wait_with_output()?;
     let took = began.elapsed();

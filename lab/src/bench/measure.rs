@@ -17,7 +17,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    /// Takes the time of each round after some that only warm up.
+    /// Measures the time of each round after a warm-up.
     pub(crate) fn of(rounds: usize, mut round: impl FnMut() -> Result<()>) -> Result<Self> {
         for _ in 0..rounds / 10 {
             round()?;
@@ -35,7 +35,7 @@ impl Times {
         self.0.push(time);
     }
 
-    /// Returns the time, in milliseconds, that a share of the rounds stayed below: 0.5 for the median.
+    /// Returns the time in milliseconds that a share of the rounds stayed below: 0.5 for the median.
     pub(crate) fn percentile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort();
@@ -49,7 +49,7 @@ impl Times {
     }
 }
 
-/// A server that is spoken to in lines over a socket pair, as Node and Bun start their children.
+/// A server that exchanges lines over a socket pair, as Node and Bun start their children.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -67,7 +67,7 @@ impl Server {
         Ok(Self { child, input, output: BufReader::new(output) })
     }
 
-    /// Sends a line and returns the next one that comes.
+    /// Sends a line and returns the next line.
     pub(crate) fn line(&mut self, line: &str) -> Result<String> {
         self.send(line)?;
         self.read()
@@ -78,7 +78,7 @@ impl Server {
         Ok(self.input.write_all(line.as_bytes())?)
     }
 
-    /// Returns the next line that comes.
+    /// Returns the next line.
     pub(crate) fn read(&mut self) -> Result<String> {
         let mut answer = String::new();
         self.output.read_line(&mut answer)?;
@@ -86,7 +86,7 @@ impl Server {
         Ok(answer)
     }
 
-    /// Does the handshake of MCP.
+    /// Makes the handshake of MCP.
     pub(crate) fn initialize(&mut self) -> Result<()> {
         let answer = self.line(concat!(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
@@ -98,13 +98,13 @@ impl Server {
         Ok(())
     }
 
-    /// Calls a tool and returns its result unread.
+    /// Calls a tool and returns its result unparsed.
     pub(crate) fn call(&mut self, tool: &str, arguments: &str) -> Result<String> {
         self.begin(0, tool, arguments)?;
         self.answer(0)
     }
 
-    /// Begins to call a tool, under a request id of one digit.
+    /// Begins a call of a tool, with a request id of one digit.
     pub(crate) fn begin(&mut self, id: u32, tool: &str, arguments: &str) -> Result<()> {
         let request = format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}}}}}\n"
@@ -112,7 +112,7 @@ impl Server {
         Ok(self.input.write_all(request.as_bytes())?)
     }
 
-    /// Returns the result under that id, which must be the next one that comes.
+    /// Returns the result for that id, which must be the next line.
     pub(crate) fn answer(&mut self, id: u32) -> Result<String> {
         let answer = self.read()?;
         ensure!(answer.contains(&format!("\"id\":{id},")), "not the answer to request {id}: {answer}");
@@ -120,7 +120,7 @@ impl Server {
         Ok(answer)
     }
 
-    /// Calls a tool and returns the object that it answers.
+    /// Calls a tool and returns the object of its answer.
     pub(crate) fn reply(&mut self, tool: &str, arguments: &str) -> Result<Value> {
         let answer: Value = serde_json::from_str(&self.call(tool, arguments)?)?;
         Ok(answer["result"]["structuredContent"].clone())
@@ -134,7 +134,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // It may have ended already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -50,7 +50,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// A part of the figures.
+/// A section of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Section {
     /// Starting, resting, a ping, a delivery, each beside its floor
@@ -67,7 +67,7 @@ enum Section {
     Claude,
 }
 
-/// A process of its own that a section starts.
+/// A separate process that a section starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
     /// Every line back as it came
@@ -82,7 +82,7 @@ pub(crate) enum Part {
     Rough { name: String, address: SocketAddr },
 }
 
-/// Plays a part.
+/// Runs the part.
 pub(crate) fn play(part: &Part) -> Result<ExitCode> {
     match part {
         Part::Echo => echo::run(),
@@ -94,14 +94,14 @@ pub(crate) fn play(part: &Part) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the command that plays a part, without its arguments.
+/// Returns the command that runs a part, without its arguments.
 fn part(name: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["part", name]);
     Ok(command)
 }
 
-/// Measures the sections. Fails if scripts took too long; a goal that was missed otherwise is only reported.
+/// Measures the sections. Fails if scripts took too long; other missed goals are only reported.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(other) = &options.programs {
         compare::run(options, other)?;
@@ -155,7 +155,7 @@ impl Section {
     }
 }
 
-/// Beside the build, where nothing is kept that matters.
+/// Returns a path beside the build, where no important file is overwritten.
 fn output_file() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.ancestors().nth(2).context("the program is not in a target folder")?;

@@ -21,16 +21,16 @@ use super::part;
 use super::report::{Goal, Report};
 use super::scripts;
 
-/// The others: so many wait, so many send, together so many messages a second.
+/// The others: how many wait, how many send, and how many messages they send per second in all.
 const WAITING: usize = 100;
 const SENDERS: usize = 10;
 const RATE: f64 = 400.0;
 /// How many turns each side has, and how long one takes.
 const TURNS: usize = 3;
 const SPAN: Duration = Duration::from_millis(1_500);
-/// How long the bad behaviour lasts before it is looked at, and how long the last messages may take.
+/// How long the misbehaviour lasts before it is measured, and how long the last messages may take.
 const SETTLING: Duration = Duration::from_millis(500);
-/// How much later a message of the others may arrive than where the same machine has to bear the same elsewhere.
+/// How much slower the others' messages may be than with the same load on another coordinator of this machine.
 const TIMES: f64 = 2.0;
 /// The most memory of the coordinator, in megabytes.
 const MEMORY: f64 = 150.0;
@@ -89,14 +89,14 @@ async fn one(rough: Rough, report: &mut Report) -> Result<()> {
     scripts::judge(&server, name, report).await
 }
 
-/// Some who behave badly, in a process of their own, which ends with its input.
+/// Misbehaving agents in a separate process, which ends with its input.
 struct Apart {
     process: Child,
     output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Apart {
-    /// Has some behave like that from now on. Returns once they have begun.
+    /// Starts agents that misbehave in that way. Returns once they have begun.
     async fn start(address: SocketAddr, rough: Rough) -> Result<Self> {
         let mut command = Command::from(part("rough")?);
         command.args([rough.name(), &address.to_string()]).kill_on_drop(true);
@@ -107,7 +107,7 @@ impl Apart {
         Ok(Self { process, output })
     }
 
-    /// Has them stop. Returns how many sends were accepted, and how many refused.
+    /// Stops them. Returns how many sends were accepted, and how many rejected.
     async fn end(mut self) -> Result<(u64, u64)> {
         drop(self.process.stdin.take());
         let said = self.output.next_line().await?.context("they did not say what they did")?;
@@ -131,7 +131,7 @@ pub(super) fn rough(name: &str, address: SocketAddr) -> Result<()> {
     })
 }
 
-/// The others go about their business. Returns them with the p99 of their deliveries, in milliseconds.
+/// Runs the others' messages. Returns their senders and the p99 of their deliveries, in milliseconds.
 async fn others(crowd: &Crowd, senders: Vec<Agent>, span: Duration) -> Result<(Vec<Agent>, f64)> {
     crowd.tally().take();
     let targets = (0..WAITING).map(|number| format!("other-{number}")).collect();
@@ -141,7 +141,7 @@ async fn others(crowd: &Crowd, senders: Vec<Agent>, span: Duration) -> Result<(V
     Ok((senders, crowd.tally().take().arrived.percentile(0.99).as_secs_f64() * 1e3))
 }
 
-/// Keeps the most that the coordinator held.
+/// Records the most memory that the coordinator had.
 async fn watch(server: &Loaded, most: &mut u64) -> Result<std::convert::Infallible> {
     let mut ticks = interval(Duration::from_millis(50));
     loop {

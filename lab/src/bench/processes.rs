@@ -19,9 +19,9 @@ use super::report::{Goal, Report};
 
 /// Enough for a steady median within a few seconds.
 const ROUNDS: usize = 1_000;
-/// Starting processes takes longer.
+/// Lower, because starting processes takes longer.
 const STARTS: usize = 50;
-/// A message that settles itself once it was seen, so that inboxes stay short.
+/// A message that is settled once it was seen, so that inboxes stay short.
 const NEWS: &str = r#"{"target":"meshtastic","message":"What MQTT topics are available?","requires_response":false}"#;
 /// The request id of the wait that a delivery ends.
 const WAITING: u32 = 1;
@@ -120,7 +120,7 @@ fn delivery_over_tls(runtime: &Runtime, plain: f64, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Both ends run in threads of their own: the sender notes when it wrote, the recipient when its wait returned.
+/// Both ends run on their own threads: the sender records when it wrote, the recipient when its wait returned.
 fn deliveries(work: &Path, coordinator: &str, variables: &[(&str, &str)], count: usize) -> Result<Times> {
     let mut sender = proxy_with(work, "homeassistant", coordinator, variables)?;
     let mut recipient = proxy_with(work, "meshtastic", coordinator, variables)?;

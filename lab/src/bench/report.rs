@@ -1,10 +1,10 @@
-//! The figures as people read them, and as programs do.
+//! The figures as text for people, and as JSON for programs.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// One figure, with its floor and its goal where it has them.
+/// One figure, with its floor and its goal if it has them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) what: String,
@@ -23,13 +23,13 @@ pub(super) struct Row {
 /// The goal of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
-    /// At most that much.
+    /// At most this value.
     Below(f64),
-    /// At most that much more than the floor.
+    /// At most the floor plus this value.
     FloorAnd(f64),
-    /// At most that many times the floor.
+    /// At most the floor times this value.
     Times(f64),
-    /// At least that share of the floor.
+    /// At least this share of the floor.
     Share(f64),
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A report of a full or of a quick run, which prints every line at once unless it is silent.
+    /// Creates the report of a full or of a quick run. It prints every line immediately unless it is silent.
     pub(crate) fn new(quick: bool, silent: bool) -> Self {
         Self { rows: Vec::new(), quick, silent, failed: false }
     }
 
-    /// Returns how many rounds this run takes of so many.
+    /// Returns the number of rounds in this run, given that of a full run.
     pub(crate) fn rounds(&self, full: usize) -> usize {
         if self.quick { (full / 5).max(10) } else { full }
     }
@@ -69,18 +69,18 @@ impl Report {
         self.print(&format!("\n{what}"));
     }
 
-    /// Notes and prints a floor.
+    /// Records and prints a floor.
     pub(crate) fn floor(&mut self, what: &str, value: f64, unit: &'static str) {
         self.figure(what, value, unit, None, None);
     }
 
-    /// Notes and prints a figure whose goal has to be met: if it is not, the run fails.
+    /// Records and prints a figure with a mandatory goal: if it is missed, the run fails.
     pub(crate) fn must(&mut self, what: &str, value: f64, unit: &'static str, goal: Goal) {
         self.figure(what, value, unit, None, Some(goal));
         self.failed |= self.rows.last().is_some_and(|row| row.met == Some(false));
     }
 
-    /// Prints that a figure could not be taken here.
+    /// Prints that a figure could not be measured here.
     pub(crate) fn left_out(&self, what: &str, why: &str) {
         self.print(&format!("  {what:<58} not measured: {why}"));
     }
@@ -90,7 +90,7 @@ impl Report {
         self.print(&format!("    {what}"));
     }
 
-    /// Notes and prints a figure.
+    /// Records and prints a figure.
     pub(crate) fn figure(
         &mut self,
         what: &str,
@@ -128,12 +128,12 @@ impl Report {
         serde_json::to_string_pretty(&self.rows).expect("rows are plain numbers and texts")
     }
 
-    /// Returns whether no goal was missed.
+    /// Returns whether all goals were met.
     pub(crate) fn all_goals_met(&self) -> bool {
         self.rows.iter().all(|row| row.met != Some(false))
     }
 
-    /// Returns whether a goal was missed that has to be met.
+    /// Returns whether a mandatory goal was missed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 
 use super::report::{Goal, Report};
 
-/// The commands that run a script. Redis has one figure for all scripts that were run by the same one.
+/// The commands that run a script. Redis has one figure for all scripts that the same command ran.
 const RUNNERS: [&str; 5] = ["eval", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
 /// How long a script may take at the 99th percentile, in milliseconds.
 const P99_MAX: f64 = 2.0;
@@ -23,11 +23,11 @@ pub(super) struct Counts {
     pub(super) commands: BTreeMap<String, f64>,
     /// How long scripts ran in all, in microseconds.
     pub(super) time: f64,
-    /// How many bytes it was sent, and how many it sent.
+    /// How many bytes it received and sent.
     pub(super) bytes: f64,
 }
 
-/// Has the Redis of a coordinator count anew. Returns the connection for [`counts`].
+/// Resets the statistics of a coordinator's Redis. Returns the connection for [`counts`].
 pub(super) async fn count_anew(server: &Loaded) -> Result<Option<MultiplexedConnection>> {
     let Some(mut redis) = connection(server).await? else { return Ok(None) };
     let () = redis::cmd("CONFIG").arg("RESETSTAT").query_async(&mut redis).await?;
@@ -54,7 +54,7 @@ pub(super) async fn counts(redis: &mut MultiplexedConnection) -> Result<Counts> 
     Ok(counts)
 }
 
-/// Reports how long scripts took by INFO latencystats. The run fails if that is too long.
+/// Reports how long scripts took, from INFO latencystats. The run fails if they took too long.
 pub(super) async fn judge(server: &Loaded, what: &str, report: &mut Report) -> Result<()> {
     let Some(mut redis) = connection(server).await? else { return Ok(()) };
     for (name, fields) in section(&mut redis, "latencystats", "latency_percentiles_usec_").await? {
@@ -71,7 +71,7 @@ async fn connection(server: &Loaded) -> Result<Option<MultiplexedConnection>> {
     Ok(Some(redis::Client::open(url)?.get_multiplexed_async_connection().await?))
 }
 
-/// Returns the lines of a section of INFO whose names begin like that, by the rest of their names.
+/// Returns the lines of a section of INFO with that prefix, by the rest of their names.
 async fn section(redis: &mut MultiplexedConnection, name: &str, prefix: &str) -> Result<Vec<(String, String)>> {
     let text: String = redis::cmd("INFO").arg(name).query_async(redis).await?;
     let lines = text.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once(':'));

@@ -1,4 +1,4 @@
-//! How many messages a second 64 agents send, beside how often the same frames and scripts go there and back at the most.
+//! Messages per second that 64 agents send, beside the highest rate of the same frames and scripts.
 
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use super::report::{Goal, Report};
 use super::scripts::{self, Counts};
 use super::{chain, part};
 
-/// How many agents send at once, each with one message under way.
+/// How many agents send at once, each with one message in flight.
 const SENDERS: usize = 64;
-/// For how long they send.
+/// How long they send.
 const SENDING: Duration = Duration::from_secs(5);
-/// So many messages a second come one after another: each finds everybody asleep.
+/// The messages per second of the slow run. They come one at a time, and find all processes asleep.
 const ALONE: f64 = 200.0;
-/// For how long a floor is taken.
+/// How long a floor is measured.
 const FLOOR: Duration = Duration::from_secs(2);
 /// A frame of the length of a usual send.
 const FRAME: &str = concat!(
@@ -38,12 +38,12 @@ const FRAME: &str = concat!(
     r#""message":"What MQTT topics are available? What MQTT topics?"}}}"#
 );
 
-/// How much processor time a send may take of the coordinator, and of Redis, in microseconds.
+/// The processor time that a send may cost the coordinator and Redis, in microseconds.
 const PROCESSOR_MAX: f64 = 40.0;
-/// The share of their floor that sends reach: of the same frames and scripts, and of a bare writer.
+/// The share of their floor that sends must reach: of the same frames and scripts, and of a bare writer.
 const SHARE_OF_CHAIN: f64 = 0.3;
 const SHARE_OF_WRITER: f64 = 0.5;
-/// How many commands are named that a send calls most.
+/// How many of the most frequent commands of a send are listed.
 const NAMED: usize = 12;
 
 /// Measures the floors, and the sends on both stores.
@@ -143,7 +143,7 @@ fn report_counts(sends: &Sends, counts: &Counts, report: &mut Report) {
     report.figure("bytes to and from Redis of a send", each(counts.bytes), "", None, None);
 }
 
-/// Returns how many scripts run in a second when 64 callers have one under way each.
+/// Returns the scripts per second with 64 callers, each with one script in flight.
 async fn scripts_alone(url: &str, span: Duration) -> Result<f64> {
     let connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
     let began = Instant::now();
@@ -169,7 +169,7 @@ async fn run_script(connection: &mut MultiplexedConnection, text: &str) -> Resul
     Ok(())
 }
 
-/// Returns how many frames go to another process and back in a second, over 64 connections.
+/// Returns the frames per second that go to another process and back, over 64 connections.
 fn there_and_back(runtime: &Runtime, redis: Option<&str>, span: Duration) -> Result<f64> {
     let mut server = part("echo-frames")?.args(redis).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let outcome = count(runtime, &mut server, span);
@@ -200,7 +200,7 @@ fn count(runtime: &Runtime, server: &mut Child, span: Duration) -> Result<f64> {
     })
 }
 
-/// Prints its address, then answers each frame with itself.
+/// Prints its address, then echoes each frame.
 pub(super) fn echo(redis: Option<&str>) -> Result<()> {
     crate::threads()?.block_on(async {
         let connection = match redis {

@@ -19,9 +19,9 @@ use super::report::{Goal, Report};
 const ROUNDS: usize = 20;
 /// The first turns of a session are slower than all later ones.
 const WARM_UP: usize = 2;
-/// How much longer a turn may take with the plugin, in milliseconds: one of words alone, one with a tool.
+/// How much longer a turn may take with the plugin, in milliseconds: one of text only, one with a tool.
 const LONGER: [f64; 2] = [20.0, 40.0];
-/// How many tokens the first request may be heavier, by the client's own estimate of four characters each.
+/// How many tokens larger the first request may be, by the client's own estimate of four characters each.
 const HEAVIER: f64 = 1_300.0;
 const CHARACTERS_PER_TOKEN: f64 = 4.0;
 const PROMPTS: [&str; 2] = ["say something", "read the note"];
@@ -65,7 +65,7 @@ pub(super) fn all(claude: &ClaudeCode, runtime: &Runtime, report: &mut Report) -
     })
 }
 
-/// Starts a session whose model reads a note when it is asked to. Names are of one length, for requests hold them.
+/// Starts a session whose model reads a note on request. Names have the same length, because requests contain them.
 async fn start(
     claude: &ClaudeCode,
     work: &Path,
@@ -84,7 +84,7 @@ async fn start(
     Ok(Session { conversation, model })
 }
 
-/// Compares the requests of both sessions, which made the same turns.
+/// Compares the requests of both sessions, which had the same turns.
 fn weigh(plain: &FakeApi, plugged: &FakeApi, report: &mut Report) -> Result<()> {
     let [plain, plugged] = [plain, plugged].map(|model| {
         let asked = model.asked().into_iter().filter(Asked::offers_tools);

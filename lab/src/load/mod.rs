@@ -135,7 +135,7 @@ async fn gather(crowd: &Crowd, agents: usize, server: &Loaded, report: &mut Repo
         never = show_progress(crowd) => match never {},
     };
     report.gathering_used = server.used()?.since(&before);
-    // Their first looks into their inboxes are over after that.
+    // After that they have read their inboxes for the first time.
     sleep(Duration::from_secs(1)).await;
     report.memory_with_agents = server.memory()?;
     report.troubles_of_gathering = crowd.tally().take().troubles;

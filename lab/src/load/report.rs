@@ -8,12 +8,12 @@ use harness::crowd::{Counted, Times};
 use harness::loaded::{Memory, Used};
 use serde_json::{Value, json};
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) agents: usize,
     pub(crate) senders: usize,
-    /// From the first connection until all wait.
+    /// From the first connection until all agents wait.
     pub(crate) gathered: Duration,
     pub(crate) gathering_used: Used,
     pub(crate) troubles_of_gathering: BTreeMap<String, u64>,
@@ -34,13 +34,13 @@ pub(crate) struct Sent {
 }
 
 impl Report {
-    /// Returns the memory that each agent takes of the coordinator, in kilobytes.
+    /// Returns the coordinator's memory per agent, in kilobytes.
     fn memory_each(&self) -> f64 {
         let grown = self.memory_with_agents.coordinator.saturating_sub(self.memory_before.coordinator);
         if self.agents == 0 { 0.0 } else { grown as f64 / 1024.0 / self.agents as f64 }
     }
 
-    /// Returns it as JSON.
+    /// Returns the report as JSON.
     pub(crate) fn json(&self) -> Value {
         let megabytes = |memory: Memory| json!({"coordinator_mb": memory.coordinator as f64 / 1e6, "redis_mb": memory.redis as f64 / 1e6});
         json!({
@@ -82,7 +82,7 @@ impl Sent {
     }
 }
 
-/// Returns microseconds for each of so many.
+/// Returns the use per item in microseconds.
 fn per_each(used: Used, count: usize) -> Value {
     let each = |used: Duration| used.as_secs_f64() * 1e6 / count.max(1) as f64;
     json!({"coordinator": each(used.coordinator), "redis": each(used.redis)})
@@ -93,7 +93,7 @@ fn times(times: &Times) -> Value {
     json!({"p50": read(0.5), "p90": read(0.9), "p99": read(0.99), "max": read(1.0)})
 }
 
-/// The same, in lines: the name of each figure as in the JSON.
+/// The same as text, with the names of the JSON.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_lines(f, "", &self.json())

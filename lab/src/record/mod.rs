@@ -1,4 +1,4 @@
-//! `lab record`: two real sessions of Claude Code with scripted models, one of which asks the other, as an animated picture.
+//! `lab record`: two real sessions of Claude Code with scripted models, a question and its answer, as an animated picture.
 
 mod picture;
 
@@ -75,7 +75,7 @@ async fn start(
     Ok(session.quietly())
 }
 
-/// Returns a screen without the traces of this run: its folder, and where the client logs.
+/// Returns a screen without the traces of this run: its folder, and the client's log path.
 fn tidied(screen: &str, work: &Path) -> String {
     let lines = screen.lines().filter(|line| !line.contains("Debug mode enabled"));
     lines.map(|line| line.replace(&work.display().to_string(), "~") + "\n").collect()

@@ -1,4 +1,4 @@
-//! Screens as an animated picture, which a page shows without any script.
+//! Screens as an animated picture, which a page displays without a script.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const STYLE: &str = "text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,m
     .title{font-family:system-ui,sans-serif;fill:#9da7b3}.window{fill:#0d1117;stroke:#30363d}.typed{fill:#79c0ff}\
     .done{fill:#7ee787}.dim{fill:#8b949e}";
 
-/// Returns the picture of two windows, one above the other, which begins again after the rest.
+/// Returns the picture of two windows, one above the other. It restarts after the rest.
 pub(super) fn of(titles: &[&str; 2], (columns, rows): (usize, usize), frames: &[Frame], rest: Duration) -> String {
     let (columns, rows) = (columns as f64, rows as f64);
     let (width, window) = (columns * WIDTH + 4.0 * SPACE, BAR + rows * HEIGHT + SPACE);
@@ -48,7 +48,7 @@ pub(super) fn of(titles: &[&str; 2], (columns, rows): (usize, usize), frames: &[
     svg
 }
 
-/// Returns one screen, which is visible from one moment to another of the whole time.
+/// Returns one screen, which is visible during a part of the whole time.
 fn one(screen: &str, top: f64, from: Duration, until: Duration, end: Duration) -> String {
     let part = |at: Duration| at.as_secs_f64() / end.as_secs_f64();
     let (first, last) = (part(from), part(until).min(1.0));

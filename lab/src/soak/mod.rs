@@ -1,5 +1,5 @@
-//! `lab soak`: an hour of everything at a moderate rate, with persons who type, while memory and descriptors of every
-//! process are watched.
+//! `lab soak`: an hour of all activities at a moderate rate, with people who type, while the memory and descriptors of
+//! every process are watched.
 
 mod samples;
 mod sessions;
@@ -25,11 +25,11 @@ use crate::say;
 
 /// How many coordinators share the Redis.
 const COORDINATORS: usize = 2;
-/// Of the crowd, one in so many sends instead of waiting.
+/// Of the crowd, one agent in this number sends instead of waiting.
 const SENDERS: usize = 6;
-/// About how long an agent of the crowd keeps a link.
+/// The approximate lifetime of a link in the crowd.
 const LINK_LIFE: Duration = Duration::from_secs(600);
-/// The guard against loops, as it is set for users.
+/// The guard against loops, with the default setting.
 const LOOPS: (&str, &str) = ("C3PO_LOOP_MESSAGES", "60");
 /// How long the crowd may take to connect.
 const GATHERING: Duration = Duration::from_secs(60);

@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::say;
 
-/// Which processes there are, by name.
+/// The processes by name.
 #[derive(Debug, Default)]
 pub(crate) struct Roster(Mutex<BTreeMap<String, u32>>);
 
@@ -44,12 +44,12 @@ pub(crate) struct Samples {
 }
 
 impl Roster {
-    /// A process has that name now.
+    /// Sets the process of a name.
     pub(crate) fn enter(&self, name: &str, process: u32) {
         self.names().insert(name.to_owned(), process);
     }
 
-    /// No process has that name for a while.
+    /// Removes a name that has no process for a while.
     pub(crate) fn leave(&self, name: &str) {
         self.names().remove(name);
     }
@@ -60,7 +60,7 @@ impl Roster {
 }
 
 impl Traffic {
-    /// Counts one more of that.
+    /// Adds one to a count.
     pub(crate) fn count(&self, what: impl Into<String>) {
         *self.counts().entry(what.into()).or_default() += 1;
     }
@@ -71,7 +71,7 @@ impl Traffic {
 }
 
 impl Samples {
-    /// Begins two files.
+    /// Creates the two files.
     pub(crate) fn create(processes: &Path, traffic: &Path) -> Result<Self> {
         let create = |path: &Path, head: &str| {
             if let Some(folder) = path.parent() {
@@ -93,7 +93,7 @@ impl Samples {
         })
     }
 
-    /// Looks at everything again and again.
+    /// Takes samples periodically.
     ///
     /// Errors: a file cannot be written.
     pub(crate) async fn take_every(
@@ -122,7 +122,7 @@ impl Samples {
         let at = self.began.elapsed();
         let names = roster.names().clone();
         for (name, process) in names {
-            // It may be about to end, or to begin.
+            // The process may be about to end, or to begin.
             let Ok(vitals) = Vitals::of(process) else { continue };
             writeln!(
                 self.processes,

@@ -1,4 +1,4 @@
-//! Sessions with a real proxy beside each: they ask and answer, read and acknowledge, and some of them end and begin anew.
+//! Sessions, each with a real proxy. They ask, answer, read and acknowledge, and some of them are restarted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::samples::{Roster, Traffic};
 
-/// One session in so many is restarted again and again.
+/// One session in this number is restarted periodically.
 const RESTARTED: usize = 5;
 /// How long such a session lives.
 const SESSION_LIFE: Duration = Duration::from_secs(120);
 /// A proxy sends its goodbye within 100 ms; the rest is for a busy machine.
 const GOODBYE: Duration = Duration::from_secs(10);
-/// How long a wait is asked to last.
+/// The timeout of a wait.
 const WAIT_SECONDS: u64 = 20;
-/// How long its answer may take in all.
+/// Deadline of a wait's answer.
 const WAIT_END: Duration = Duration::from_secs(WAIT_SECONDS + 20);
-/// How long a session rests after something failed.
+/// The pause of a session after an error.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a person leaves a session to itself: seconds, the least and the most.
+/// How long a person leaves a session alone, in seconds: shortest and longest.
 const PERSON_AWAY: (u64, u64) = (60, 240);
 /// The code of a refusal by the loop guard.
 const LOOP: &str = "LOOP_SUSPECTED";
-/// The name of the count of such refusals. There are to be none: persons type into every session.
+/// The name of the count of such refusals. None are expected, because people type into every session.
 pub(crate) const LOOP_ALARMS: &str = "sessions: LOOP ALARMS";
-/// One deed in so many is a broadcast to everybody.
+/// One action in this number is a broadcast to all agents.
 const BROADCAST_ONE_IN: usize = 400;
 
 /// The shared state of all sessions.
@@ -56,7 +56,7 @@ impl Sessions {
         Self { work: work.to_owned(), urls: urls.into(), crowd, roster, traffic }
     }
 
-    /// Lives as one session after the other under one name, until it is stopped.
+    /// Runs one session after another under one name, until it is stopped.
     pub(crate) async fn live(self, number: usize, count: usize, stop: CancellationToken) {
         let name = format!("session-{number}");
         let mut chance = Dice::new(number as u64 + 1);
@@ -79,10 +79,10 @@ impl Sessions {
         chance: &mut Dice,
         stop: &CancellationToken,
     ) -> Result<()> {
-        // Each begins with another coordinator, and knows the others.
+        // Each session begins with another coordinator, and knows the others.
         let mut urls = self.urls.to_vec();
         urls.rotate_left(number % self.urls.len());
-        // A hook finds the proxy by its folder: all sessions here have one client, this process.
+        // A hook finds the proxy by its folder, because all sessions here have the same client: this process.
         let work = self.work.join(name);
         let mut client = session(&work, name, &urls.join(",")).await?.quietly();
         let process = format!("proxy-{number}");
@@ -107,7 +107,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Gets a prompt from its person, again and again.
+    /// Types a prompt into the session periodically, as a person would.
     async fn be_typed_into(&self, work: &Path, number: usize) -> std::convert::Infallible {
         let mut chance = Dice::new(1_000 + number as u64);
         loop {
@@ -132,7 +132,7 @@ impl Sessions {
         }
     }
 
-    /// Does one thing after the other, with pauses between.
+    /// Performs one action after another, with pauses.
     async fn do_things(
         &self,
         client: &McpClient,
@@ -179,7 +179,7 @@ impl Sessions {
             .reply("send_message", json!({"target": other, "message": "is it so?", "title": "a question"}))
             .await?;
         let answer = wait(client, json!({"message_id": question["id"], "timeout": WAIT_SECONDS})).await?;
-        // The other one may just have been restarted, and answer later.
+        // The other session may just have been restarted, and answer later.
         let what = if answer["timeout"] == true {
             "sessions: questions without an answer in time"
         } else {

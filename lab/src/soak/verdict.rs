@@ -10,7 +10,7 @@ use super::sessions::LOOP_ALARMS;
 /// Growth in an hour that counts as none: this share of the total, or so many bytes, whichever is more.
 const SHARE: f64 = 0.05;
 const BYTES: f64 = 1024.0 * 1024.0;
-/// So much more at the end than in the middle is no growth, however short the run.
+/// A difference between middle and end that does not count as growth, however short the run.
 const NOISE: f64 = 128.0 * 1024.0;
 /// Descriptors that may come and go.
 const DESCRIPTORS: f64 = 4.0;
@@ -37,7 +37,7 @@ struct Row {
     flat: Option<bool>,
 }
 
-/// Judges all processes that lived through the whole time behind the warm-up.
+/// Judges all processes that ran for the whole time after the warm-up.
 pub(crate) fn of(samples: &Samples, warm_up: Duration) -> Verdict {
     let rows: Vec<_> = samples.taken.iter().filter_map(|(name, taken)| row(name, taken, warm_up)).collect();
     let processor_share = rows.iter().map(|row| row.processor_share).sum();
@@ -60,7 +60,7 @@ fn row(name: &str, taken: &[Sample], warm_up: Duration) -> Option<Row> {
     }
     let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
     let (second, third) = (&judged[third..2 * third], &judged[2 * third..]);
-    // The middles of two neighbouring thirds lie a third of the time apart.
+    // The middles of two neighbouring thirds are a third of the time apart.
     let per_hour = |read: &dyn Fn(&Sample) -> f64| (median(third, read) - median(second, read)) / (hours / 3.0);
     let resident = |sample: &Sample| sample.vitals.resident as f64;
     let descriptors = |sample: &Sample| sample.vitals.descriptors as f64;

@@ -1,4 +1,4 @@
-//! `c3po ack`: takes messages out of the inbox.
+//! `c3po ack`: removes messages from the inbox.
 
 use c3po_shared::catalogue::{AckMessages, Acked, Call};
 use c3po_shared::ids::MessageId;
@@ -12,7 +12,7 @@ use super::print::Printer;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// Which messages.
+/// The messages to acknowledge.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The messages' ids, or the ends of them
@@ -57,7 +57,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         .into())
 }
 
-/// Acknowledges messages, as many at a time as the tool takes.
+/// Acknowledges messages, in batches of the size that the tool accepts.
 async fn acknowledge(session: &CommandSession, ids: Vec<MessageId>) -> Result<Acked, Failure> {
     let mut all = Acked { acked: Vec::new(), unknown: Vec::new() };
     for some in ids.chunks(IDS_MAX) {

@@ -14,7 +14,7 @@ use super::print::{Printer, aligned};
 use super::rest::{self, RestReply};
 use crate::config::Config;
 
-/// Which agents.
+/// The agents to list.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {

@@ -14,10 +14,10 @@ use super::print::Printer;
 use super::rest;
 use crate::config::Config;
 
-/// How often it is looked whether something happened.
+/// How often new entries are requested.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Which part of it.
+/// The entries to print.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Continue with new entries as they come; Ctrl-C ends it
@@ -43,7 +43,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
 }
 
-/// Prints page after page, until there is no more.
+/// Prints all pages.
 async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, follow: bool) -> Result<(), Failure> {
     let (mut is_away, mut columns) = (false, Columns::default());
     loop {

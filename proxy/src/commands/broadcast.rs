@@ -1,4 +1,4 @@
-//! `c3po broadcast`: sends a message that wants no answer to many.
+//! `c3po broadcast`: sends a message that needs no answer to many agents.
 
 use c3po_shared::catalogue::{Broadcast, Call};
 use c3po_shared::vocabulary::Priority;
@@ -9,7 +9,7 @@ use super::send::copies;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// The message, and its recipients.
+/// The message and its recipients.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The message; - reads it from standard input

@@ -17,12 +17,12 @@ use super::failure::Failure;
 use super::{Cli, rest};
 use crate::config::Config;
 
-/// With this variable the script names its shell.
+/// The variable by which the script names its shell.
 const VARIABLE: &str = "C3PO_COMPLETE";
 /// How long the coordinator may take to list its agents: a person waits at the prompt.
 const LIST_MAX: Duration = Duration::from_secs(1);
 
-/// For which shell.
+/// The shell of the script.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The shell
@@ -46,8 +46,7 @@ pub fn complete() {
     CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
 }
 
-/// Completes an argument with the ids of the agents that the coordinator knows. None are offered where it does not answer
-/// in time.
+/// Completes an argument with the agent ids of the coordinator. Offers none if it does not answer in time.
 pub(super) fn agents() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {

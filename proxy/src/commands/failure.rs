@@ -1,4 +1,4 @@
-//! The ways in which a command can end other than well, and how each is reported.
+//! The failures of commands, and how each is reported.
 
 use std::io;
 use std::process::ExitCode;
@@ -8,19 +8,19 @@ use c3po_shared::text::{harmless, harmless_json};
 
 use super::words;
 
-/// How a command can end other than well.
+/// The failures of a command.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The coordinator, or the catalogue, refused it.
+    /// The coordinator or the catalogue refused it.
     Refused(Refusal),
-    /// Something on this host is in its way.
+    /// A problem on this host prevents it.
     Stopped {
         /// The cause.
         why: String,
         /// The next step.
         advice: String,
     },
-    /// The command line or the configuration is wrong.
+    /// The command line or the configuration is invalid.
     Usage(String),
     /// No coordinator could be reached.
     NoCoordinator(Refusal),
@@ -33,7 +33,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Returns how a command ends that cannot write its output.
+    /// Returns the failure for output that cannot be written.
     pub(super) fn of_output(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::NobodyReads;
@@ -72,7 +72,7 @@ fn tell_refusal(refusal: &Refusal, json: bool) {
     if json {
         eprintln!("{}", harmless_json(&serde_json::to_string(refusal).unwrap_or_default()));
     } else {
-        // A line of another side's making could look like one of ours.
+        // In one line each, because a line break in a text of the coordinator could imitate our output.
         let (error, next) = (harmless(&refusal.to_string(), false), harmless(&words::suggestion(refusal), false));
         eprintln!("c3po: {error}\ntry: {next}");
     }

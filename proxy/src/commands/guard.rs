@@ -1,4 +1,4 @@
-//! `c3po guard`: which pairs of agents write much without a person, and allowing or stopping one.
+//! `c3po guard`: lists pairs of agents that write much without a person, and allows or stops a pair.
 
 use c3po_shared::guard::{GuardList, GuardRequest, GuardedPair, Standing};
 use c3po_shared::ids::AgentId;
@@ -12,7 +12,7 @@ use super::print::{Printer, aligned};
 use super::rest::{self, RestReply};
 use crate::config::Config;
 
-/// Commands about pairs of agents.
+/// The actions on pairs of agents.
 #[derive(Debug, Subcommand)]
 pub(super) enum GuardAction {
     /// List the pairs that are stopped, or near the limit of messages without a person
@@ -84,7 +84,7 @@ async fn rule(config: &Config, printer: &Printer, path: &str, agents: [AgentId; 
     })
 }
 
-/// Returns the list as people read it.
+/// Returns the list as text.
 fn table(printer: &Printer, list: &GuardList) -> Vec<String> {
     if list.pairs.is_empty() {
         return vec!["No pair of agents is stopped or near the limit.".to_owned()];

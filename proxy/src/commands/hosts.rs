@@ -40,7 +40,7 @@ pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) 
     printer.line(&format!("No key stands for it: start its sessions with C3PO_HOST={to}, or they are {from} again."))
 }
 
-/// Names the command that may do it, where this host may not.
+/// Adds the command for the coordinator's machine to a denial.
 pub(super) fn with_the_way(failure: Failure, typed: &str) -> Failure {
     match failure {
         Failure::Refused(refusal) if refusal.code == ErrorCode::Forbidden => Failure::Refused(

@@ -1,4 +1,4 @@
-//! `c3po inbox`: the messages that wait.
+//! `c3po inbox`: prints the messages of the inbox.
 
 use c3po_shared::catalogue::{Call, GetMessages, Inbox};
 use c3po_shared::limits::PAGE_MAX;
@@ -14,7 +14,7 @@ use super::rest;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// How many messages are asked for without a session.
+/// How many messages are requested without a session.
 const PENDING_MAX: usize = 1_000;
 
 /// The part of `GET /api/pending` that is shown.
@@ -32,7 +32,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
     });
     match shown.await {
         Err(Failure::Refused(refusal)) if refusal.advice == Some(Advice::StoreFull) => {
-            // A session needs a little room in the store; looking needs none.
+            // A session needs a little space in the store; reading does not.
             let pending = rest::get::<PendingMessages>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
             let error = harmless(&refusal.error, false);
             eprintln!("c3po: {error}; what is shown now stays in the inbox as not shown");
@@ -52,7 +52,7 @@ fn print(messages: &[Message], printer: &Printer) -> Result<(), Failure> {
     messages.iter().try_for_each(|message| printer.message(message))
 }
 
-/// Returns every message that waits.
+/// Returns every message of the inbox.
 pub(super) async fn every_message(session: &CommandSession) -> Result<Vec<Message>, Failure> {
     let (mut messages, mut cursor) = (Vec::new(), None);
     loop {

@@ -1,4 +1,4 @@
-//! `c3po install`: makes Claude Code load c3po in every session of this user.
+//! `c3po install`: configures Claude Code to load c3po in every session of this user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::words;
 use crate::config::{self, Config};
 use crate::link::{self, Trust, http};
 
-/// How long a coordinator may take that was named.
+/// How long a named coordinator may take to answer.
 const TRY_MAX: Duration = Duration::from_secs(5);
 
 /// The options of the installation.
@@ -55,24 +55,24 @@ pub(super) struct Arguments {
     claude: Option<PathBuf>,
 }
 
-/// Everything that is known before anything is changed.
+/// The state before the installation changes anything.
 struct Situation {
-    /// `None` where there is none.
+    /// `None` if there is no `claude` command.
     claude: Option<ClaudeCommand>,
     bundle: Bundle,
-    /// This very program.
+    /// The path of this program.
     this: PathBuf,
     settings: SettingsFile,
-    /// Its members.
+    /// The members of the settings.
     before: Members,
 }
 
-/// How a status line gets in.
+/// The result for the status line.
 enum StatusLine {
     NotAsked,
     There,
     Set,
-    /// Another one keeps its place.
+    /// Another status line is kept.
     Kept,
 }
 
@@ -218,7 +218,7 @@ fn tell_plan(
     }
 }
 
-/// Registers the plugin with `claude`, which rewrites the settings: a backup is made before.
+/// Registers the plugin with `claude`, which rewrites the settings. A backup is made before.
 async fn register(
     claude: &ClaudeCommand,
     situation: &Situation,

@@ -8,7 +8,7 @@ use super::Cli;
 use super::failure::Failure;
 use super::print::Printer;
 
-/// Where they are written.
+/// The folder of the pages.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The folder, such as ~/.local/share/man/man1; it is made where it is missing

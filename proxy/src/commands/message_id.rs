@@ -1,4 +1,4 @@
-//! How a person names a message: by its id, or by the end of it.
+//! Parses a message id as a person types it: the id, or its end.
 
 use std::str::FromStr;
 
@@ -8,14 +8,14 @@ use super::failure::Failure;
 use super::inbox::every_message;
 use super::session::CommandSession;
 
-/// The fewest characters of an id that name a message.
+/// The shortest end of an id that names a message.
 const SUFFIX_MIN: usize = 4;
 
-/// A message, as it was typed.
+/// A message id as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Typed {
     Whole(MessageId),
-    /// The last characters of the id of a message that waits.
+    /// The last characters of the id of a message in the inbox.
     Suffix(String),
 }
 
@@ -36,9 +36,9 @@ impl FromStr for Typed {
 }
 
 impl Typed {
-    /// Returns the id. Looks among the messages that wait where only the end of it is known.
+    /// Returns the id. An end of an id is searched in the inbox.
     ///
-    /// Errors: no message that waits ends so, or several do.
+    /// Errors: no message in the inbox has an id with this end, or several have.
     pub(super) async fn find(self, session: &CommandSession) -> Result<MessageId, Failure> {
         match self {
             Self::Whole(id) => Ok(id),
@@ -49,7 +49,7 @@ impl Typed {
         }
     }
 
-    /// Returns the ids of several.
+    /// Returns the ids of several messages.
     pub(super) async fn find_all(all: Vec<Self>, session: &CommandSession) -> Result<Vec<MessageId>, Failure> {
         let waiting = match all.iter().any(|typed| matches!(typed, Self::Suffix(_))) {
             true => every_message(session).await?.into_iter().map(|message| message.id).collect(),
@@ -63,7 +63,7 @@ impl Typed {
     }
 }
 
-/// Returns the one id that ends so.
+/// Returns the only id with this end.
 fn only(ids: &[MessageId], suffix: &str) -> Result<MessageId, Failure> {
     let mut matching = ids.iter().filter(|id| id.as_str().ends_with(suffix));
     match (matching.next(), matching.next()) {

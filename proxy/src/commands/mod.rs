@@ -44,7 +44,7 @@ pub use completions::complete;
 use failure::Failure;
 use print::Printer;
 
-/// How many bytes are read of standard input: a character has four at most.
+/// How many bytes are read from standard input: a character has at most four.
 const STDIN_MAX: u64 = 4 * TEXT_MAX as u64;
 
 /// The part of `--help` about exit codes.
@@ -84,7 +84,7 @@ pub struct Cli {
     manner: Manner,
 }
 
-/// How every command speaks.
+/// The options that all commands share.
 #[derive(Debug, clap::Args)]
 struct Manner {
     /// Print JSON: one document, or one per line where a command follows
@@ -179,7 +179,7 @@ enum Command {
     },
 }
 
-/// Runs a command and returns how it ended.
+/// Runs a command and returns its exit code.
 pub fn run(cli: Cli, mut config: Config) -> ExitCode {
     match cli.command {
         Command::Hook { event, beginning } => run_hook(event.as_deref(), beginning.as_deref()),
@@ -225,7 +225,7 @@ fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
         }
     };
     let code = runtime.block_on(work);
-    // A thread that reads a terminal cannot be stopped, and nothing else is left to wait for.
+    // A thread that reads a terminal cannot be stopped, and there is nothing else to wait for.
     runtime.shutdown_background();
     code
 }
@@ -241,9 +241,9 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
     let command = match command {
         Command::Completions(arguments) => return completions::run(&arguments),
         Command::Man(arguments) => return man::run(printer, &arguments),
-        // Also with a configuration that is wrong.
+        // Works with an invalid configuration too.
         Command::Uninstall(arguments) => return uninstall::run(&config, printer, arguments).await,
-        // Also with a configuration that is wrong: it writes another one.
+        // Works with an invalid configuration too, because it writes a new one.
         Command::Join(arguments) => return join::run(config, printer, arguments).await,
         Command::Doctor => return doctor::run(&config, printer).await,
         command => command,
@@ -282,7 +282,7 @@ async fn for_a_person(command: Command, config: Config, printer: &Printer) -> Re
     }
 }
 
-/// Returns the text of an argument; `-` is standard input.
+/// Returns the text of an argument; `-` reads standard input.
 fn text(argument: String) -> Result<String, Failure> {
     if argument != "-" {
         return Ok(argument);

@@ -47,7 +47,7 @@ async fn show(config: &Config, printer: &Printer) -> Result<(), Failure> {
     if policy.text.is_empty() { Ok(()) } else { printer.line(harmless(&policy.text, true).trim_end()) }
 }
 
-/// Returns a comment, so that the whole output is a file of rules.
+/// Returns the summary as a comment, so that the whole output is a valid file of rules.
 fn summary(policy: &PolicyInForce) -> String {
     let path = harmless(&policy.path, false);
     match (policy.rules, policy.text.is_empty()) {
@@ -57,7 +57,7 @@ fn summary(policy: &PolicyInForce) -> String {
     }
 }
 
-/// Warns on standard error that the file is not in force as it is.
+/// Warns on standard error that the present version of the file is not in force.
 fn warn(outdated: Option<&str>) {
     if let Some(why) = outdated {
         let why = harmless(why, false);

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 
-/// How a command prints.
+/// The output settings of a command.
 #[derive(Debug)]
 pub(super) struct Printer {
     pub(super) json: bool,
@@ -24,23 +24,23 @@ pub(super) struct Printer {
 pub(super) enum Tone {
     /// The most important part of a line.
     Strong,
-    /// Good news.
+    /// A good result.
     Good,
     /// A part that needs attention.
     Alarm,
-    /// Beside the point.
+    /// De-emphasised.
     Quiet,
 }
 
 impl Printer {
-    /// Returns the printer for this process: in colour only on a terminal that wants it, with times of this host's zone
-    /// or of UTC.
+    /// Returns the printer for this process: coloured only on a terminal with colours enabled, with times in this host's
+    /// zone or in UTC.
     pub(super) fn of_terminal(json: bool, colour: bool, utc: bool) -> Self {
         let zone = if utc { TimeZone::UTC } else { TimeZone::system() };
         Self { json, colour: colour && !json && io::stdout().is_terminal(), zone }
     }
 
-    /// Returns the printer of a client's status line, which shows colours without being a terminal.
+    /// Returns the printer for a client's status line, which shows colours without being a terminal.
     pub(super) fn of_status_line(json: bool, colour: bool) -> Self {
         Self { json, colour: colour && !json, zone: TimeZone::UTC }
     }
@@ -56,7 +56,7 @@ impl Printer {
         self.line(&harmless_json(&serde_json::to_string(value).unwrap_or_default()))
     }
 
-    /// Prints a message: a line about it, its title, its text quoted.
+    /// Prints a message: a header, its title, and its text quoted.
     pub(super) fn message(&self, message: &Message) -> Result<(), Failure> {
         self.line(&self.message_text(message))
     }
@@ -91,8 +91,8 @@ impl Printer {
         lines.join("\n")
     }
 
-    /// Returns a time as people read it, to the millisecond, in which a receipt may go through all its stages, and with how
-    /// far the zone is from UTC.
+    /// Returns a time as text with the zone's offset. It has milliseconds, because a receipt may pass all its stages within
+    /// one second.
     pub(super) fn moment(&self, at: Timestamp) -> String {
         let millis = i64::try_from(at.millis()).unwrap_or(i64::MAX);
         let Ok(instant) = jiff::Timestamp::from_millisecond(millis) else { return at.to_string().replace('T', " ") };
@@ -116,7 +116,7 @@ impl Printer {
     }
 }
 
-/// Returns rows with their columns aligned, without trailing spaces.
+/// Returns rows with aligned columns, without trailing spaces.
 pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -129,7 +129,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a text with `> ` before every line, so that no body can look like anything but a body.
+/// Returns a text with `> ` before every line, so that a message's text is always recognisable.
 pub(super) fn quoted(text: &str) -> String {
     let text = harmless(text, true);
     let lines: Vec<_> = text.split('\n').map(|line| format!("> {line}").trim_end().to_owned()).collect();

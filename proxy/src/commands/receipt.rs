@@ -1,4 +1,4 @@
-//! `c3po receipt`: how far a message got, with the evidence of each step in words.
+//! `c3po receipt`: shows how far a message got, with the evidence of each step in words.
 
 use c3po_shared::catalogue::{Call, MessageStatus, Tracked};
 use c3po_shared::ids::MessageId;
@@ -12,7 +12,7 @@ use super::print::{Printer, Tone, aligned};
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// Which message.
+/// The message to look up.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The message's id, or the end of the id of one that waits
@@ -88,7 +88,7 @@ fn evidence(step: &Step) -> String {
     }
 }
 
-/// Returns by which way a message got into a context, as the end of a sentence.
+/// Returns the way by which a message got into a context, as the end of a sentence.
 fn way(via: Option<Via>) -> String {
     let words = match via {
         None => return String::new(),
@@ -107,7 +107,7 @@ fn way(via: Option<Via>) -> String {
     format!(" by {words}")
 }
 
-/// Returns which session and which context of it a step names: `3.1` is the context after one `/clear`.
+/// Describes the session and context of a step: `3.1` is the context after one `/clear`.
 fn place(session: &str) -> String {
     match session.split_once('.') {
         Some((session, context)) => {

@@ -1,4 +1,4 @@
-//! Questions about the coordinator and its agents, asked over REST: with the coordinators, key and trust of a link.
+//! REST requests about the coordinator and its agents, with the coordinators, key and trusted certificates of a link.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use super::failure::Failure;
 use crate::config::Config;
 use crate::link::{self, Trust, as_written, http};
 
-/// How long a coordinator may take if there is another one to ask.
+/// How long a coordinator may take if there is another one to try.
 const TURN_MAX: Duration = Duration::from_secs(3);
 
-/// An answer, read and as it came, and whose it is.
+/// A parsed reply, its original JSON, and the coordinator that sent it.
 pub(super) struct RestReply<T> {
     pub(super) read: T,
     pub(super) raw: Box<RawValue>,
@@ -28,11 +28,11 @@ pub(super) struct RestReply<T> {
 enum Question {
     /// A GET of that path, with its query string.
     Get(String),
-    /// Something that may be done twice, with that body.
+    /// An action that is safe to repeat, with its body.
     Post(String, String),
 }
 
-/// Asks the first coordinator that answers, as the configured agent.
+/// Sends a query to the coordinators until one answers, as the configured agent.
 pub(super) async fn get<T: DeserializeOwned>(
     config: &Config,
     path: &str,
@@ -42,7 +42,7 @@ pub(super) async fn get<T: DeserializeOwned>(
     ask(config, &Question::Get(format!("{path}{}", query(&question)))).await
 }
 
-/// Has the first coordinator that answers do something that may be done twice: one that is slow may have done it.
+/// Sends an action to the coordinators until one answers. A slow one may have done it already, so it must be repeatable.
 pub(super) async fn post<T: DeserializeOwned>(
     config: &Config,
     path: &str,
@@ -73,7 +73,7 @@ async fn ask<T: DeserializeOwned>(config: &Config, question: &Question) -> Resul
                 return read(coordinator, status, &body).map_err(|failure| asked_in_vain(failure, question));
             }
             Ok(Err(refusal)) if refusal.code == ErrorCode::CoordDown => away = Some(refusal),
-            // One with a wrong certificate, for instance. Another one may be well.
+            // For instance an untrusted certificate. Another coordinator may accept us.
             Ok(Err(refusal)) => drop(refused.get_or_insert(refusal)),
             Err(_) => {}
         }

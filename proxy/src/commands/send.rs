@@ -1,4 +1,4 @@
-//! `c3po send`: sends a message, and waits for the answer where that is asked for.
+//! `c3po send`: sends a message, and waits for the answer if requested.
 
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::catalogue::{
@@ -93,11 +93,11 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     }
 }
 
-/// The note about a message that was kept on this host.
+/// The note about a message that was queued on this host.
 const QUEUED: &str = "no coordinator can be reached, so the message is on this host's disk alone. A session of this host \
                       sends it once the coordinator is back, else your next `c3po send`.";
 
-/// The answer of the link about a message that it kept.
+/// The link's reply about a message that it queued.
 #[derive(Deserialize)]
 struct Queued {
     call_id: CallId,
@@ -155,7 +155,7 @@ async fn answer(
     }
     let Some(reply) = reply else { return Err(Failure::TimedOut) };
     session.shown(vec![reply.id.clone()]);
-    // It was printed to the one who asked for it: there is nothing more to do with it.
+    // It was printed for the person who waited for it, so it is acknowledged.
     session.call_raw(Call::AckMessages(AckMessages { message_ids: vec![reply.id] })).await?;
     Ok(())
 }

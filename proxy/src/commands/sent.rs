@@ -1,4 +1,4 @@
-//! `c3po sent`: the messages that this name sent lately, and how far each got.
+//! `c3po sent`: lists recently sent messages, and how far each got.
 
 use c3po_shared::receipt::Stage;
 use c3po_shared::sent::{SentMessage, SentMessages};

@@ -16,11 +16,11 @@ use crate::link::{self, Link, LinkStatus, State};
 
 /// How long a command tries to reach a coordinator: longer than one attempt, which reports why it failed.
 const CONNECT_MAX: Duration = Duration::from_secs(7);
-/// How long a command waits at its end for its receipts to be taken.
+/// How long a command waits at its end for the answers to its receipts.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// How long sending queued calls of this host may take; the rest is sent by the next command, or by a session.
 const KEPT_MAX: Duration = Duration::from_secs(10);
-/// How long the goodbye may take.
+/// How long `goodbye` may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(100);
 
 /// A command's connection.
@@ -44,7 +44,7 @@ impl CommandSession {
         .await
     }
 
-    /// Does the work also where no coordinator can be reached.
+    /// Does the work even if no coordinator can be reached.
     pub(super) async fn even_without<T>(
         config: Config,
         work: impl AsyncFnOnce(&Self) -> Result<T, Failure>,
@@ -94,7 +94,7 @@ impl CommandSession {
         outcome
     }
 
-    /// Waits for the link, as long as there is hope.
+    /// Waits for the link until it is up, refused, or failed at every coordinator.
     async fn connected(&self) -> Result<(), Failure> {
         let mut standing = self.link.standing();
         let settled =
@@ -117,23 +117,23 @@ impl CommandSession {
         }
     }
 
-    /// Returns how the link stands.
+    /// Returns the status of the link.
     pub(super) fn standing(&self) -> LinkStatus {
         self.link.standing().borrow().clone()
     }
 
-    /// Returns when the link changes.
+    /// Returns a receiver of the changes of the link.
     pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<LinkStatus> {
         self.link.standing()
     }
 
-    /// Calls a tool; returns its reply, read and as it came.
+    /// Calls a tool; returns its parsed reply and the original.
     pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<(T, Received), Failure> {
         let reply = self.call_raw(call).await?;
         Ok((reply.read()?, reply))
     }
 
-    /// Calls a tool; returns its reply as it came.
+    /// Calls a tool; returns its reply unparsed.
     pub(super) async fn call_raw(&self, call: Call) -> Result<Received, Failure> {
         call.check()?;
         Ok(self.link.call(call).await?)

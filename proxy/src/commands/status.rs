@@ -1,4 +1,4 @@
-//! `c3po status`: whether this host reaches a coordinator, and who is there.
+//! `c3po status`: shows whether this host reaches a coordinator, and the connected agents.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ struct StatusReport {
     coordinator: String,
     round_trip_ms: f64,
     agent_id: AgentId,
-    /// How many messages wait for that agent.
+    /// How many messages are in that agent's inbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pending: Option<usize>,
-    /// Why this host's key may not speak as it.
+    /// Why this host's key does not cover that agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Refusal>,
     agents_online: Vec<AgentId>,
     agents: usize,
-    /// `full` where the coordinator's store takes no new messages.
+    /// `full` if the coordinator's store takes no new messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
 }

@@ -44,7 +44,7 @@ fn text(status: &Status, printer: &Printer) -> String {
     parts.join(" · ")
 }
 
-/// Returns how the link stands: of a refused one also why, as far as there is room.
+/// Returns the state of the link; if it is refused, with the reason as far as it fits.
 fn link(status: &Status) -> String {
     let (link::State::Failed, Some(error)) = (status.link, &status.last_error) else {
         return status.link.as_str().to_owned();

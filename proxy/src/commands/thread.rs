@@ -1,4 +1,4 @@
-//! `c3po thread`: the conversation that a message belongs to.
+//! `c3po thread`: prints the conversation that a message belongs to.
 
 use c3po_shared::catalogue::{Call, GetThread, Thread};
 use c3po_shared::ids::MessageId;
@@ -11,7 +11,7 @@ use super::print::Printer;
 use super::session::CommandSession;
 use crate::config::Config;
 
-/// Which conversation.
+/// The conversation to print.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Any message of it: its id, or the end of the id of one that waits

@@ -16,7 +16,7 @@ use super::print::Printer;
 use crate::config::Config;
 use crate::link::as_written;
 
-/// How it is taken back.
+/// The options of the removal.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Print the changes without making them
@@ -29,7 +29,7 @@ pub(super) struct Arguments {
 
 const CALLS: [&[&str]; 2] = [&["plugin", "uninstall", PLUGIN], &["plugin", "marketplace", "remove", MARKETPLACE]];
 
-/// Their hooks would look for a program that is gone.
+/// The hooks of running sessions would look for a program that is gone.
 const RELOAD: &str = "Type /reload-plugins in sessions that run, or end them.";
 
 pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
@@ -62,7 +62,7 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     let outcome = if removed { Outcome::Done } else { Outcome::Unchanged };
     steps.tell("files", outcome, format!("{} is gone", bundle.folder().display()))?;
     for folder in [&config.places.data_dir, &config.state_dir] {
-        // Only if it is empty: others keep things there.
+        // Only if it is empty: other programs may keep files there.
         let _ = fs::remove_dir(folder);
     }
     let config_file = &config.places.config_file;
@@ -104,8 +104,8 @@ fn take_out(file: &SettingsFile, bundle: &Bundle) -> Result<()> {
     if wanted == now { Ok(()) } else { file.write(&wanted) }
 }
 
-/// Returns settings without our members, and with the status line that ours replaced: that of the newest backup from
-/// before.
+/// Returns settings without our members. Our status line is replaced by that of the newest backup without ours, or
+/// removed.
 fn without_ours(settings: &Members, file: &SettingsFile, bundle: &Bundle) -> Result<Members> {
     let is_ours = |members: &Members| {
         matches!(status_line::owner(members, &bundle.program()), StatusLineOwner::Us | StatusLineOwner::Older)
@@ -116,7 +116,7 @@ fn without_ours(settings: &Members, file: &SettingsFile, bundle: &Bundle) -> Res
     if !is_ours(&wanted) {
         return Ok(wanted);
     }
-    // A backup that cannot be read any more has nothing to restore.
+    // An unreadable backup has nothing to restore.
     let backups = file.backups()?.into_iter().rev().filter_map(|backup| settings::members_of(&backup).ok());
     match backups.into_iter().find(|members| !is_ours(members)).and_then(|mut members| members.remove(STATUS_LINE)) {
         Some(theirs) => wanted.insert(STATUS_LINE.to_owned(), theirs),

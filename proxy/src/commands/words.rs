@@ -7,7 +7,7 @@ use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::link::is_loopback;
 
-/// The coordinator that a refusal is about.
+/// The coordinator of a refusal.
 struct Addressed {
     url: String,
     host: String,
@@ -22,7 +22,7 @@ impl Addressed {
         Some(Self { url: url.to_owned(), host: uri.host()?.to_owned(), port })
     }
 
-    /// Returns where commands for the coordinator's machine are typed.
+    /// Returns the machine on which commands for the coordinator are typed.
     fn there(&self) -> String {
         if is_loopback(&self.host) { "on this host".to_owned() } else { format!("on {}", self.host) }
     }
@@ -145,7 +145,7 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
     .to_owned()
 }
 
-/// Returns the globs of a key that covers the refused name besides those of the present key, as a shell takes them.
+/// Returns the globs of a key that would cover the refused name in addition to those of the present key, quoted for a shell.
 fn wanted(refusal: &Refusal) -> Option<String> {
     let globs = refusal.details.get("agents")?.as_array()?.iter().filter_map(Value::as_str);
     let globs: Vec<_> = globs.chain(refusal.details.get("agent").and_then(Value::as_str)).collect();

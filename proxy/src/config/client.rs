@@ -1,16 +1,16 @@
-//! The client that started this process: how it was started.
+//! How the client that started this process was started.
 
 /// The reader of a client's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reader {
     Person,
-    /// A program that sends prompt after prompt.
+    /// A program that sends one prompt after another.
     OfManyAnswers,
     /// A client with one prompt, whose answer it prints before it ends.
     OfOneAnswer,
 }
 
-/// Returns the reader of the answers of a client with that entry point and command line.
+/// Returns the reader of a client's answers, by its entry point and command line.
 pub(super) fn reader(entry: Option<&str>, client: &[String]) -> Reader {
     let prints = entry == Some("sdk-cli") || prints(client);
     if prints && !reads_a_stream(client) {
@@ -22,7 +22,7 @@ pub(super) fn reader(entry: Option<&str>, client: &[String]) -> Reader {
     }
 }
 
-/// Returns whether a client without a terminal reads one prompt after the other, as an SDK has it do.
+/// Returns whether a client without a terminal reads a stream of prompts, as with an SDK.
 fn reads_a_stream(client: &[String]) -> bool {
     let pairs = client.iter().zip(client.iter().skip(1));
     client.iter().any(|word| word == "--input-format=stream-json")
@@ -34,7 +34,7 @@ fn prints(client: &[String]) -> bool {
     client.iter().skip(1).any(|word| word == "-p" || word == "--print")
 }
 
-/// Returns the words of the command that started this process's parent; none where the system does not show them.
+/// Returns the command line of this process's parent; empty if the system does not show it.
 pub(super) fn command() -> Vec<String> {
     let line = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
     line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()

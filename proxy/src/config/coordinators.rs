@@ -14,14 +14,14 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8420";
 /// The coordinators' URLs and certificates, and this host's key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coordinators {
-    /// Where they are, as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
+    /// The URLs as `ws://…/acp` or `wss://…/acp`, in the order in which they are tried.
     ///
     /// `C3PO_COORDINATOR_URL`, `coordinator_url`; default [`DEFAULT_URL`].
     pub urls: Vec<String>,
     /// The key of this host: `C3PO_TOKEN`, `token`; default none.
     pub token: Option<Secret>,
-    /// The certificates by which coordinators are known: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means that
-    /// the system's authorities and the name in the certificate decide.
+    /// The certificates that identify coordinators: `C3PO_FINGERPRINT`, `fingerprint`; default none, which means that the
+    /// system's authorities and the name in the certificate decide.
     pub fingerprints: Vec<Fingerprint>,
 }
 
@@ -51,14 +51,14 @@ impl Fingerprints {
         texts.into_iter().map(str::trim).filter(|text| !text.is_empty()).collect()
     }
 
-    /// Returns whether each of them stands in the file as well.
+    /// Returns whether each of them is in the file too.
     fn are_among(&self, file: Option<&Self>) -> bool {
         let written = file.map(Self::texts).unwrap_or_default();
         self.texts().iter().all(|text| written.iter().any(|known| known.eq_ignore_ascii_case(text)))
     }
 }
 
-/// Returns the certificates that are named.
+/// Parses the named fingerprints.
 fn read_all(named: Option<&Fingerprints>, problems: &mut Vec<String>) -> Vec<Fingerprint> {
     let texts = named.map(Fingerprints::texts).unwrap_or_default().into_iter();
     let parsed =
@@ -66,7 +66,7 @@ fn read_all(named: Option<&Fingerprints>, problems: &mut Vec<String>) -> Vec<Fin
     parsed.filter_map(Result::ok).collect()
 }
 
-/// Returns whether each of those targets stands in the file as well.
+/// Returns whether each of those targets is in the file too.
 fn are_among(urls: &[String], file: &str) -> bool {
     let written = targets(file).unwrap_or_default();
     urls.iter().all(|url| written.iter().any(|known| known.eq_ignore_ascii_case(url)))
@@ -101,12 +101,12 @@ impl Coordinators {
         Self { urls, token, fingerprints }
     }
 
-    /// Returns the id that the host's key names; `None` without a key.
+    /// Returns the id in the host's key; `None` without a key.
     pub fn key_id(&self) -> Option<&str> {
         self.token.as_ref()?.expose().strip_prefix(KEY_PREFIX)?.split_once('_').map(|(id, _)| id)
     }
 
-    /// Returns whether this host was let in at a coordinator, which is then not this host's to start.
+    /// Returns whether this host has joined a coordinator. Such a coordinator is not started by this host.
     pub fn is_joined(&self) -> bool {
         self.key_id().is_some() || !self.fingerprints.is_empty()
     }
@@ -120,7 +120,7 @@ pub fn problem_of_urls(urls: &str) -> Option<String> {
     targets(urls).err()
 }
 
-/// Returns where to dial, for one or several URLs separated by commas.
+/// Parses one or several URLs, separated by commas, into link URLs.
 fn targets(urls: &str) -> Result<Vec<String>, String> {
     let targets: Vec<_> =
         urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
@@ -131,7 +131,7 @@ fn target(url: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("C3PO_COORDINATOR_URL: '{url}' {why}; write it like {DEFAULT_URL}");
     let (scheme, rest) = match url.split_once("://") {
         Some(parts) => parts,
-        // A word alone is a mistake more often than a host at port 80.
+        // A single word is more often a mistake than a host at port 80.
         None if url.contains(':') => ("http", url),
         None => return Err(wrong("is no URL")),
     };

@@ -42,33 +42,33 @@ pub struct Config {
     pub coordinators: Coordinators,
     /// The wished name of the agent: `C3PO_AGENT_ID`, `agent_id`; default the project folder's name.
     pub agent: AgentId,
-    /// The machine's name: `C3PO_HOST`; default its hostname. With a host's key the coordinator knows it by that.
+    /// The machine's name: `C3PO_HOST`; default its hostname. A coordinator uses the name of the host's key instead, if any.
     pub host: String,
     /// The join code, for `c3po join`: `C3PO_JOIN_CODE`.
     pub join_code: Option<Secret>,
-    /// The client's session id as it stands in the environment: not reliable, for information.
+    /// The client's session id in the environment: not reliable, for information only.
     pub session_id: Option<String>,
-    /// The wait where none is named, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
+    /// The default timeout of a wait, in seconds: `C3PO_TIMEOUT`, `timeout`; default 60.
     pub timeout: u64,
     /// The folder for files that must survive a restart: `$XDG_STATE_HOME/c3po`; default `~/.local/state/c3po`.
     pub state_dir: PathBuf,
-    /// Where things are on this host.
+    /// The folders and files of this host.
     pub places: Places,
-    /// Where the socket for hooks may be.
+    /// The folders in which the socket for hooks may be.
     pub sockets: Sockets,
     /// The log filter, in the form of `tracing`: `C3PO_LOG`; default `warn,rmcp=error`.
     pub log: String,
-    /// Where the log goes: `C3PO_LOG_FILE`; default standard error.
+    /// The log file: `C3PO_LOG_FILE`; default standard error.
     pub log_file: Option<PathBuf>,
-    /// Whether colour is welcome: unless `NO_COLOR` is set to anything.
+    /// Whether output may have colours: unless `NO_COLOR` is set to any value.
     pub colour: bool,
-    /// The session's own inbox socket, where the client names it: `CLAUDE_CODE_MESSAGING_SOCKET`.
+    /// The session's own inbox socket, if the client names it: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
     /// The token that opens it: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
-    /// Whether channel notifications are wanted: `C3PO_CHANNEL`, `true` or `1`; default no.
+    /// Whether channel notifications are enabled: `C3PO_CHANNEL`, `true` or `1`; default no.
     pub channel: bool,
-    /// Whether a plugin started us, which brings hooks: whether `CLAUDE_PLUGIN_ROOT` is set.
+    /// Whether a plugin with hooks started us: whether `CLAUDE_PLUGIN_ROOT` is set.
     pub is_plugin: bool,
     /// Whether the session answers one prompt and ends: a client without a terminal, without a stream of prompts and without
     /// an explicit name. Its agent has the project's name and `-run`.
@@ -81,27 +81,27 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Where things are on this host.
+/// The folders and files of this host.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// The user's folder: `HOME`.
     pub home: Option<PathBuf>,
-    /// Where c3po's own files are: `$XDG_DATA_HOME/c3po`; default `~/.local/share/c3po`.
+    /// The folder of c3po's own files: `$XDG_DATA_HOME/c3po`; default `~/.local/share/c3po`.
     pub data_dir: PathBuf,
-    /// This host's file: `$XDG_CONFIG_HOME/c3po/config.toml`; default in `~/.config`.
+    /// This host's configuration file: `$XDG_CONFIG_HOME/c3po/config.toml`; default in `~/.config`.
     pub config_file: PathBuf,
-    /// Where Claude Code keeps a user's settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
+    /// The folder of Claude Code's user settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
     pub claude_dir: PathBuf,
-    /// Where programs are: the absolute folders of `PATH`.
+    /// The folders of programs: the absolute folders of `PATH`.
     pub path: Vec<PathBuf>,
 }
 
 /// The variables that name the folders of sockets, for a proxy and for the hooks of its session alike.
 #[derive(Debug, Clone, Default)]
 pub struct Sockets {
-    /// The preferred one: `XDG_RUNTIME_DIR`; default none, which means a folder of ours in `/tmp`.
+    /// The preferred folder: `XDG_RUNTIME_DIR`; default none, which means our own folder in `/tmp`.
     pub runtime_dir: Option<PathBuf>,
-    /// The user's folder, where they are if another user was first in `/tmp`: `HOME`.
+    /// The user's folder, used if another user created the one in `/tmp` first: `HOME`.
     pub home: Option<PathBuf>,
 }
 
@@ -117,14 +117,14 @@ impl Sockets {
 pub struct HookEnvironment {
     /// The client's claim about its process: `CLAUDE_PID`.
     pub client: Option<u32>,
-    /// Where sockets are kept.
+    /// The folders of sockets.
     pub sockets: Sockets,
     /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
     pub messaging_socket: Option<String>,
     /// The token that opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
     pub messaging_token: Option<Secret>,
-    /// Whether the client has no terminal, and so lets nothing run beside the session: it would stand still as long as
-    /// a hook waits. `CLAUDE_CODE_ENTRYPOINT` is there and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
+    /// Whether the client has no terminal, and so runs nothing beside the session: a waiting hook would block it.
+    /// `CLAUDE_CODE_ENTRYPOINT` is set and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
     pub headless: bool,
 }
 
@@ -142,7 +142,7 @@ impl HookEnvironment {
     }
 }
 
-/// Returns a variable that is set to something: clients pass "${VAR:-}", which makes an unset variable an empty one.
+/// Returns a variable that is not empty: clients pass "${VAR:-}", which turns an unset variable into an empty one.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
@@ -159,7 +159,7 @@ struct File {
 }
 
 impl File {
-    /// Returns the file of that text. One that cannot be read is as if there were none.
+    /// Parses the file. An invalid file counts as missing.
     fn of(text: Option<&str>, name: &Path, problems: &mut Vec<String>) -> Self {
         let Some(text) = text else { return Self::default() };
         toml::from_str(text).unwrap_or_else(|error| {
@@ -174,14 +174,14 @@ impl File {
     }
 }
 
-/// Where settings come from, so that tests can hold them.
+/// The sources of settings, as parameters for tests.
 struct Sources<'a> {
     variable: &'a dyn Fn(&str) -> Option<String>,
     file: Option<&'a str>,
     file_name: &'a Path,
     cwd: Option<&'a Path>,
     host: String,
-    /// The words of the command that started the client, where they are known.
+    /// The command line of the client, if known.
     client: Vec<String>,
 }
 
@@ -206,9 +206,9 @@ impl Config {
         config
     }
 
-    /// Reads again where coordinators are: the file may have changed since, the environment has not.
+    /// Reads the coordinators again: the file may have changed, the environment has not.
     ///
-    /// Errors: each that is wrong with it.
+    /// Errors: all problems of the settings.
     pub fn read_coordinators(&self) -> Result<Coordinators, Vec<String>> {
         let path = &self.places.config_file;
         let text = text_of(path).map_err(|problem| vec![problem])?;
@@ -298,7 +298,7 @@ impl Places {
     }
 }
 
-/// Returns the text of the file, if there is one.
+/// Returns the text of the file, if it exists.
 fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
         Ok(text) => private::exposed(path).map_or(Ok(Some(text)), Err),
@@ -328,13 +328,13 @@ fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warni
     })
 }
 
-/// Returns the length of a wait, of which there is none of no length.
+/// Parses a timeout in seconds; zero is invalid.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.trim().parse().ok().filter(|seconds| (1..=WAIT_MAX).contains(seconds));
     seconds.ok_or_else(|| format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}"))
 }
 
-/// Returns the machine's name, as the kernel has it.
+/// Returns the machine's name from the kernel.
 fn host_name() -> String {
     let system = rustix::system::uname();
     let name = system.nodename().to_string_lossy();

@@ -1,4 +1,4 @@
-//! Folders and files of one user: made for that user alone, whatever the umask, and not trusted where others may write them.
+//! Private folders and files of one user: created for that user alone whatever the umask, and not trusted if others can write.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -15,12 +15,12 @@ const EVERYBODY: u32 = 0o002;
 /// The bit that lets only owners replace files in a folder.
 const STICKY: u32 = 0o1000;
 
-/// Makes a folder where it is missing, with those above it.
+/// Creates a folder with its parents, if missing.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Opens a file to write at its end, which is made where it is missing. A symbolic link is not followed.
+/// Opens a file for appending, and creates it if missing. Does not follow a symbolic link.
 ///
 /// Errors: it belongs to another user, or cannot be written.
 pub fn append(path: &Path) -> io::Result<File> {
@@ -36,7 +36,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns why others could have written a file that is there; `None` if they could not.
+/// Returns why other users could have written an existing file; `None` if they could not.
 pub(super) fn exposed(path: &Path) -> Option<String> {
     let parts = [Some(path), path.parent()].into_iter().flatten();
     parts.filter_map(|part| Some((part, fs::metadata(part).ok()?))).find_map(|(part, found)| {

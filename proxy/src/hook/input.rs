@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::local::MARK;
 use crate::local::protocol::{Event, Name};
 
-/// How long a prompt of ours may be, in bytes. Longer ones were not made by us, and must fit into a line.
+/// The longest prompt of ours, in bytes. Longer prompts are not ours, and would not fit into a line.
 const PROMPT_MAX: usize = 128 << 10;
 
-/// How prompts begin that a client makes of something else: of a notification, of another session's message, of a channel.
+/// Prefixes of prompts that a client generates: from a notification, another session's message, or a channel.
 const MADE: [&str; 3] = ["<task-notification>", "<cross-session-message", "<channel "];
 
 /// The fields that are read. All others, such as the output of a tool, are skipped without being kept.
@@ -35,7 +35,7 @@ struct ToolCall {
     tool_use_id: Option<String>,
 }
 
-/// Returns the event with that word, as it stands in the plugin.
+/// Returns the event for the word that the plugin uses.
 pub fn name(word: &str) -> Option<Name> {
     Some(match word {
         "session-start" => Name::SessionStart,
@@ -75,7 +75,7 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     })
 }
 
-/// Returns whether a person typed the prompt. One that holds our own mark counts as ours.
+/// Returns whether a person typed the prompt. A prompt that contains our own mark counts as ours.
 fn is_typed(prompt: &str) -> bool {
     let text = prompt.trim_start();
     !text.is_empty() && !text.contains(MARK) && !MADE.iter().any(|beginning| text.starts_with(beginning))

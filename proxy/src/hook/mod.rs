@@ -21,17 +21,17 @@ use crate::local::protocol::{Answer, Event, Name};
 use crate::local::{self, Conversation};
 pub use input::{event, name};
 
-/// How long all of it may take.
+/// Deadline of the whole hook.
 const DEADLINE: Duration = Duration::from_millis(200);
 /// How long printing may go on after that, once begun: half an answer would be worse than a late one. Only a client that
 /// does not read the output makes it last.
 const PRINT_MAX: Duration = Duration::from_millis(300);
 /// How much of standard input is kept. The rest is read and dropped.
 const INPUT_MAX: u64 = 32 << 20;
-/// How long a client may take to start the proxy, and how often one that waits looks for it.
+/// How long a client may take to start the proxy, and how often a waiting hook looks for it.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_LOOK: Duration = Duration::from_millis(50);
-/// How often one that waits looks whether its client is still there.
+/// How often a waiting hook checks whether its client still exists.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Runs the hook of that event. Returns `None` if a person at a terminal should be shown an explanation of hooks instead.
@@ -50,7 +50,7 @@ pub fn run(event: Option<&str>, beginning: Option<&str>) -> Option<ExitCode> {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     name: Name,
-    /// Whether the session begins with it.
+    /// Whether it starts with the session.
     starts: bool,
     /// The parent at the start. A later one adopted this process as an orphan.
     client: u32,
@@ -62,7 +62,7 @@ impl Run {
     }
 }
 
-/// Has the work done beside this thread, which ends in time even where the work blocks or panics.
+/// Runs the work on another thread, and ends in time even if the work blocks or panics.
 fn ended_in_time(run: Run, began: Instant) -> ExitCode {
     // The session would show the message of a panic as a failed hook.
     std::panic::set_hook(Box::new(|_| {}));
@@ -86,7 +86,7 @@ fn ended_in_time(run: Run, began: Instant) -> ExitCode {
     ExitCode::from(code.flatten().unwrap_or(0))
 }
 
-/// Decides between the worker that is about to print and the main thread that is about to give up: one of them comes first.
+/// Decides a race between the worker that is about to print and the main thread that is about to give up.
 #[derive(Debug, Default)]
 struct First(AtomicBool);
 
@@ -97,7 +97,7 @@ impl First {
     }
 }
 
-/// Does the work and returns the exit code; nothing where anything is not as expected.
+/// Does the work and returns the exit code; `None` on any error.
 fn work(run: Run, first: &First) -> Option<u8> {
     let environment = HookEnvironment::read();
     let (waits, headless) = (run.name == Name::Wait, environment.headless);
@@ -121,7 +121,7 @@ fn work(run: Run, first: &First) -> Option<u8> {
     }
 }
 
-/// Tries again and again to reach a proxy that may be starting.
+/// Retries to reach a proxy that may be starting.
 fn in_time(converse: impl Fn() -> Option<u8>) -> Option<u8> {
     let began = Instant::now();
     loop {
@@ -147,7 +147,7 @@ fn converse(socket: &Path, event: &Event, first: &First) -> Option<u8> {
     Some(answer.exit)
 }
 
-/// Reads standard input to its end, which may never come; nothing where there was too much of it.
+/// Reads standard input to its end, which may never come; `None` if it is too long.
 fn standard_input() -> Option<Vec<u8>> {
     let (mut stdin, mut input) = (io::stdin().lock(), Vec::new());
     stdin.by_ref().take(INPUT_MAX).read_to_end(&mut input).ok()?;

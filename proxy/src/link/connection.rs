@@ -1,4 +1,4 @@
-//! One WebSocket to one coordinator: dialled, greeted, read and written frame by frame.
+//! One WebSocket to one coordinator: the dial, `hello`, and reads and writes of frames.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use super::stream::{self, Stream};
 use super::trust::Trust;
 use crate::config::Secret;
 
-/// How long dialling, and the answer to `hello`, may take each.
+/// Deadline of the dial, and of the reply to `hello`.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// How long a write may take: a coordinator that reads nothing for so long is gone.
+/// Deadline of a write. A coordinator that reads nothing for this long is treated as gone.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 
 /// The largest accepted frame. A long thread is one reply, and a reply that breaks the connection would break the next
@@ -31,11 +31,11 @@ const INCOMING_MAX: usize = 16 << 20;
 pub(super) enum Incoming {
     /// A text frame.
     Text(Utf8Bytes),
-    /// A sign of life.
+    /// A frame without text, such as a pong: the connection is alive.
     Alive,
-    /// Another session has the agent now.
+    /// Another session took over the agent.
     TakenOver,
-    /// The connection is over.
+    /// The connection has ended.
     Closed(String),
 }
 
@@ -74,7 +74,7 @@ impl LinkSocket {
             let upgraded = client_async_with_config(request, stream, Some(config)).await;
             upgraded.map(|(socket, _)| Self { socket }).map_err(dial_error)
         };
-        // In a box: a handshake is large, and done before the link is used.
+        // Boxed because a handshake is large, and over before the link is used.
         match timeout(HANDSHAKE_MAX, Box::pin(dialling)).await {
             Ok(Err(error)) => Err(Box::pin(http::named(error, &uri, trust)).await),
             Ok(connected) => connected,
@@ -128,7 +128,7 @@ impl LinkSocket {
         }
     }
 
-    /// Puts a frame into the buffer, which [`Self::flush`] empties.
+    /// Adds a frame to the buffer, which [`Self::flush`] writes.
     pub(super) async fn feed(&mut self, text: String) -> Result<(), String> {
         bounded(self.socket.feed(Message::text(text))).await
     }
@@ -146,7 +146,7 @@ impl LinkSocket {
     /// Sends a goodbye and closes, as far as that works at once.
     pub(super) async fn goodbye(&mut self) {
         let goodbye = Outgoing::notification("goodbye", &c3po_shared::wire::Empty {}).text();
-        // On the way out nothing can be done about a failure; the coordinator notices the end of the connection.
+        // A failure cannot be handled here; the coordinator notices the end of the connection.
         let _ = self.write(&goodbye).await;
         let _ = self.socket.close(None).await;
     }

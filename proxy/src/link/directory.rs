@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use super::trust::Trust;
 use crate::config::{Config, Coordinators};
 
-/// How often the file is looked at while there is no link: one call of the system.
+/// How often the file is checked while there is no link. A check is one system call.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long a disk may take for that.
+/// How long the disk may take for that.
 const DISK_MAX: Duration = Duration::from_secs(1);
 
-/// Where coordinators are, as far as is known now.
+/// The coordinators and the certificates that are trusted now.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     pub(super) coordinators: Coordinators,
@@ -42,19 +42,19 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Takes them as they were read.
+    /// Starts with the endpoints of the configuration that was read.
     pub(super) fn new(config: &Config) -> Self {
         let file = config.places.config_file.clone();
         let stamp = stamp(std::fs::metadata(&file).ok());
         Self { file, now: Mutex::new((Endpoints::of(config.coordinators.clone()), stamp)) }
     }
 
-    /// Returns where they are.
+    /// Returns the current endpoints.
     pub(super) fn entry(&self) -> Arc<Endpoints> {
         Arc::clone(&self.now().0)
     }
 
-    /// Returns as soon as the file is another one than at the last reading. Safe to cancel.
+    /// Returns when the file differs from the last reading. Cancel-safe.
     pub(super) async fn changes(&self) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -85,7 +85,7 @@ impl Directory {
         }
     }
 
-    /// Returns the stamp of the file if it is another one than at the last reading.
+    /// Returns the stamp of the file if it differs from that of the last reading.
     async fn look(&self) -> Option<Stamp> {
         let file = self.file.clone();
         let looking = spawn_blocking(move || stamp(std::fs::metadata(file).ok()));

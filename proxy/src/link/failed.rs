@@ -1,4 +1,4 @@
-//! Why there is no connection to a coordinator: in a sentence, and with the advice for its cause.
+//! Why a connection to a coordinator failed: a sentence, and advice for its cause.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,7 +15,7 @@ pub(super) enum DialError {
     /// The coordinator's own refusal.
     #[error("{0}")]
     Refused(Refusal),
-    /// It could not be reached, or did not speak our protocol.
+    /// The coordinator was unreachable, or did not speak our protocol.
     #[error("{why}")]
     Failed { why: String, advice: Advice },
 }
@@ -29,7 +29,7 @@ impl DialError {
     pub(super) fn of_connecting(error: &io::Error) -> Self {
         let advice = match error.kind() {
             io::ErrorKind::ConnectionRefused => Advice::NothingListens,
-            // A host on the same network that is off is unreachable; a way that is not there is the network's.
+            // A host that is off on the same network is unreachable; a missing route is a fault of the network.
             io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => Advice::NoAnswer,
             io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown => Advice::NoRoute,
             _ => Advice::WorkOn,
@@ -60,7 +60,7 @@ pub(crate) fn of_store(refusal: Refusal, url: &str) -> Refusal {
     Refusal { error, ..refusal }.detail("applied", "no")
 }
 
-/// Returns a refusal with the advice to start a coordinator, if nothing listens on this very host, which joined none.
+/// Returns a refusal with the advice to start a coordinator, if the URL is on this host and no coordinator was joined.
 pub(crate) fn for_host(refusal: Refusal, coordinators: &Coordinators) -> Refusal {
     let url = refusal.details.get("coordinator").and_then(|url| url.as_str()?.parse::<Uri>().ok());
     let is_here = url.as_ref().and_then(Uri::host).is_some_and(is_loopback);
@@ -70,7 +70,7 @@ pub(crate) fn for_host(refusal: Refusal, coordinators: &Coordinators) -> Refusal
     refusal
 }
 
-/// Returns whether a host in a URL is this one.
+/// Returns whether the host of a URL is a loopback address.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -84,12 +84,12 @@ impl Stage {
     const CONNECTING: u8 = 1;
     const TALKING: u8 = 2;
 
-    /// The host's addresses are known.
+    /// Records that the host's addresses are resolved.
     pub(super) fn is_resolved(&self) {
         self.0.store(Self::CONNECTING, Ordering::Relaxed);
     }
 
-    /// The connection is made.
+    /// Records that the connection is made.
     pub(super) fn is_connected(&self) {
         self.0.store(Self::TALKING, Ordering::Relaxed);
     }

@@ -13,13 +13,13 @@ use super::failed::{DialError, Stage};
 use super::stream::{self, Stream};
 use super::trust::Trust;
 
-/// How long everything may take.
+/// Deadline of the whole request.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The time and bytes for identifying a program that is not a coordinator.
 const WHO_MAX: (Duration, u64) = (Duration::from_secs(1), 4 << 10);
-/// How much of a first line is shown.
+/// How many characters of a first line are shown.
 const LINE_MAX: usize = 60;
-/// The longest answer that is read, in bytes: a list of all agents is one.
+/// The longest answer that is read, in bytes. A list of all agents is one answer.
 const ANSWER_MAX: u64 = 16 << 20;
 
 /// Posts JSON, which may be none, to a path of the coordinator at a URL such as `https://nas:8420`, with further header
@@ -37,9 +37,9 @@ pub(crate) async fn post_json(
     ask(url, trust, request).await
 }
 
-/// Gets a path of the coordinator at a URL, with further header lines. Returns status and body of the answer.
+/// Gets a path of the coordinator at a URL, with extra headers. Returns status and body of the answer.
 ///
-/// Errors: as of [`post_json`].
+/// Errors: as for [`post_json`].
 pub(crate) async fn get(
     url: &str,
     trust: &Trust,
@@ -64,7 +64,7 @@ async fn ask(
     outcome.map_err(|error| error.into_refusal(url))
 }
 
-/// Returns why there is no connection: with the name of the other program, if one answers there.
+/// Returns the dial error; if another program answers at that address, the error names it.
 pub(super) async fn named(error: DialError, uri: &Uri, trust: &Trust) -> DialError {
     let secure = match &error {
         DialError::Failed { advice: Advice::WriteHttp, .. } => false,
@@ -91,7 +91,7 @@ async fn look(uri: &Uri, trust: Option<&Trust>, answer: &mut Vec<u8>) -> Result<
     stream.take(WHO_MAX.1).read_to_end(answer).await.map(drop).map_err(failed)
 }
 
-/// Returns that the answer is not a coordinator's, and whose it is.
+/// Returns the error for an answer of another program, with its first line and server name.
 fn another_program(answer: &str) -> DialError {
     let first: String = answer.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
     let shown: String = first.trim().chars().take(LINE_MAX).collect();
@@ -107,7 +107,7 @@ fn another_program(answer: &str) -> DialError {
     DialError::failed(why, Advice::AnotherProgram)
 }
 
-/// Returns the request as text. In HTTP 1.0, so that the answer comes in one piece and ends with the connection.
+/// Returns the request as text. It is HTTP 1.0, so the answer is not chunked and ends with the connection.
 fn request(uri: &Uri, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Result<String, Refusal> {
     let broken = headers.iter().any(|(name, value)| format!("{name}{value}").contains(char::is_control));
     let Some(authority) = uri.authority().filter(|_| !broken) else {
@@ -135,7 +135,7 @@ async fn exchange(uri: &Uri, trust: &Trust, request: &str, stage: &Stage) -> Res
     }
 }
 
-/// Returns status and body of an answer that is whole and a coordinator's: all of those are JSON, or empty.
+/// Returns status and body if the answer is complete and a coordinator's. A coordinator's body is JSON or empty.
 fn answered(answer: &str) -> Option<(u16, String)> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;

@@ -18,25 +18,25 @@ use c3po_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// How long another process may have its turn: one that was stopped in the middle of it must not hang the others.
+/// How long to wait for the lock of another process. A process that was stopped while it holds the lock must not block others.
 const TURN_MAX: Duration = Duration::from_secs(2);
-/// How often a turn is asked for.
+/// How often the lock is tried.
 const TURN_AGAIN: Duration = Duration::from_millis(5);
 /// The first byte of a sent line.
 const STRUCK_OUT: u8 = b'#';
 
-/// One call that waits.
+/// One queued call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Line {
-    /// Its own id, under which it is applied once.
+    /// The id of the call, by which it is applied once.
     pub(super) call_id: CallId,
-    /// The tool's name.
+    /// The name of the tool.
     pub(super) tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub(super) arguments: Box<RawValue>,
-    /// When it was accepted here.
+    /// When this host accepted the call.
     pub(super) at: Timestamp,
-    /// The coordinators for which it was accepted; empty where that was not noted.
+    /// The coordinators for which it was accepted; empty if they were not recorded.
     #[serde(default)]
     pub(super) coordinators: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Line {
     }
 }
 
-/// One call that the coordinator refused for good, and why.
+/// One call that the coordinator rejected for good, and why.
 #[derive(Serialize)]
 struct RefusedLine {
     #[serde(flatten)]
@@ -68,13 +68,13 @@ struct Why {
 pub struct QueuedFor {
     /// The sender.
     pub agent: AgentId,
-    /// How many sends wait for the coordinator.
+    /// How many calls are queued for the coordinator.
     pub waiting: usize,
-    /// How many were refused when they were sent at last, and will never arrive.
+    /// How many calls the coordinator rejected. They will never arrive.
     pub refused: usize,
-    /// Why the last one was.
+    /// Why the last of them was rejected.
     pub why: Option<String>,
-    /// Where they lie, whole.
+    /// The file of the rejected calls.
     pub file: PathBuf,
 }
 
@@ -89,12 +89,12 @@ impl Journal {
         Self { folder }
     }
 
-    /// Returns whether nothing of the agent waits.
+    /// Returns whether the agent has no queued calls.
     pub(super) fn is_empty(&self, agent: &AgentId) -> bool {
         std::fs::metadata(self.lines(agent)).map_or(true, |file| file.len() == 0)
     }
 
-    /// Adds a line behind all others. When this returns without error, the line survives a crash.
+    /// Appends a line. When this returns without error, the line survives a crash.
     pub(super) fn append(&self, agent: &AgentId, line: &Line) -> io::Result<()> {
         let _turn = self.turn(agent)?;
         let path = self.lines(agent);
@@ -117,7 +117,7 @@ impl Journal {
         Ok(first)
     }
 
-    /// Returns whether the agent's queued calls are for one of these coordinators.
+    /// Returns whether the agent's oldest queued call is for one of these coordinators.
     pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
         let Ok(lines) = self.read(agent) else { return false };
         let known =
@@ -125,7 +125,7 @@ impl Journal {
         lines.first().is_some_and(|(_, line)| known(line))
     }
 
-    /// Takes a line out: it is answered.
+    /// Removes a line, because it was answered.
     pub(super) fn remove(&self, agent: &AgentId, call_id: CallId) -> io::Result<()> {
         let _turn = self.turn(agent)?;
         let (done, left): (Vec<_>, Vec<_>) =
@@ -138,7 +138,7 @@ impl Journal {
         file.sync_data()
     }
 
-    /// Returns the agents for which something waits.
+    /// Returns the agents with queued calls.
     pub(super) fn agents(&self) -> Vec<AgentId> {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -146,7 +146,7 @@ impl Journal {
         agents.filter(|agent: &AgentId| !self.is_empty(agent)).collect()
     }
 
-    /// Puts a line that was refused beside the journal, for a person to look at, and takes it out.
+    /// Moves a rejected line to the file of rejected calls, where a person can inspect it.
     pub(super) fn refuse(&self, agent: &AgentId, line: Line, refusal: Refusal) -> io::Result<()> {
         let call_id = line.call_id;
         {
@@ -179,7 +179,7 @@ impl Journal {
         }
     }
 
-    /// Waits for this agent's turn; it lasts as long as the returned file.
+    /// Waits for the lock of this agent's journal. It is held as long as the returned file.
     fn turn(&self, agent: &AgentId) -> io::Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let lock =
@@ -195,7 +195,7 @@ impl Journal {
         }
     }
 
-    /// Empties the journal, every line of which was sent.
+    /// Empties the journal after all its lines were sent.
     fn clear(&self, agent: &AgentId) -> io::Result<()> {
         match private().write(true).open(self.lines(agent)) {
             Ok(file) => file.set_len(0).and_then(|()| file.sync_all()),
@@ -212,7 +212,7 @@ impl Journal {
         self.folder.join(format!("{agent}.jsonl"))
     }
 
-    /// Returns the lines that were not sent, and where in the file each begins.
+    /// Returns the unsent lines, each with its offset in the file.
     fn read(&self, agent: &AgentId) -> io::Result<Vec<(u64, Line)>> {
         let mut bytes = Vec::new();
         match File::open(self.lines(agent)) {
@@ -251,7 +251,7 @@ fn text(line: &impl Serialize) -> io::Result<String> {
     Ok(serde_json::to_string(line)? + "\n")
 }
 
-/// Appends a line, or leaves the file as it was.
+/// Appends a line, or leaves the file unchanged.
 fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
     let end = end_of_whole_lines(&mut file)?;
@@ -259,7 +259,7 @@ fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
     file.seek(SeekFrom::Start(end))?;
     let written = file.write_all(text(line)?.as_bytes()).and_then(|()| file.sync_all());
     if written.is_err() {
-        // A half line is ignored anyway; cutting it off only saves the next reader the look.
+        // A partial line is ignored anyway; cutting it off only saves the next reader the check.
         let _ = file.set_len(end);
     }
     written
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(journal.first(&agent()).unwrap().unwrap().call_id, lines[2].call_id);
         journal.remove(&agent(), lines[2].call_id).unwrap();
         assert!(journal.is_empty(&agent()));
-        // As a process leaves it that is killed before it could empty the file, with half a line behind.
+        // The state after a kill before the file was emptied, with a partial line at the end.
         std::fs::write(journal.lines(&agent()), "#struck out\n{\"call").unwrap();
         assert!(!journal.is_empty(&agent()));
         assert!(journal.first(&agent()).unwrap().is_none() && journal.is_empty(&agent()));

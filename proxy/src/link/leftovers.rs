@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Deliveries, Link, LinkStatus, Shared, State, run};
 use crate::config::Config;
 
-/// How often the host is searched for it.
+/// How often the host is searched for such calls.
 const EVERY: Duration = Duration::from_secs(30);
 /// How long sending the calls of one dead session may take; the rest follows with the next look.
 const SENDING_MAX: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(crate) async fn send(link: Link, stop: CancellationToken) {
     stop.run_until_cancelled(sending).await;
 }
 
-/// Never ends by itself.
+/// Searches and sends periodically. Never returns.
 async fn send_now_and_then(shared: &Shared, own: &AgentId) {
     loop {
         for agent in left(shared, own).await {
@@ -46,7 +46,7 @@ async fn send_now_and_then(shared: &Shared, own: &AgentId) {
     }
 }
 
-/// Returns the agents whose journals no living session will send, but for one's own.
+/// Returns the other agents with queued calls and without a living session.
 async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     let (journal, seats) = (shared.journal.clone(), shared.seats.clone());
     let (own, targets) = (own.clone(), shared.directory.entry().coordinators.urls.clone());
@@ -60,7 +60,7 @@ async fn left(shared: &Shared, own: &AgentId) -> Vec<AgentId> {
     looking.await.unwrap_or_default()
 }
 
-/// Speaks as that agent for as long as it takes, by a link of its own.
+/// Sends the agent's queued calls over a link of their own.
 async fn send_as(shared: &Shared, agent: &AgentId) {
     let coordinators = shared.directory.entry().coordinators.clone();
     let config = Config { agent: agent.clone(), coordinators, ..shared.config.clone() };
@@ -79,7 +79,7 @@ async fn send_as(shared: &Shared, agent: &AgentId) {
     tokio::join!(Box::pin(run(link.clone(), stop.clone())), sending);
 }
 
-/// Takes no deliveries: nothing is ever pushed to such a link.
+/// Ignores deliveries: none are pushed to such a link.
 struct Nowhere;
 
 impl Deliveries for Nowhere {

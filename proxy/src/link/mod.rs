@@ -1,7 +1,7 @@
 //! The one connection to the coordinator. [`Link`] is the handle; [`run`] drives it.
 //!
-//! `pending` owns every request until its reply and sends all of them again, oldest first, after `hello`: a frame
-//! whose write failed is never gone, and the coordinator applies each call once by its `call_id`.
+//! `pending` owns every request until its reply, and sends all of them again, oldest first, after `hello`. So a frame
+//! whose write failed is never lost, and the coordinator applies each call once by its `call_id`.
 
 mod connection;
 mod directory;
@@ -53,15 +53,15 @@ pub(crate) use trust::Trust;
 /// Clients that only test the server (`claude mcp list`) are gone by then and register no agent.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Where delivered messages go.
+/// The receiver of delivered messages.
 pub trait Deliveries: Send + Sync {
-    /// Takes messages that have come to this host.
+    /// Takes messages that arrived on this host.
     fn arrived(&self, deliver: Deliver);
-    /// Returns how far deliveries to that agent have come; `None` to be given again whatever was not shown.
+    /// Returns the position of the last delivery to that agent; `None` requests all unshown messages again.
     fn position(&self, _agent: &AgentId) -> Option<u64> {
         None
     }
-    /// The link is up as that session of that agent, or the session took that name, with generation 0.
+    /// Called when the link is up as that session of that agent, or, with generation 0, when the session took that name.
     fn begins(&self, agent: &AgentId, generation: u64);
 }
 
@@ -70,20 +70,20 @@ pub fn kept(config: &Config) -> Vec<QueuedFor> {
     Journal::new(config.state_dir.join("journal")).kept()
 }
 
-/// A handle on the link. Cheap to clone.
+/// A handle to the link. Cheap to clone.
 #[derive(Clone)]
 pub struct Link {
     shared: Arc<Shared>,
 }
 
-/// Whose link it is.
+/// The owner of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A session's, which is the agent.
+    /// A session, which is the agent.
     Session,
-    /// A command's, which speaks as the agent for a moment.
+    /// A person's command, which acts as the agent for a moment.
     Person {
-        /// Whether messages are to be delivered as they come.
+        /// Whether messages are delivered as they arrive.
         follows: bool,
     },
     /// The link by which a living session sends the queued calls of a dead one.
@@ -108,9 +108,9 @@ struct Shared {
     instance: Uuid,
     client: Mutex<Client>,
     pending: Mutex<Pending>,
-    /// Something waits to be written.
+    /// Signals that a frame is to be written.
     to_write: Notify,
-    /// A call found no link.
+    /// Signals that a call found no link.
     wanted: Notify,
     standing: watch::Sender<LinkStatus>,
     /// The whole state of the session: a report of it may be lost or come twice.
@@ -118,7 +118,7 @@ struct Shared {
     prompts: Mutex<Prompts>,
     /// Set at the client's `initialized`; the session may still be only a test.
     initialized: SetOnce<()>,
-    /// Set when the session is real: from now on the link dials.
+    /// Set when the session is real: from then on the link dials.
     real: SetOnce<()>,
     journal: Journal,
     /// The state of the journal, without a look at the disk.
@@ -126,24 +126,24 @@ struct Shared {
     seats: Seats,
     /// The messages that this agent's sessions on this host were shown, if this process has the seat.
     shown: Mutex<Option<ShownLog>>,
-    /// Something was put into the journal.
+    /// Signals that a call was added to the journal.
     kept: Notify,
-    /// Something was taken out of it.
+    /// Signals that a call was removed from the journal.
     taken: Notify,
     deliveries: Arc<dyn Deliveries>,
-    /// Where coordinators are now.
+    /// The current coordinators.
     directory: Directory,
 }
 
 impl Link {
-    /// Makes the link of a session. It dials nothing before [`run`] runs and the session is real.
+    /// Creates the link of a session. It does not dial before [`run`] runs and the session is real.
     pub fn of_session(config: Config, deliveries: Arc<dyn Deliveries>) -> Self {
         Self::new(config, Kind::Session, deliveries)
     }
 
-    /// Makes the link of a person's command, which takes nothing over and dials at once.
+    /// Creates the link of a person's command. It takes no agent over and dials immediately.
     ///
-    /// With `follows`, messages are delivered as they come, to be printed.
+    /// With `follows`, messages are delivered as they arrive, to be printed.
     pub fn of_person(config: Config, deliveries: Arc<dyn Deliveries>, follows: bool) -> Self {
         let link = Self::new(config, Kind::Person { follows }, deliveries);
         link.begin();
@@ -191,7 +191,7 @@ impl Link {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Notes which program is on the other end of stdio, for `hello`.
+    /// Sets the program on the other end of stdio, for `hello`.
     pub fn client_is(&self, client: Client) {
         *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = client;
     }
@@ -218,14 +218,14 @@ impl Link {
         }
     }
 
-    /// Returns how the link stands, and when that changes.
+    /// Returns a receiver of the link's status and its changes.
     pub fn standing(&self) -> watch::Receiver<LinkStatus> {
         self.shared.standing.subscribe()
     }
 
     /// Calls a tool and returns its reply. Dropping the future cancels the call.
     ///
-    /// A send or reply that asks for it is kept on this host where no coordinator can be reached.
+    /// A send or reply with `queue_if_down` is queued on this host if no coordinator is reachable.
     pub async fn call(&self, call: Call) -> CallResult {
         self.begin();
         let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
@@ -240,10 +240,10 @@ impl Link {
         if wants_queue { self.call_or_queue(outgoing).await } else { self.call_now(outgoing).await }
     }
 
-    /// Reports how far messages got on this host. Nothing waits for it; it is sent again until it is answered.
+    /// Reports how far messages got on this host. The caller does not wait; the receipt is sent again until it is answered.
     pub fn receipt(&self, progress: Progress) {
         if progress.stage == Stage::InSession {
-            // Also where the link is down, and this process killed before it is up again.
+            // Recorded also while the link is down: this process may be killed before the link is up again.
             self.about_to_show(&progress.message_ids);
         }
         self.shared.pending().add_receipt(progress);
@@ -301,9 +301,9 @@ impl Link {
         }
     }
 
-    /// Waits until every receipt is answered. The caller bounds it.
+    /// Waits until every receipt is answered. The caller sets the deadline.
     pub async fn receipts_settled(&self) {
-        /// How often is looked: only a command that is about to end waits here.
+        /// The poll interval. Only a command that is about to end waits here.
         const LOOK: Duration = Duration::from_millis(2);
         while self.shared.pending().has_receipts() {
             tokio::time::sleep(LOOK).await;
@@ -314,7 +314,7 @@ impl Link {
         let shared = &self.shared;
         let mut standing = shared.standing.subscribe();
         if let Some(refusal) = standing.borrow().refused_at_once(Instant::now()) {
-            // It is too late for this one, and not for the next.
+            // Too late for this call; redial for the next one.
             shared.wanted.notify_one();
             return Err(refusal);
         }
@@ -387,7 +387,7 @@ impl Shared {
         self.prompts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the facts to report now, with a typed prompt if there is one.
+    /// Returns the facts to report now, including a typed prompt if there is one.
     fn report(&self, now: Instant) -> SessionChange {
         SessionChange { prompted: self.prompts().report(now), ..self.facts().clone() }
     }
@@ -405,7 +405,7 @@ impl Shared {
     }
 }
 
-/// Returns whether a call puts something into others' inboxes, in an order that stays.
+/// Returns whether a call adds messages to inboxes, whose order must be kept.
 fn keeps_order(call: &Call) -> bool {
     matches!(call, Call::SendMessage(_) | Call::Reply(_) | Call::Broadcast(_))
 }

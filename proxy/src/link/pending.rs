@@ -12,16 +12,16 @@ use c3po_shared::wire::{CallParams, Cancel, Outgoing, RequestId, SessionChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How many receipts are kept without an answer. Beyond it the oldest goes: the message is then shown once more.
+/// How many unanswered receipts are kept. Beyond it the oldest is dropped, and its message is shown once more.
 const RECEIPTS_MAX: usize = 1_024;
 
-/// On how many connections a call is written. One that breaks each of them is not tried for ever.
+/// On how many connections a call is written. A call that breaks each of them is not retried for ever.
 const WRITES_MAX: u32 = 5;
 
 /// The outcome of a call.
 pub(crate) type CallResult = Result<Received, Refusal>;
 
-/// A call as it is sent, as often as needed, always under the same id.
+/// A call to send, on several connections if needed, always under the same id.
 #[derive(Debug, Clone)]
 pub(super) struct OutgoingCall {
     pub(super) call_id: CallId,
@@ -40,7 +40,7 @@ impl OutgoingCall {
         Some(self.began + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT)))
     }
 
-    /// Returns the reply of a wait that got nothing; `None` for any other call.
+    /// Returns the reply of a wait that timed out; `None` for any other call.
     fn timed_out(&self, now: Instant) -> Option<Received> {
         let Call::WaitForMessage(wait) = &self.call else { return None };
         let waited = now.saturating_duration_since(self.began).as_secs();
@@ -57,7 +57,7 @@ impl OutgoingCall {
         Outgoing::request(&RequestId::Number(number), "call", &params).text()
     }
 
-    /// Returns a wait with the time that is left, at least a second; `None` for any other call.
+    /// Returns a wait with the remaining time, at least a second; `None` for any other call.
     fn with_what_is_left(&self, now: Instant) -> Option<Call> {
         let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else { return None };
         let left = until.saturating_duration_since(now).as_millis().div_ceil(1_000);
@@ -66,25 +66,25 @@ impl OutgoingCall {
     }
 }
 
-/// Every request that has no reply yet.
+/// Every request without a reply.
 #[derive(Default)]
 pub(super) struct Pending {
     last_number: i64,
     /// The number of the last heartbeat.
     beat: i64,
-    /// By number, which is by age.
+    /// By number, and so by age.
     entries: BTreeMap<i64, PendingRequest>,
     to_write: VecDeque<ToWrite>,
-    /// Receipts that the store could not take for the moment.
+    /// Receipts that the store could not take for now.
     postponed: Vec<i64>,
     calls: usize,
 }
 
 struct PendingRequest {
     body: RequestBody,
-    /// How often it was written. Once is enough that it may have been applied.
+    /// How often it was written. After one write it may have been applied.
     writes: u32,
-    /// When it was written last.
+    /// When it was last written.
     written: Option<Instant>,
 }
 
@@ -102,7 +102,7 @@ enum ToWrite {
 }
 
 impl PendingRequest {
-    /// Returns whether it is a call whose caller wants an answer now, and does not wait for something to happen.
+    /// Returns whether it is a call whose caller wants an answer now, and not a wait.
     fn is_impatient(&self) -> bool {
         matches!(&self.body, RequestBody::Call(call, _) if call.waits_until().is_none())
     }
@@ -113,7 +113,7 @@ fn broke_too_often() -> Refusal {
     Refusal::new(ErrorCode::Internal, error).detail("applied", "unknown")
 }
 
-/// A reply that the driver has to look at before it goes to the caller.
+/// A reply that the driver inspects before it goes to the caller.
 pub(super) struct Answered {
     pub(super) call: Box<OutgoingCall>,
     reply: oneshot::Sender<CallResult>,
@@ -127,13 +127,13 @@ impl Answered {
 }
 
 impl Pending {
-    /// Returns a number that no other request of this process has.
+    /// Returns a number that is unique among the requests of this process.
     pub(super) fn number(&mut self) -> i64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// Returns the number of a new heartbeat, which is sent once.
+    /// Returns the number of a new heartbeat. A heartbeat is sent once.
     pub(super) fn beat(&mut self) -> i64 {
         self.beat = self.number();
         self.beat
@@ -144,7 +144,7 @@ impl Pending {
         self.beat == number
     }
 
-    /// Adds a call; the reply comes out of the receiver.
+    /// Adds a call. The receiver gets its reply.
     pub(super) fn add_call(&mut self, call: OutgoingCall) -> Result<(i64, oneshot::Receiver<CallResult>), Refusal> {
         if self.calls >= CALLS_IN_FLIGHT {
             return Err(Refusal::too_many_calls());
@@ -156,7 +156,7 @@ impl Pending {
         Ok((self.add(RequestBody::Call(Box::new(call), sender)), receiver))
     }
 
-    /// Adds a receipt; as several where it names more messages than one frame may.
+    /// Adds a receipt; as several if it names more messages than one frame may.
     pub(super) fn add_receipt(&mut self, mut receipt: Progress) {
         while receipt.message_ids.len() > IDS_MAX {
             let rest = receipt.message_ids.split_off(IDS_MAX);
@@ -174,7 +174,7 @@ impl Pending {
             tracing::warn!("more than {RECEIPTS_MAX} receipts wait for the coordinator: the oldest is dropped");
             oldest.and_then(|number| self.entries.remove(&number));
         }
-        // Behind those before it: nothing is seen that is not in the session.
+        // Postponed receipts go first: `seen` is not accepted before `in_session`.
         self.write_postponed();
         self.add(RequestBody::Receipt(receipt));
     }
@@ -193,7 +193,7 @@ impl Pending {
         }
     }
 
-    /// Returns the next frame to write. A request counts as written from now on.
+    /// Returns the next frame to write. Its request counts as written from now on.
     pub(super) fn next_frame(&mut self, now: Instant, facts: &dyn Fn() -> SessionChange) -> Option<String> {
         while let Some(next) = self.to_write.pop_front() {
             match next {
@@ -215,7 +215,7 @@ impl Pending {
         None
     }
 
-    /// Keeps a receipt that the store could not take. Returns false for whatever else has that number.
+    /// Postpones a receipt that the store could not take. Returns false for any other request.
     pub(super) fn postpone(&mut self, number: i64) -> bool {
         let is_receipt = self.entries.get(&number).is_some_and(|entry| matches!(entry.body, RequestBody::Receipt(_)));
         if is_receipt {
@@ -224,7 +224,7 @@ impl Pending {
         is_receipt
     }
 
-    /// Has the receipts written again that the store could not take.
+    /// Schedules the postponed receipts to be written again.
     pub(super) fn write_postponed(&mut self) {
         self.to_write.extend(self.postponed.drain(..).map(ToWrite::Request));
     }
@@ -257,7 +257,7 @@ impl Pending {
         self.entries.get(&number).is_some_and(|entry| entry.writes > 0)
     }
 
-    /// Returns the reply of a wait that got nothing; `None` for any other request.
+    /// Returns the reply of a wait that timed out; `None` for any other request.
     pub(super) fn timed_out(&self, number: i64, now: Instant) -> Option<Received> {
         match &self.entries.get(&number)?.body {
             RequestBody::Call(call, _) => call.timed_out(now),
@@ -290,17 +290,17 @@ impl Pending {
         self.entries.iter().filter(|(_, entry)| which(entry)).map(|(number, _)| *number).collect()
     }
 
-    /// Returns whether calls are under way whose callers want an answer now, and do not wait for something to happen.
+    /// Returns whether there are calls whose callers want an answer now, other than waits.
     pub(super) fn has_impatient_calls(&self) -> bool {
         self.entries.values().any(PendingRequest::is_impatient)
     }
 
-    /// Returns since when a call is without the answer that its caller wants now.
+    /// Returns when the oldest unanswered call was written whose caller wants an answer now.
     pub(super) fn owed_since(&self) -> Option<Instant> {
         self.entries.values().filter(|entry| entry.is_impatient()).filter_map(|entry| entry.written).min()
     }
 
-    /// Returns whether receipts wait for an answer.
+    /// Returns whether receipts are unanswered.
     pub(super) fn has_receipts(&self) -> bool {
         self.entries.len() > self.calls
     }

@@ -1,4 +1,4 @@
-//! Whether a person typed a prompt that the coordinator does not know of yet.
+//! Whether a person typed a prompt that was not yet reported to the coordinator.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    /// A prompt was typed. Returns whether that is to be reported.
+    /// Records a typed prompt. Returns whether it is to be reported.
     pub(super) fn typed(&mut self, now: Instant) -> bool {
         self.is_new |= self.reported.is_none_or(|at| now.duration_since(at) >= EVERY);
         self.is_new
     }
 
-    /// Returns whether one is to be reported.
+    /// Returns whether a prompt is to be reported.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Returns whether one is to be reported, which is done now. A report that is lost is not repeated.
+    /// Returns whether a prompt is to be reported, and marks it as reported. A lost report is not repeated.
     pub(super) fn report(&mut self, now: Instant) -> bool {
         if self.is_new {
             self.reported = Some(now);

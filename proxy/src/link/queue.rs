@@ -15,13 +15,13 @@ use super::journal::{Journal, Line};
 use super::pending::{CallResult, OutgoingCall};
 use super::{Link, Shared, State, notice, rules};
 
-/// How long a line waits that the coordinator could not take for the moment.
+/// The pause before a retry of a line that the coordinator could not take for now.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a call waits for earlier queued calls, which go first.
 const BEHIND_MAX: Duration = Duration::from_secs(2);
 
-/// How long until the disk is tried again after an error.
+/// The pause before the next disk access after an error.
 const DISK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The reply to a queued call.
@@ -35,14 +35,14 @@ struct QueuedReply {
 /// The state of the journal in this process, without a look at the disk.
 #[derive(Debug, Default)]
 pub(super) struct JournalState {
-    /// How many calls it has kept.
+    /// How many calls this process has queued.
     kept: u64,
-    /// The agent of which nothing was kept, and how many calls had been by then.
+    /// An agent whose journal was empty, and the value of `kept` at that time.
     empty: Option<(AgentId, u64)>,
 }
 
-/// Returns whether nothing is kept of the agent. The disk is asked once, and again after something was kept: a send must
-/// not wait for it.
+/// Returns whether the agent has no queued calls. The disk is read once, and again after a call was queued, so that
+/// a send does not wait for it.
 pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
     let kept = {
         let known = shared.known();
@@ -59,7 +59,7 @@ pub(super) async fn is_empty(shared: &Shared, agent: &AgentId) -> bool {
     empty
 }
 
-/// Keeps a call on this host's disk. Where that fails too, it is refused as it was, if it was, by the link.
+/// Queues a call on this host's disk. If that fails too, returns the link's refusal.
 pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, down: Option<Refusal>) -> CallResult {
     let at = Timestamp::now();
     let line = Line::of(call.call_id, &call.call, at, shared.directory.entry().coordinators.urls.clone());
@@ -87,7 +87,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
         loop {
             let taken = shared.taken.notified();
             let mut taken = std::pin::pin!(taken);
-            // Counted in before looking.
+            // Registered before the check, so that no wake-up is lost.
             taken.as_mut().enable();
             let refused = shared.standing.borrow().refused_at_once(Instant::now()).is_some();
             if refused || is_empty(shared, agent).await {
@@ -122,7 +122,7 @@ pub(super) async fn drain(link: &Link) {
     }
 }
 
-/// Sends the oldest line. Returns how long to pause before the next; `None` where there is nothing to do for now.
+/// Sends the oldest line. Returns the pause before the next one; `None` if there is nothing to do for now.
 pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> {
     let shared = &link.shared;
     let owner = agent.clone();
@@ -167,11 +167,11 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
 /// The next step for a line that was not accepted.
 #[derive(Debug, PartialEq)]
 enum After {
-    /// Nothing before the link changes.
+    /// Nothing until the link changes.
     LinkChanges,
-    /// It can be taken later.
+    /// Retry later.
     Pause(Duration),
-    /// It will never be taken.
+    /// Reject it: it will never be accepted.
     Refused,
 }
 

@@ -1,5 +1,5 @@
-//! The addresses behind the name of a coordinator's host. A program with a C library of its own asks the system's `getent`
-//! where that library would need modules of the system.
+//! The addresses of a coordinator's host. A statically linked program runs the system's `getent` if its C library
+//! would need modules of the system.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use c3po_shared::names;
 use tokio::net::lookup_host;
 use tokio::process::Command;
 
-/// Whether the C library is a part of this program.
+/// Whether the C library is part of this program.
 const OWN_LIBRARY: bool = cfg!(target_feature = "crt-static");
 
-/// Returns the addresses of a host, which may be one itself. The caller has the deadline.
+/// Returns the addresses of a host name or of an IP address. The caller sets the deadline.
 pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     if let Some(itself) = names::itself(host, port) {
         return Ok(vec![itself]);

@@ -1,4 +1,4 @@
-//! When a call gives up, when the link dials again: decisions without effects.
+//! When a call gives up and when the link dials again: decisions without effects.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use super::Kind;
 
 /// How long a call waits for a link that is down, counted from when it went down.
 const WAITS_FOR_LINK: Duration = Duration::from_secs(2);
-/// How long a call that was written waits, without a link, for its answer.
+/// How long a call that was written waits for its answer without a link.
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
-/// How much longer than asked a wait may take while the link is up: the coordinator's own answer is on its way.
+/// How long a wait may last beyond its timeout while the link is up, because the coordinator's answer is on its way.
 const WAIT_GRACE: Duration = Duration::from_secs(5);
-/// How long a session that was refused waits before it tries again by itself.
+/// How long a refused session waits before it retries by itself.
 const REFUSED: Duration = Duration::from_secs(60);
 /// The time in which all sessions of a lost coordinator reconnect to the next one, if there is one.
 const ELSEWHERE: Duration = Duration::from_millis(200);
-/// After how long a connection counts as stable, so that the next loss starts with the shortest delay.
+/// How long a connection must last to count as stable, so that the next back-off starts with the shortest delay.
 pub(super) const STABLE: Duration = Duration::from_secs(10);
 
-/// Returns when a call gives up, if nothing changes before. `None` is never.
+/// Returns when a call gives up, unless the link changes before. `None` means never.
 pub(super) fn gives_up_at(down_since: Option<Instant>, written: bool, wait_until: Option<Instant>) -> Option<Instant> {
     match (down_since, written, wait_until) {
         (None, _, until) => until.map(|until| until + WAIT_GRACE),
@@ -31,9 +31,9 @@ pub(super) fn gives_up_at(down_since: Option<Instant>, written: bool, wait_until
     }
 }
 
-/// Returns the delays between attempts: about 1, 2, 4, … and at most 30 s, each between half of that and the whole.
+/// Returns the back-off delays: about 1, 2, 4, … and at most 30 s, each with jitter between half of that and the whole.
 pub(super) fn backoff() -> ExponentialBackoff {
-    // The builder's jitter adds up to the delay itself, so half of each delay is named here.
+    // The builder's jitter adds up to the delay itself, so half of each delay is given here.
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(500))
         .with_max_delay(Duration::from_secs(15))
@@ -42,14 +42,14 @@ pub(super) fn backoff() -> ExponentialBackoff {
         .build()
 }
 
-/// Returns how long to wait before the first attempt after a connection ended: hardly at all where another coordinator
-/// may be well. Each process waits for a time of its own, so that not all of them come at once.
+/// Returns the delay before the first attempt after a connection ended: nearly none if there is another coordinator.
+/// Each process has a different delay, so that they do not all connect at the same moment.
 pub(super) fn first_delay(urls: usize, stable: bool, process: u128) -> Option<Duration> {
     let spread = u64::try_from(process % ELSEWHERE.as_millis()).unwrap_or_default();
     (urls > 1 && stable).then(|| Duration::from_millis(spread))
 }
 
-/// Returns how long a refused session waits before it tries again: each process a little longer, by a time of its own.
+/// Returns how long a refused session waits before it retries, with a different extra delay for each process.
 pub(super) fn refused_delay(process: u128) -> Duration {
     REFUSED + Duration::from_millis(u64::try_from(process % (REFUSED.as_millis() / 10)).unwrap_or_default())
 }
@@ -71,7 +71,7 @@ pub(super) fn applied(written: bool) -> &'static str {
     if written { "unknown" } else { "no" }
 }
 
-/// The refusal of calls that the end of the process cut off.
+/// Returns the refusal of calls that the end of the process interrupted.
 pub(super) fn ending() -> Refusal {
     Refusal::new(ErrorCode::Interrupted, "c3po is ending").suggest("Nothing to do: the session is over.")
 }

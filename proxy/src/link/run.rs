@@ -1,5 +1,5 @@
-//! Drives the link: dial, greet, serve, back off, and again, until it is stopped. A session that is refused waits for another
-//! configuration, or for a minute.
+//! Drives the link: dial, `hello`, serve, back off, and repeat, until it is stopped. A refused session waits for a
+//! changed configuration, or for a minute.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,21 +19,21 @@ use super::seats::Seat;
 use super::serve::{End, serve};
 use super::{GRACE, Kind, Link, LinkStatus, PoisonError, Shared, as_written, queue, rules};
 
-/// How long two attempts lie apart at the least, however many calls want the link.
+/// The shortest pause between two attempts, however many calls want the link.
 const REDIAL_MIN: Duration = Duration::from_secs(1);
 /// How long one of several coordinators may take to answer before the next one is tried.
 const TURN_MAX: Duration = Duration::from_secs(3);
 /// How long the disk may take for a seat.
 const SEAT_MAX: Duration = Duration::from_secs(1);
 
-/// Keeps the link up until it is stopped. Calls that wait are answered in any case.
+/// Keeps the link up until it is stopped. Waiting calls are answered in any case.
 pub async fn run(link: Link, stop: CancellationToken) {
     let shared = &*link.shared;
     if stop.run_until_cancelled(session_is_real(shared)).await.is_some() {
         link.begin();
         tokio::select! {
             () = keep_connected(shared, &stop) => {}
-            // Never ends by itself.
+            // Never returns by itself.
             () = kept_is_sent(&link) => {}
         }
     }
@@ -67,14 +67,14 @@ async fn session_is_real(shared: &Shared) {
 struct Course {
     /// Which of the URLs comes first.
     next_url: usize,
-    /// The name for `hello`: wished at first, canonical once there was an answer.
+    /// The name for `hello`: the wished one at first, the canonical one after the first reply.
     name: AgentId,
-    /// The seat of that name on this host, where this process has it.
+    /// The seat of that name on this host, if this process has it.
     seat: Option<Seat>,
 }
 
 impl Course {
-    /// Takes the seat of a name, and gives up that of any other. Without one, a hold of a dead process runs out by itself.
+    /// Takes the seat of a name and releases any other. Without a seat, the lease of a dead process has to expire.
     async fn sit(&mut self, shared: &Shared, name: &AgentId) {
         if matches!(shared.kind, Kind::Person { .. }) || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
             return;
@@ -103,7 +103,7 @@ impl Course {
         }
     }
 
-    /// Returns the processes that this one is known to follow.
+    /// Returns the processes that this one is known to succeed.
     fn succeeds(&self) -> Vec<Uuid> {
         self.seat.as_ref().map(Seat::succeeds).unwrap_or_default()
     }
@@ -148,10 +148,10 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
     }
 }
 
-/// Notes a refusal. It is logged once, however often it comes.
+/// Records a refusal. A repeated refusal is logged once.
 fn is_refused(shared: &Shared, refusal: Refusal) {
     let is_news = shared.standing.borrow().refusal.as_ref() != Some(&refusal);
-    // A person reads the refusal itself.
+    // A command prints the refusal itself.
     if is_news && shared.kind == Kind::Session {
         let file = shared.config.places.config_file.display();
         tracing::error!("refused: {refusal}; it is tried again every minute, and at once if {file} changes");
@@ -159,14 +159,14 @@ fn is_refused(shared: &Shared, refusal: Refusal) {
     shared.standing.send_modify(|standing| standing.is_refused(refusal));
 }
 
-/// Lets time pass before the next attempt: less of it if a call found no link, or is under way without an answer, or if the
+/// Pauses before the next attempt. The pause is shorter if a call found no link or is unanswered, or if the
 /// configuration changes.
 async fn pause(shared: &Shared, delay: Duration) {
     let is_refused = shared.standing.borrow().refusal.is_some();
     let wanted = async {
         tokio::time::sleep(REDIAL_MIN).await;
         if is_refused {
-            // The answer would be the same, and each attempt costs the coordinator an entry in its audit.
+            // The answer would be the same, and each attempt adds an audit entry at the coordinator.
             std::future::pending::<()>().await;
         }
         if !shared.pending().has_impatient_calls() {
@@ -180,14 +180,14 @@ async fn pause(shared: &Shared, delay: Duration) {
     }
 }
 
-/// Notes how a connection ended. Returns whether another one is wanted.
+/// Records how a connection ended. Returns whether to dial again.
 fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
     course.name = shared.standing.borrow().agent.clone();
     let lost = |why: String| shared.standing.send_modify(|standing| standing.is_lost(why));
     match end {
         End::Stopped => return false,
         End::Lost(why) => {
-            // Another one first: to dial one that does not even refuse takes seconds.
+            // Another coordinator first: a dial to an unreachable one takes seconds.
             course.next_url += 1;
             tracing::info!("the link is down: {why}");
             lost(why);
@@ -234,7 +234,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
         tracing::debug!("{target}: {error}");
         course.next_url += 1;
         match error {
-            // Another one may be well.
+            // Another coordinator may accept us.
             DialError::Refused(refusal) if rules::is_final(refusal.code, shared.kind) => {
                 refused.get_or_insert(refusal.detail("coordinator", as_written(target)));
             }
@@ -257,7 +257,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
 /// A connection, its welcome, and the state of the session that was sent on it.
 type Dialled = (LinkSocket, Welcome, SessionChange);
 
-/// Notes that the link is up.
+/// Records that the link is up.
 async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dialled) -> (LinkSocket, Welcome) {
     let (connection, welcome, told) = dialled;
     course.sit(shared, &welcome.agent_id).await;
@@ -273,7 +273,7 @@ async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dial
 
 /// Dials one of several and leaves time for the next: one may hang, and a caller does not wait for long.
 async fn dial_in_turn(shared: &Shared, entry: &Endpoints, target: &str, course: &Course) -> Result<Dialled, DialError> {
-    // On the heap, for it is large and soon over.
+    // Boxed because the future is large and short-lived.
     let stage = Stage::default();
     let dialling = Box::pin(dial_one(shared, entry, target, course, &stage));
     if entry.coordinators.urls.len() == 1 {

@@ -20,13 +20,13 @@ pub(super) struct Seats {
     host: String,
 }
 
-/// One name's seat, held until this is dropped.
+/// The seat of one name, held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) name: AgentId,
-    /// The processes that had it before, the latest last. They are dead.
+    /// Earlier holders, the latest last. They are dead.
     dead: Vec<Uuid>,
-    /// The latest process of each other agent that this host may have for the same wished name. They are dead.
+    /// The latest process of each agent of this host with the same name and a number. They are dead.
     kin: Vec<Uuid>,
     /// The messages that they were shown; moved to its user.
     pub(super) shown: Option<ShownLog>,
@@ -35,8 +35,8 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Returns the processes that the one on this seat follows, as many as `hello` may name. A host whose agent has a number
-    /// wishes the name without it, so the dead of all of them count.
+    /// Returns the predecessors of this seat's holder, as many as `hello` may name. A host wishes the name without a
+    /// number also for a numbered agent, so the dead processes of all of them count.
     pub(super) fn succeeds(&self) -> Vec<Uuid> {
         let (older, latest) = self.dead.split_at(self.dead.len().saturating_sub(1));
         let all = latest.iter().chain(&self.kin).chain(older.iter().rev());
@@ -50,13 +50,13 @@ impl Seat {
 }
 
 impl Seats {
-    /// A home may be one folder on several machines, and locks may not reach that far: each machine has its own seats.
+    /// Creates the seats of one machine: a home may be shared between machines, and locks may not work across them.
     pub(super) fn new(folder: PathBuf, host: &str) -> Self {
         let host = AgentId::from_any(host).map_or_else(|| "unknown".to_owned(), |host| host.to_string());
         Self { folder, host }
     }
 
-    /// Takes a name's seat for a process and notes that it has it. Returns `None` where a living process has it.
+    /// Takes the seat of a name and records the process in it. Returns `None` if a living process has it.
     pub(super) fn take(&self, name: &AgentId, instance: Uuid) -> io::Result<Option<Seat>> {
         let Some(mut file) = self.lock(name)? else { return Ok(None) };
         let mut text = String::new();
@@ -64,14 +64,14 @@ impl Seats {
         let mut had: Vec<Uuid> = text.lines().filter_map(|line| line.parse().ok()).collect();
         had.retain(|before| *before != instance);
         let dead = had.split_off(had.len().saturating_sub(SUCCEEDS_MAX));
-        // Before the name is claimed: a process that is killed right after that is found dead as well.
+        // Written before the name is claimed, so that a process killed right after the claim is found dead too.
         write(&mut file, &[&dead[..], &[instance]].concat())?;
         let shown = ShownLog::open(&self.path(name).with_added_extension("shown"))?;
         let kin = self.kin(name)?;
         Ok(Some(Seat { name: name.clone(), dead, kin, shown: Some(shown), file }))
     }
 
-    /// Returns the latest process of each agent of this host with that name and a number, of those that are dead.
+    /// Returns the latest process of each dead agent of this host with that name and a number.
     fn kin(&self, name: &AgentId) -> io::Result<Vec<Uuid>> {
         let mut kin = Vec::new();
         for entry in self.folder.read_dir()? {
@@ -92,7 +92,7 @@ impl Seats {
         Ok(kin)
     }
 
-    /// Locks a name's file; `None` where a living process has it.
+    /// Locks the file of a name; `None` if a living process has it.
     pub(super) fn lock(&self, name: &AgentId) -> io::Result<Option<File>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let path = self.path(name);
@@ -109,7 +109,7 @@ impl Seats {
     }
 }
 
-/// Returns whether it is the name with a number behind it.
+/// Returns whether a text is the name followed by a number.
 fn is_numbered(text: &str, name: &AgentId) -> bool {
     let number = text.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('-'));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))

@@ -21,7 +21,7 @@ use super::connection::{Incoming, LinkSocket};
 const DRAIN: Duration = Duration::from_millis(500);
 /// How long a coordinator that owes a reply may stay silent: it promises one within two seconds.
 const OWED_MAX: Duration = Duration::from_secs(10);
-/// How long the goodbye may take.
+/// How long `goodbye` may take.
 const GOODBYE_MAX: Duration = Duration::from_millis(40);
 
 /// How a connection ended.
@@ -29,11 +29,11 @@ const GOODBYE_MAX: Duration = Duration::from_millis(40);
 pub(super) enum End {
     /// This process stops it.
     Stopped,
-    /// It broke, or the coordinator went silent.
+    /// The connection broke, or the coordinator went silent.
     Lost(String),
-    /// The coordinator goes down.
+    /// The coordinator shuts down.
     Draining,
-    /// Another session has the agent now.
+    /// Another session took over the agent.
     TakenOver,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn serve(
         };
         if let Err(end) = done {
             if matches!(end, End::Stopped | End::Draining) {
-                // A goodbye that takes longer is not worth the session's time.
+                // A `goodbye` that takes longer is not worth the session's time.
                 let _ = tokio::time::timeout(GOODBYE_MAX, leave(shared, connection, &end)).await;
             }
             return end;
@@ -74,8 +74,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Returns when the silence has lasted too long: sooner where a call is owed its answer and another coordinator may
-/// give it.
+/// Returns when the silence has lasted too long: sooner if a call is unanswered and there is another coordinator
+/// that could answer it.
 fn silent_at(shared: &Shared, heard: Instant) -> Instant {
     let others = shared.directory.entry().coordinators.urls.len() > 1;
     let owed = shared.pending().owed_since().filter(|_| others).map(|since| since.max(heard) + OWED_MAX);
@@ -144,7 +144,7 @@ async fn took(
     }
 }
 
-/// Returns the frame that answers a request of the coordinator.
+/// Returns the reply to a request of the coordinator.
 fn answer(shared: &Shared, id: &RequestId, asked: ToProxy) -> String {
     match asked {
         ToProxy::Deliver(mut deliver) => {
@@ -206,7 +206,7 @@ fn note(shared: &Shared, call: &Call, reply: &Received) {
             });
         }
         Call::SetStatus(said) => {
-            // The coordinator knows it from the call itself.
+            // Not reported: the coordinator knows it from the call itself.
             shared.facts().state = Some(said.status);
         }
         _ => {}

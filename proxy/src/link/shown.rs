@@ -14,10 +14,10 @@ use c3po_shared::limits::INBOX_MAX;
 
 /// How many messages are remembered: an inbox holds no more.
 const KEPT: usize = INBOX_MAX;
-/// After how many notes the file is written anew with the latest ones.
+/// After how many entries the file is rewritten with the latest ones.
 const ANEW: usize = 8 * KEPT;
 
-/// The notes about one agent.
+/// The log of one agent.
 #[derive(Debug)]
 pub(super) struct ShownLog {
     path: PathBuf,
@@ -47,8 +47,8 @@ impl ShownLog {
         self.dead.contains(id)
     }
 
-    /// Notes that messages are about to be shown. One that is noted already is not noted again: a push and its receipt
-    /// name the same.
+    /// Records that messages are about to be shown. A recorded message is skipped: a push and its receipt name the same
+    /// message.
     pub(super) fn note(&mut self, ids: &[MessageId]) -> io::Result<()> {
         let ids: Vec<_> = ids.iter().filter(|id| !self.latest.contains(id)).cloned().collect();
         if ids.is_empty() {
@@ -94,7 +94,7 @@ mod tests {
         first.note(&[id(2)]).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2, "each once");
         assert!(!first.had(&id(1)), "its own are its coordinator's to remember");
-        // As a kill in the middle of a note leaves it.
+        // The state after a kill in the middle of a write.
         std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "human::al").unwrap();
         let second = ShownLog::open(&path).unwrap();
         assert!(second.had(&id(1)) && second.had(&id(2)) && !second.had(&id(3)));

@@ -9,25 +9,25 @@ use tokio::time::Instant;
 
 use super::rules;
 
-/// The states of a link, in the words that users read.
+/// The states of a link, named as users read them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// Not begun, or ended.
     Disconnected,
-    /// The first attempts.
+    /// First attempts.
     Connecting,
-    /// Up.
+    /// Connected.
     Connected,
-    /// It was up, and is dialled again.
+    /// Lost, and dialled again.
     Reconnecting,
-    /// Refused, for its credentials, version or configuration. It is tried again every minute, and at once if the
+    /// Refused because of credentials, version or configuration. It is retried every minute, and immediately if the
     /// configuration changes.
     Failed,
 }
 
 impl State {
-    /// Returns the word that users read.
+    /// Returns the name that users read.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Disconnected => "disconnected",
@@ -39,14 +39,14 @@ impl State {
     }
 }
 
-/// How the link stands at a moment.
+/// The status of the link at a moment.
 #[derive(Debug, Clone)]
 pub struct LinkStatus {
-    /// In a word.
+    /// The state.
     pub state: State,
-    /// Since when it is wanted and not up; `None` while it is up or not begun.
+    /// When the link went down; `None` while it is up or not begun.
     pub down_since: Option<Instant>,
-    /// The same by the clock.
+    /// The same as wall-clock time.
     pub down_since_clock: Option<Timestamp>,
     /// The coordinator that is dialled, as people write it.
     pub coordinator: String,
@@ -60,9 +60,9 @@ pub struct LinkStatus {
     pub welcome: Option<Welcome>,
     /// How many agents are online, by the last reply to a heartbeat.
     pub agents_online: Option<usize>,
-    /// How often every coordinator was tried in vain since the last success.
+    /// How many rounds over all coordinators failed since the last success.
     pub failed_rounds: u32,
-    /// Why there is no link until something is corrected.
+    /// Why there is no link until its cause is corrected.
     pub refusal: Option<Refusal>,
 }
 
@@ -83,7 +83,7 @@ impl LinkStatus {
         }
     }
 
-    /// The session is real, the first attempt follows.
+    /// Records that the session is real and that the first attempt follows.
     pub(super) fn begins(&mut self) {
         if self.state == State::Disconnected {
             self.state = State::Connecting;
@@ -100,7 +100,7 @@ impl LinkStatus {
         self.trouble = Some(refusal);
     }
 
-    /// Beside one that could not be reached, another coordinator refused us.
+    /// Records that one coordinator refused us while another could not be reached.
     pub(super) fn another_refused(&mut self, refusal: &Refusal) {
         let error = self.last_error.take().unwrap_or_default();
         self.last_error = Some(format!("{error}; and {}", refusal.error));
@@ -109,7 +109,7 @@ impl LinkStatus {
         }
     }
 
-    /// Every coordinator was tried in vain.
+    /// Records that no coordinator could be reached in a round.
     pub(super) fn round_failed(&mut self) {
         self.failed_rounds += 1;
         if self.refusal.take().is_some() {
@@ -132,8 +132,8 @@ impl LinkStatus {
         self.welcome = Some(welcome);
     }
 
-    /// Returns the name to wish for that agent: a host's agent may have a number that no session wishes, and it is the same
-    /// agent also if the host has another key by then.
+    /// Returns the name to wish for that agent. The agent's name may have a number, which no session wishes. It is
+    /// the same agent even if the host has another key by then.
     pub(super) fn wished_for(&self, agent: &AgentId) -> AgentId {
         let welcome = self.welcome.as_ref().filter(|welcome| welcome.agent_id == *agent);
         welcome.and_then(|welcome| welcome.wished.clone()).unwrap_or_else(|| agent.clone())
@@ -159,7 +159,7 @@ impl LinkStatus {
         self.state = State::Disconnected;
     }
 
-    /// Returns why a call need not even wait: the link is refused, or has been down for too long.
+    /// Returns why a call fails immediately: the link is refused, or has been down for too long.
     pub(super) fn refused_at_once(&self, now: Instant) -> Option<Refusal> {
         if let Some(refusal) = &self.refusal {
             return Some(refusal.clone());
@@ -168,7 +168,7 @@ impl LinkStatus {
         (gives_up <= now).then(|| self.down(false))
     }
 
-    /// Returns the refusal of a call that found no link. One that was never written is certainly not applied.
+    /// Returns the refusal of a call without a link. A call that was never written was not applied.
     pub(crate) fn down(&self, written: bool) -> Refusal {
         let why = self.last_error.as_deref().unwrap_or("no answer yet");
         let unknown = || Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {}: {why}", self.coordinator));
@@ -194,7 +194,7 @@ impl LinkStatus {
     }
 }
 
-/// Returns a target as people write it: `ws://a:1/acp` is `http://a:1`, and `wss` is `https`.
+/// Returns a target as people write it: `ws://a:1/acp` becomes `http://a:1`, and `wss` becomes `https`.
 pub(crate) fn as_written(target: &str) -> String {
     let (scheme, place) = target.split_once("://").unwrap_or(("ws", target));
     let scheme = if scheme == "wss" { "https" } else { "http" };

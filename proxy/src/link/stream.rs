@@ -1,4 +1,4 @@
-//! The bytes to and from a coordinator, plain or over TLS, and why there are none.
+//! The byte stream to a coordinator, plain or over TLS, and the errors of connecting it.
 
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ pub(super) enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects to the coordinator of a URL: with TLS for `https` and `wss`.
+/// Connects to the coordinator of a URL; with TLS for `https` and `wss`.
 pub(super) async fn connect(uri: &Uri, trust: &Trust, stage: &Stage) -> Result<Stream, DialError> {
     let stream = connect_plainly(uri, stage).await?;
     if !is_secure(uri) {
@@ -50,7 +50,7 @@ pub(super) async fn connect_plainly(uri: &Uri, stage: &Stage) -> Result<TcpStrea
     Ok(stream)
 }
 
-/// Returns whether a URL is one of TLS.
+/// Returns whether a URL requires TLS.
 pub(super) fn is_secure(uri: &Uri) -> bool {
     matches!(uri.scheme_str(), Some("https" | "wss"))
 }
@@ -67,7 +67,7 @@ fn port(uri: &Uri) -> u16 {
 fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
     let unauthorized = |error: String| Refusal::new(ErrorCode::Unauthorized, error);
     let error_of_tls = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
-    // Others end as `Other` as well, such as a certificate of an authority that is shown as a server's.
+    // `Other` has further causes, such as an authority's certificate that is presented as a server's.
     let another = match error_of_tls {
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(other))) => other.0.downcast_ref::<Another>(),
         _ => None,
@@ -82,7 +82,7 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
         return DialError::Refused(unauthorized(error).advise(Advice::AnotherCertificate));
     }
     match error_of_tls {
-        // These pass: a certificate is renewed, a clock is set.
+        // Temporary causes: a certificate is renewed, a clock is set.
         Some(rustls::Error::InvalidCertificate(
             error @ (CertificateError::Expired
             | CertificateError::ExpiredContext { .. }

@@ -18,13 +18,13 @@ use tokio_rustls::TlsConnector;
 /// The trusted certificates. Cheap to clone and to make: nothing is read before a URL needs TLS.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
-    /// The certificates that are accepted, and no others; if there are none, those that the system trusts.
+    /// The only certificates that are accepted; if empty, those that the system trusts.
     fingerprints: Vec<Fingerprint>,
     config: Arc<OnceCell<Arc<ClientConfig>>>,
 }
 
 impl Trust {
-    /// Trusts exactly the certificates with these fingerprints; without any, the system's authorities, and the name.
+    /// Trusts exactly the certificates with these fingerprints; without any, the system's authorities, with the name checked.
     pub(crate) fn new(fingerprints: Vec<Fingerprint>) -> Self {
         Self { fingerprints, config: Arc::default() }
     }
@@ -38,7 +38,7 @@ impl Trust {
     /// Errors: the system has no trusted authorities.
     pub(super) async fn connector(&self) -> Result<TlsConnector, String> {
         let config = self.config.get_or_try_init(async || {
-            // The system's authorities are a large file, or a folder of many.
+            // Runs beside the runtime, because the system's authorities are a large file or a folder of many.
             let built = tokio::task::spawn_blocking({
                 let fingerprints = self.fingerprints.clone();
                 move || client_config(fingerprints)
@@ -79,14 +79,14 @@ fn system_roots() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Accepts certain certificates, whatever their names and dates: the fingerprints came by a way that is trusted.
+/// Accepts pinned certificates, whatever their names and dates: the fingerprints came over a trusted channel.
 #[derive(Debug)]
 struct Pinned {
     fingerprints: Vec<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
-/// The certificate is not one that is trusted.
+/// The certificate is not one of the pinned ones.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate is {0}")]
 pub(super) struct Another(pub(super) Fingerprint);
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that shows a certificate, whether or not it holds its key.
+    /// A server that presents a certificate, whether or not it holds its key.
     #[derive(Debug)]
     struct Shows(Arc<CertifiedKey>);
 
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Returns how a handshake ends with one who shows the certificate and signs with the key.
+    /// Returns the outcome of a handshake with a server that presents the certificate and signs with the key.
     async fn handshake(certificate: &CertificateDer<'static>, key: &KeyPair, trust: &Trust) -> std::io::Result<()> {
         let key = any_supported_type(&PrivateKeyDer::try_from(key.serialize_der()).unwrap()).unwrap();
         let shows = Shows(Arc::new(CertifiedKey::new(vec![certificate.clone()], key)));

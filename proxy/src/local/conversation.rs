@@ -1,4 +1,4 @@
-//! The asking side of the socket: blocking, for processes that live for one question.
+//! The client side of the socket. It blocks, and serves processes that send one event.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,7 +28,7 @@ impl Conversation {
         Ok(Self { stream: BufReader::new(stream), line: Vec::new() })
     }
 
-    /// Waits for the answer. Blocks as long as the proxy likes.
+    /// Waits for the answer. Blocks until the proxy sends it.
     ///
     /// Errors: the proxy goes away, or sends a malformed answer.
     pub fn answer(&mut self) -> io::Result<Answer> {
@@ -54,7 +54,7 @@ impl Conversation {
 pub fn ask(socket: &Path, event: Event, within: Duration) -> io::Result<Answer> {
     let (sender, answer) = sync_channel(1);
     let socket = socket.to_owned();
-    // Connecting blocks where a proxy has stopped and many wait before it, and there is no deadline for that.
+    // `connect` has no deadline, and blocks if the proxy is stopped and its backlog is full.
     thread::spawn(move || {
         let outcome = Conversation::begin(&socket, &event).and_then(|mut conversation| conversation.answer());
         // After the deadline there is no receiver.

@@ -23,9 +23,9 @@ pub trait Desk: Send + Sync + 'static {
     /// Returns the hook's answer: at once and from memory, except for [`protocol::Name::Wait`].
     fn heard(&self, event: Event) -> impl Future<Output = Answer> + Send;
 
-    /// The hook has flushed the output of that offer.
+    /// Called when the hook has flushed the output of that offer.
     fn printed(&self, offer: u64);
 
-    /// The hook went away without having printed that offer.
+    /// Called when the hook ended without printing that offer.
     fn not_printed(&self, offer: u64);
 }

@@ -3,7 +3,7 @@
 use std::iter::successors;
 use std::time::Duration;
 
-/// A process as it was found.
+/// A snapshot of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) id: Identity,
@@ -13,29 +13,29 @@ pub(super) struct Process {
     pub(super) name: String,
 }
 
-/// Which process: a pid comes again, a pid with its start time does not.
+/// Identifies a process: a pid is reused, a pid with its start time is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pub(super) pid: u32,
-    /// In whatever the system counts in: only good for being compared.
+    /// In the unit of the system, so only comparable.
     pub(super) started: u64,
 }
 
 impl Process {
-    /// Returns the process with that pid, unless there is none or it has ended and only waits to be noticed.
+    /// Returns the process with that pid. `None` if there is none, or if it is a zombie.
     pub(super) fn look(pid: u32) -> Option<Self> {
         system::look(pid)
     }
 }
 
-/// Returns for how long that process has run; nothing where the system does not show it.
+/// Returns how long that process has run; `None` if the system does not show it.
 pub fn process_age(pid: u32) -> Option<Duration> {
     system::age(pid)
 }
 
-/// Returns that process and those above it, from the nearest up.
+/// Returns that process and its ancestors, nearest first.
 pub(super) fn upward(pid: u32) -> impl Iterator<Item = Process> {
-    /// No honest chain is longer, and a hook has no time for a dishonest one.
+    /// Real chains are shorter; a hook has no time for longer ones.
     const STEPS_MAX: usize = 16;
     successors(Process::look(pid), |process| (process.parent != 0).then(|| Process::look(process.parent)).flatten())
         .take(STEPS_MAX)
@@ -50,7 +50,7 @@ mod system {
     use super::{Identity, Process};
 
     pub(super) fn look(pid: u32) -> Option<Process> {
-        // The kernel hands out the whole line in one read, and no line is longer than this.
+        // The kernel returns the whole line in one read, and no line is longer than this.
         let mut line = [0; 1024];
         let length = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
         read(&String::from_utf8_lossy(&line[..length]))
@@ -63,11 +63,11 @@ mod system {
         Duration::try_from_secs_f64(uptime - started).ok()
     }
 
-    /// Reads a line of `/proc/<pid>/stat`. The name in it may hold anything, also `) R 1`: the last `)` ends it.
+    /// Reads a line of `/proc/<pid>/stat`. The name in it may contain anything, even `) R 1`, so the last `)` ends it.
     pub(super) fn read(line: &str) -> Option<Process> {
         let (pid, rest) = line.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(") ")?;
-        // From here on the numbers of proc(5) are three ahead: the state is its field 3.
+        // From here on indices are three less than the field numbers of proc(5): the state is its field 3.
         let mut fields = rest.split_ascii_whitespace();
         let ended = matches!(fields.next()?, "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(first.id, again.id);
         assert!(first.id.started >= Process::look(id()).unwrap().id.started);
         child.kill().unwrap();
-        // Between its end and the wait it is a zombie, which is no process any more.
+        // Between its end and `wait` it is a zombie, which does not count as a process.
         while Process::look(child.id()).is_some() {
             std::thread::yield_now();
         }

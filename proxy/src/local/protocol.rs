@@ -16,80 +16,80 @@ use crate::link;
 /// The line by which a hook reports that its output was flushed.
 pub const PRINTED: &str = "printed";
 
-/// How long a line may be, in bytes.
+/// The longest line, in bytes.
 pub const LINE_MAX: usize = 1 << 20;
 
 /// The name of a hook: the hooked events of Claude Code, and other requests of the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// A session, or a new context of one, begins.
+    /// A session, or a new context of a session, begins.
     SessionStart,
-    /// A prompt is about to go to the model: a person's, or one that a push made.
+    /// A prompt is about to go to the model. It was typed by a person or made by a push.
     UserPromptSubmit,
     /// A tool is about to run.
     PreToolUse,
     /// All tool calls of one step of the model have ended.
     PostToolBatch,
-    /// A person is asked for a permission.
+    /// The client asks a person for a permission.
     PermissionRequest,
     /// The client notifies its person.
     Notification,
-    /// The context is about to be made smaller.
+    /// The context is about to be compacted.
     PreCompact,
     /// The turn is about to end.
     Stop,
-    /// The turn ended by an error of the model's service.
+    /// The turn ended with an error of the model's service.
     StopFailure,
     /// A subagent is about to end.
     SubagentStop,
     /// The session, or a context of it, ends.
     SessionEnd,
-    /// Waits beside the idle session until there is something to wake it for.
+    /// Waits beside the idle session until there is a reason to wake it.
     Wait,
-    /// Asks how things stand, changes nothing.
+    /// Requests the status and changes nothing.
     Status,
 }
 
 /// The report of a hook, with the fields for decisions only: texts of people stay with the client.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Which hook.
+    /// The name of the event.
     pub name: Name,
     /// The client's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// The subagent that it is about; `None` for the session itself.
+    /// The subagent it concerns; `None` for the session itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Of a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
+    /// For a session's start: `startup`, `resume`, `clear`, `compact` or `fork`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Of a prompt: the whole text where it holds [`super::MARK`], nothing of any other prompt.
+    /// For a prompt: the whole text if it contains [`super::MARK`], otherwise `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Of a prompt: whether a person typed it.
+    /// For a prompt: whether a person typed it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub typed: bool,
-    /// The client's name for the turn that it belongs to, or that it begins.
+    /// The client's id of the turn that it belongs to or begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
-    /// Where the client keeps the conversation.
+    /// The client's transcript of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<PathBuf>,
-    /// Of a notification, such as `permission_prompt` and `idle_prompt`.
+    /// For a notification: its type, such as `permission_prompt` or `idle_prompt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notification_type: Option<String>,
-    /// Of a tool's use.
+    /// For the use of a tool: the tool's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
-    /// Of a batch: the ids of its calls. Of a single use: its id.
+    /// For a batch: the ids of its calls. For a single use: its id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_use_ids: Vec<String>,
-    /// Of a stop: whether a hook has kept this turn from ending before.
+    /// For a stop: whether a hook has already kept this turn from ending.
     #[serde(default)]
     pub stop_hook_active: bool,
-    /// The session's inbox socket, where the client has one.
+    /// The session's inbox socket, if the client has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messaging_socket: Option<String>,
     /// The token that opens it.
@@ -106,7 +106,7 @@ pub struct Answer {
     /// The text for standard error.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
-    /// With which code it ends.
+    /// The exit code.
     #[serde(default)]
     pub exit: u8,
     /// The number of this offer. If it is set, [`PRINTED`] is expected.
@@ -117,14 +117,14 @@ pub struct Answer {
     pub status: Option<Status>,
 }
 
-/// How things stand beside one session.
+/// The status of one session's proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The proxy's version.
     pub version: String,
     /// The name of the session's agent.
     pub agent_id: AgentId,
-    /// The link.
+    /// The state of the link.
     pub link: link::State,
     /// The coordinator, as people write it.
     pub coordinator: String,
@@ -135,17 +135,17 @@ pub struct Status {
     pub state: State,
     /// How many messages are on this host and not in the session.
     pub unread: usize,
-    /// How many agents are online, where that is known.
+    /// How many agents are online, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_online: Option<usize>,
-    /// The ways into the session that are there; pushes only once one was confirmed.
+    /// The available ways into the session; pushes only after one was confirmed.
     pub reach: Vec<Via>,
     /// The client's session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
 }
 
-/// Without texts and without the token, for logs.
+/// Omits texts and the token, for logs.
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, session_id, agent_id, .. } = self;

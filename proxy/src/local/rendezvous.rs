@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use super::process::{Identity, Process, upward};
 use crate::config::Sockets;
 
-/// How long the path of a socket may be: 104 bytes on macOS, 108 on Linux, with a zero at the end.
+/// The longest path of a socket: 104 bytes on macOS and 108 on Linux, including a zero at the end.
 const PATH_MAX: usize = 103;
 
-/// Where the folder is in a home: the only one of which the folders above are made as well.
+/// The folder inside a home: the only one whose parents are created too.
 const IN_HOME: &str = ".local/state/c3po/run";
 
 /// Programs between a client and the programs that it starts.
@@ -27,7 +27,7 @@ const WRAPPERS: &[&str] = &[
     "npx", "script", "setpriv", "setsid", "sh", "stdbuf", "strace", "sudo", "time", "timeout", "xargs", "zsh",
 ];
 
-/// A place where a proxy listens: beside one process of a client.
+/// The socket at which a proxy listens for one client process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendezvous {
     path: PathBuf,
@@ -35,18 +35,18 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// Returns the place for a proxy: beside the client that started this process, in a folder made where missing.
+    /// Returns the place for a proxy: beside the client that started this process. Creates its folder if missing.
     ///
-    /// Errors: there is no folder that is safe, or the client is gone.
+    /// Errors: there is no safe folder, or the client is gone.
     pub fn of_session(sockets: &Sockets) -> io::Result<Self> {
         let parent = parent_id();
         let client = upward(parent).find(|process| !is_wrapper(&process.name)).or_else(|| Process::look(parent));
         Self::made(client, parent, sockets)
     }
 
-    /// Returns the place beside the client with that pid, in a folder made where missing.
+    /// Returns the place beside the client with that pid. Creates its folder if missing.
     ///
-    /// Errors: there is no folder that is safe, or no such process.
+    /// Errors: there is no safe folder, or no such process.
     pub fn beside(pid: u32, sockets: &Sockets) -> io::Result<Self> {
         Self::made(Process::look(pid), pid, sockets)
     }
@@ -84,7 +84,7 @@ impl Rendezvous {
         self.client.pid
     }
 
-    /// Returns whether the client is gone, also if its pid has come again.
+    /// Returns whether the client is gone, even if its pid is in use again.
     pub fn is_orphaned(&self) -> bool {
         Process::look(self.client.pid).is_none_or(|process| process.id != self.client)
     }
@@ -110,7 +110,7 @@ fn find_in(folders: &[PathBuf], named: Option<u32>) -> Option<PathBuf> {
     }
 }
 
-/// Searches the processes above this one, up to the named one. Goes on if none decides.
+/// Searches the ancestors of this process, up to the named one. Continues if none decides.
 fn above(folders: &[PathBuf], named: Option<u32>) -> ControlFlow<Option<PathBuf>> {
     if folders.is_empty() {
         return ControlFlow::Break(None);
@@ -129,7 +129,7 @@ fn socket_of(folders: &[PathBuf], client: Identity) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(&name)).find(|path| fs::symlink_metadata(path).is_ok())
 }
 
-/// Returns every place of this user on this host where a socket is, whether anybody listens or not.
+/// Returns all sockets of this user on this host, with or without a listener.
 pub fn places(sockets: &Sockets) -> Vec<Rendezvous> {
     safe_folders(sockets).iter().flat_map(|folder| places_in(folder)).collect()
 }
@@ -153,7 +153,7 @@ pub(super) fn places_in(folder: &Path) -> Vec<Rendezvous> {
     entries.filter_map(|entry| place(entry.ok()?)).collect()
 }
 
-/// Returns the user in whose name this process acts.
+/// Returns the effective user id of this process.
 pub(super) fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -195,7 +195,7 @@ fn socket_name(client: Identity) -> String {
 fn client(socket_name: &str) -> Option<Identity> {
     let (pid, started) = socket_name.strip_suffix(".sock")?.split_once('-')?;
     let client = Identity { pid: pid.parse().ok()?, started: started.parse().ok()? };
-    // Numbers can be written in several ways; we write them in one.
+    // A number has several spellings; only ours is accepted.
     (self::socket_name(client) == socket_name).then_some(client)
 }
 
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_somebody_else_is_refused() {
-        // Everything under /proc/sys belongs to root, and root owns no process that this test may not look at.
+        // Everything under /proc/sys belongs to root. A test that runs as root creates a folder of another user instead.
         let foreign = if own_uid() == 0 { another_users_folder() } else { Some(PathBuf::from("/proc/sys")) };
         let Some(foreign) = foreign else { return };
         let error = safe(&foreign).unwrap_err().to_string();

@@ -17,24 +17,24 @@ use super::Desk;
 use super::protocol::{Answer, Event, LINE_MAX, Name, PRINTED};
 use super::rendezvous::{Rendezvous, own_uid, places_in};
 
-/// How many are attended to at once. A session fires a few hooks at a time, subagents some more.
+/// The most connections at once. A session fires a few hooks at a time, and subagents some more.
 const CONNECTIONS_MAX: usize = 256;
-/// How long an event may take to come. A hook itself has 200 ms.
+/// Deadline for an event to arrive. A hook itself has 200 ms.
 const READ_MAX: Duration = Duration::from_secs(1);
-/// How long an answer may take to be taken.
+/// Deadline for writing an answer.
 const WRITE_MAX: Duration = Duration::from_secs(1);
 /// How long a hook may take to print.
 const PRINT_MAX: Duration = Duration::from_secs(2);
-/// How long hooks that are under way at the end still have.
+/// How long hooks in progress may take at the end.
 const GRACE: Duration = Duration::from_millis(30);
-/// How often a proxy looks whether the one that listens in its place is gone.
+/// How often a proxy checks whether the proxy that holds its socket is gone.
 const TURN: Duration = Duration::from_millis(500);
-/// How long to let be after a connection could not be accepted: there are too many open files, and will be for a while.
+/// The pause after a failed accept. It fails when too many files are open, which lasts a while.
 const RECOVERY: Duration = Duration::from_millis(100);
 
-/// Answers the hooks of a session until `stop`. Where that cannot be done it is logged, and hooks stay silent.
+/// Answers the hooks of a session until `stop`. If the socket cannot be bound, this is logged and hooks print nothing.
 ///
-/// One proxy listens beside each client. A second one, as while a client restarts its server, waits for its turn.
+/// One proxy listens beside each client. A second one, as during a server's restart, waits until the first has ended.
 pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationToken) {
     let socket = match stop.run_until_cancelled(HookSocket::bind(&place)).await {
         Some(Ok(socket)) => socket,
@@ -67,7 +67,7 @@ pub async fn serve<D: Desk>(desk: Arc<D>, place: Rendezvous, stop: CancellationT
     tracker.wait().await;
 }
 
-/// A bound socket. Its file goes with it.
+/// A bound socket. Its file is removed on drop.
 struct HookSocket<'a> {
     listener: UnixListener,
     path: &'a Path,
@@ -135,7 +135,7 @@ async fn is_attended(path: &Path) -> bool {
     }
 }
 
-/// Returns whether it is this user who comes.
+/// Returns whether the peer is this user.
 fn is_welcome(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
 }
@@ -162,7 +162,7 @@ async fn attend<D: Desk>(desk: &D, stream: UnixStream, stop: &CancellationToken)
     }
 }
 
-/// Holds that an offer under way ends as printed or as not printed, whatever happens.
+/// Ensures that an offer in progress ends as printed or as not printed in every case.
 struct Promise<'a, D: Desk> {
     desk: &'a D,
     number: Option<u64>,
@@ -190,7 +190,7 @@ async fn heard(stream: &mut BufReader<UnixStream>) -> Option<Event> {
     event.inspect_err(|error| tracing::debug!("a hook said what is no event: {error}")).ok()
 }
 
-/// Returns the next line, without its end; nothing where it is too long or the peer is gone.
+/// Returns the next line without its end; `None` if it is too long or the peer is gone.
 async fn line(stream: &mut BufReader<UnixStream>) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     stream.take(LINE_MAX as u64).read_until(b'\n', &mut line).await.ok()?;
@@ -203,7 +203,7 @@ async fn say(stream: &mut BufReader<UnixStream>, answer: &Answer) -> io::Result<
     stream.get_mut().write_all(&line).await
 }
 
-/// Waits until the peer is gone. One that speaks before it was answered is no hook of ours.
+/// Waits until the peer is gone. A peer that writes before its answer is not one of our hooks.
 async fn gone(stream: &mut BufReader<UnixStream>) {
     // After an end, an error or further input there is no hook to answer.
     let _ = stream.fill_buf().await;

@@ -14,7 +14,7 @@ pub(super) fn result(reply: Received) -> CallToolResult {
     result
 }
 
-/// Returns the result for a refusal, which models read as well.
+/// Returns the result for a refusal. Models read it too.
 pub(super) fn refused(refusal: &Refusal) -> CallToolResult {
     let value = serde_json::to_value(refusal).unwrap_or_default();
     let mut result = CallToolResult::error(vec![ContentBlock::text(value.to_string())]);

@@ -1,4 +1,4 @@
-//! Notifications of the session's channel, which its user has to turn on. A client that does not take them is silent.
+//! Notifications of the session's channel, which its user has to enable. A client without channels ignores them.
 
 use rmcp::RoleServer;
 use rmcp::model::{CustomNotification, ServerNotification};
@@ -6,7 +6,7 @@ use rmcp::service::Peer;
 use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-/// Notifies the channel of each text, until there are no more.
+/// Sends each text as a channel notification, until the sender is dropped.
 pub(super) async fn notify(mut texts: Receiver<String>, peer: &Peer<RoleServer>) {
     while let Some(text) = texts.recv().await {
         let notification = CustomNotification::new("notifications/claude/channel", Some(json!({"content": text})));

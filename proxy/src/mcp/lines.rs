@@ -1,4 +1,4 @@
-//! The client's messages, one a line: read within a bound, and answered in JSON-RPC's numbers where they are none.
+//! The client's messages, one per line: read with a size limit, with JSON-RPC errors for malformed lines.
 
 use rmcp::model::ClientJsonRpcMessage;
 use serde_json::{Value, json};
@@ -6,22 +6,22 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use super::stdio::Input;
 
-/// How long a line may be, in bytes: several times the longest call.
+/// The longest line, in bytes: several times the longest call.
 const LINE_MAX: usize = 16 << 20;
 /// Some programs write this before the first character.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// JSON-RPC's number for malformed JSON.
 const PARSE_ERROR: i32 = -32700;
-/// JSON-RPC's number for JSON that is not a message.
+/// JSON-RPC's code for JSON that is not a message.
 const INVALID_REQUEST: i32 = -32600;
 
 /// Reads a client's messages.
 pub(super) struct Lines {
     input: BufReader<Input>,
-    /// The line as far as it was read.
+    /// The part of the line that was read.
     line: Vec<u8>,
-    /// Whether the rest of the line is passed over, because it is too long.
+    /// Whether the rest of the line is skipped because it is too long.
     passes_over: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Returns the line to answer with.
+    /// Returns the error response, as a line.
     pub(super) fn answer(&self) -> String {
         let error = json!({"code": self.code, "message": self.why});
         format!("{}\n", json!({"jsonrpc": "2.0", "id": self.id, "error": error}))
@@ -77,7 +77,7 @@ impl Lines {
     }
 }
 
-/// Reads a line. Returns `None` for one that is neither a message nor to be answered.
+/// Parses a line. Returns `None` for a line that is not a message and needs no response.
 fn message(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, Unreadable>> {
     let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
     if line.trim_ascii().is_empty() {
@@ -100,7 +100,7 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
     let is_notification = value.get("method").is_some_and(Value::is_string) && !has("id");
     let is_response = !has("method") && (has("result") || has("error"));
     if is_notification || is_response {
-        // JSON-RPC answers neither.
+        // JSON-RPC does not answer notifications or responses.
         tracing::debug!("a notification or response of no use: {error}");
         return None;
     }

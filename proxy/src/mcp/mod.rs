@@ -1,4 +1,4 @@
-//! The MCP server that the client talks to on stdio: lists the catalogue, passes calls to the link.
+//! The MCP server on stdio: lists the catalogue and passes calls to the link.
 
 mod answer;
 mod channel;
@@ -39,8 +39,8 @@ const TOOL_USE: &str = "claudecode/toolUseId";
 /// The capability of a server that notifies a channel.
 const CHANNEL: &str = "claude/channel";
 
-/// The newest protocol with an `initialize` handshake. Newer clients fall back to it; without it there is no way to
-/// push anything into a session.
+/// The newest protocol with an `initialize` handshake. Newer clients fall back to it. Without the handshake no message
+/// can be pushed into a session.
 const NEWEST: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 /// Serves MCP on standard input and output until the input ends or `stop` is cancelled.
@@ -62,10 +62,10 @@ pub async fn serve(link: Link, hop: LastHop, settings: Settings, stop: Cancellat
     Ok(())
 }
 
-/// How the server serves.
+/// The settings of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// The wait where none is named, in seconds.
+    /// The default timeout of a wait, in seconds.
     pub timeout: u64,
     /// Whether messages may be pushed as channel notifications.
     pub channel: bool,
@@ -176,15 +176,15 @@ impl Server {
         }
     }
 
-    /// Notes which messages a result is about to show to their end, and marks in it those that a dead session of this host,
-    /// this session or a subagent of it was shown already, or is about to be by the result of another call.
+    /// Records which messages a result is about to show completely. Marks those that are repeated: a dead session of this
+    /// host, this session, a subagent or the result of another call has shown them, or is about to.
     fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
         let ids = reply.presented(tool);
         let mut parts = reply.shown(tool);
         parts.retain(|id| !ids.contains(id));
         self.hop.on(Input::InParts(parts));
         let mut before = Vec::new();
-        // The result of a request that was cancelled is never written.
+        // The result of a cancelled request is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()
             && let Some(via) = presented_via(tool)
@@ -272,7 +272,7 @@ fn add_link(pong: &mut Received, link: &str, round_trip: Duration) {
     pong.set("round_trip_ms", (round_trip.as_secs_f64() * 1e6).round() / 1e3);
 }
 
-/// Returns the catalogue as clients list it. Made once.
+/// Returns the catalogue as clients list it. Built once.
 fn listed() -> &'static [ListedTool] {
     static LISTED: OnceLock<Vec<ListedTool>> = OnceLock::new();
     LISTED.get_or_init(|| listing().iter().map(as_listed).collect())

@@ -1,4 +1,4 @@
-//! Which messages the results on their way to the client put before the model, by request.
+//! The messages that unwritten results will show to the model, by request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use c3po_shared::ids::MessageId;
 
 use crate::deliver::Presented;
 
-/// The results that were made and not written yet. The server adds to it, the transport removes from it.
+/// Results that were made but not yet written. The server adds them, the transport removes them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presenting {
     by_request: Arc<Mutex<HashMap<RequestId, Presented>>>,
@@ -30,7 +30,7 @@ impl Presenting {
         self.by_request().get(request).cloned()
     }
 
-    /// The result of a request was written, or the client has cancelled the request and gets none.
+    /// Removes a request whose result was written, or that the client cancelled.
     pub(super) fn remove(&self, request: &RequestId) {
         self.by_request().remove(request);
     }

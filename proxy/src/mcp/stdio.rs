@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// Where the client's messages come from.
+/// The source of the client's messages.
 pub(super) type Input = Box<dyn AsyncRead + Send + Unpin>;
-/// Where the answers go.
+/// The destination of the answers.
 pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// The kind of a file descriptor.

@@ -1,7 +1,7 @@
 //! The transport between client and server: one message per line, with additions to rmcp's own transport.
 //!
 //! - The end of input stops the whole process at once; rmcp alone would wait for calls that are blocked.
-//! - Notifications before `initialize` are skipped; rmcp alone would give up.
+//! - Messages before `initialize` that are not requests are skipped; rmcp alone would give up.
 //! - A line that is not a message is answered; rmcp alone would drop it, or leave out the id.
 //! - A result that puts messages before the model is followed by their receipt, once it is really written.
 
@@ -21,11 +21,11 @@ use super::presenting::Presenting;
 use super::stdio::{Input, Output};
 use crate::deliver::{self, LastHop};
 
-/// Standard input and output as rmcp wants them.
+/// Standard input and output as rmcp needs them.
 pub(super) struct Stdio {
     lines: Lines,
     writer: LineWriter,
-    /// The answer to a line that is not a message, until it is written: a read may be dropped half-way.
+    /// The answer to a malformed line, until it is written. It is kept here because a read may be dropped half-way.
     answer: Option<BoxFuture<'static, io::Result<()>>>,
     presenting: Presenting,
     hop: LastHop,
@@ -55,7 +55,7 @@ impl Stdio {
         }
     }
 
-    /// Returns whether the server can do something with a message now.
+    /// Returns whether the server can process a message now.
     fn wants(&self, message: &ClientJsonRpcMessage) -> bool {
         if let JsonRpcMessage::Request(request) = message {
             if matches!(request.request, ClientRequest::InitializeRequest(_)) {
@@ -84,7 +84,7 @@ impl Transport<RoleServer> for Stdio {
         let line = serde_json::to_string(&message);
         async move {
             writer.write(line? + "\n").await?;
-            // No await between the last byte and this: a call that the client makes after reading comes later.
+            // There is no await between the last byte and this, so it precedes any call that the client makes after reading.
             if let Some((request, presented)) = presented {
                 hop.on(deliver::Input::Presented(presented));
                 presenting.remove(&request);
@@ -127,7 +127,7 @@ impl Transport<RoleServer> for Stdio {
     }
 }
 
-/// Standard output, until it is closed. One line is written after another.
+/// Standard output, until it is closed. Lines are written one after the other.
 #[derive(Clone)]
 struct LineWriter(Arc<Mutex<Option<Output>>>);
 

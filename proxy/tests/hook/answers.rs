@@ -156,7 +156,7 @@ fn a_waiter_that_was_started_before_its_proxy_finds_it() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let mut waiter = host.hook("wait").arg("session-start").spawn().unwrap();
     waiter.stdin.take().unwrap().write_all(b"{}").unwrap();
-    // Any other one has nothing to wait for, and by then this one has looked and found nothing.
+    // A hook without `session-start` does not wait; when it ends, this one has looked and found no proxy.
     host.is_silent("no proxy", "wait", b"{}");
     host.serve(&desk, id());
     eventually("a waiter", || desk.waiting() == 1);
@@ -200,7 +200,7 @@ fn a_waiter_whose_parent_ended_before_its_first_instruction_ends_at_once() {
     drop(input);
     let (sender, ended) = std::sync::mpsc::channel();
     let mut output = parent.stdout.take().unwrap();
-    // Ends with the waiter, which has the other end.
+    // Ends with the waiter, which holds the other end.
     thread::spawn(move || sender.send(output.read_to_end(&mut Vec::new())));
     assert!(ended.recv_timeout(PATIENCE).is_ok(), "it waits for nobody");
     assert_eq!(desk.waiting(), 0);
@@ -218,7 +218,7 @@ fn a_waiter_whose_client_ended_leaves_also_an_input_that_goes_on() {
         .spawn()
         .unwrap();
     let mut input = client.stdin.take().unwrap();
-    // More than a pipe holds: it is written when the waiter reads.
+    // More than a pipe holds, so writing ends only when the waiter reads.
     input.write_all(&vec![b' '; 1 << 20]).unwrap();
     client.kill().unwrap();
     client.wait().unwrap();

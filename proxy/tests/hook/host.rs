@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a hook may take here: 200 ms are promised, and a debug build on a busy machine starts late.
 pub(crate) const IN_TIME: Duration = Duration::from_millis(400);
-/// How long something may take that has no promise of its own.
+/// Deadline of operations without a promise of their own.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A desk that answers every hook alike and records the reports.
@@ -29,7 +29,7 @@ pub(crate) struct Clerk {
     pub(crate) printed: Mutex<Vec<u64>>,
     pub(crate) not_printed: Mutex<Vec<u64>>,
     pub(crate) offers: AtomicU64,
-    /// Lets those go who wait.
+    /// Ends the waits.
     pub(crate) wakes: Notify,
     pub(crate) waiting: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// A folder for sockets, and whatever listens in it.
+/// A folder for sockets, and the servers that listen in it.
 pub(crate) struct Host {
     pub(crate) runtime: TempDir,
     pub(crate) stop: CancellationToken,
@@ -94,7 +94,7 @@ impl Host {
         Rendezvous::beside(client, &sockets).unwrap()
     }
 
-    /// Serves beside a client until the stop; returns when it listens.
+    /// Serves beside a client until it is stopped; returns once it listens.
     pub(crate) fn serve(&mut self, desk: &Arc<Clerk>, client: u32) -> Rendezvous {
         let place = self.start(desk, client, self.stop.clone());
         eventually("a socket", || place.path().exists());
@@ -148,7 +148,7 @@ impl Drop for Host {
     }
 }
 
-/// A command of the client that this test is. The client's own word keeps it from the sessions in which tests are run.
+/// A command whose client is this test. `CLAUDE_PID` separates it from a session in which the tests run.
 pub(crate) fn c3po(runtime: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_c3po"));
     command.args(arguments).env_clear().env("XDG_RUNTIME_DIR", runtime).env("NO_COLOR", "1");

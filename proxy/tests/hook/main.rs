@@ -1,4 +1,4 @@
-//! The hook as a client meets it: a real process, beside a real socket, and beside everything that can be wrong with one.
+//! The hook as a client uses it: a real process beside a real socket, and beside every fault of one.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 

@@ -1,4 +1,4 @@
-//! Where anything is not as it should be, a hook is silent in time: the session goes on as if c3po were not there.
+//! If anything is wrong, a hook prints nothing and ends in time: the session goes on as if c3po were not there.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ fn where_nobody_answers_a_hook_is_silent() {
     host.is_silent("nobody listens", "stop", &stop_input());
     fs::remove_file(place.path()).unwrap();
 
-    // The kernel takes connections for one that never accepts them, until its queue is full: then connecting blocks.
+    // The kernel accepts connections for a listener that never does, until its backlog is full: then `connect` blocks.
     let hole = UnixListener::bind(place.path()).unwrap();
     for number in 0..3 {
         host.is_silent(&format!("a black hole, {number}"), "user-prompt-submit", &stop_input());
@@ -70,7 +70,7 @@ fn an_answer_that_is_none_is_not_printed() {
             stream.read_exact(&mut first).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         }
-        // More than a line may be long, without an end.
+        // Longer than the longest line, without an end.
         let (mut stream, _) = listener.accept().unwrap();
         let _ = stream.write_all(&vec![b'{'; 8 << 20]);
     });
@@ -130,7 +130,7 @@ fn what_tools_return_is_read_whatever_its_size_and_passed_over() {
     host.serve(&desk, id());
     assert_eq!(host.run("post-tool-batch", &batch(1 << 20)).stdout, b"text");
     assert_eq!(desk.heard.lock().unwrap()[0].tool_use_ids, ["toolu_1"]);
-    // A debug build reads that too slowly for its deadline, and is silent by that or by the size.
+    // A debug build reads this too slowly for its deadline, so it is silent because of the time or of the size.
     host.is_silent("huge", "post-tool-batch", &batch(40 << 20));
     assert_eq!(desk.heard.lock().unwrap().len(), 1);
 }

@@ -17,7 +17,7 @@ use crate::host::{Clerk, Host, PATIENCE, eventually, is_nothing, output, stop_in
 fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
     let (mut host, outer, inner) = (Host::new(), Clerk::saying("outer"), Clerk::saying("inner"));
     host.serve(&outer, id());
-    // A shell in between, as under Claude Code's Bash tool: another client could be started in it.
+    // A shell in between, as in Claude Code's Bash tool, in which another client could be started.
     let through = |named: &str, script: &str| {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, env!("CARGO_BIN_EXE_c3po")]).env_clear().env("XDG_RUNTIME_DIR", host.runtime.path());
@@ -25,7 +25,7 @@ fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
         shell.spawn().unwrap()
     };
     let own = id().to_string();
-    // Two commands, so that no shell replaces itself by the last one.
+    // Two commands, so that the shell does not replace itself by the last one.
     let child = through(&own, "\"$0\" hook stop; exit 0");
     assert_eq!(output(child, &stop_input()).stdout, b"outer");
     // The shell acts as a client that names its pid and has no proxy.
@@ -61,7 +61,7 @@ fn what_is_left_of_others_is_swept_and_what_lives_is_not() {
         assert!(kept.exists(), "{}", kept.display());
     }
     assert_eq!(fs::metadata(own.path()).unwrap().permissions().mode() & 0o777, 0o600);
-    // The place that a crashed proxy has left is taken over by the next one beside the same client.
+    // The next proxy beside the same client takes over the socket of a crashed one.
     host.start(&desk, alive.id(), host.stop.clone());
     eventually("an answer", || {
         local::ask(crashed.path(), Event::new(Name::Stop), PATIENCE).is_ok_and(|answer| answer.stdout == "text")

@@ -1,4 +1,4 @@
-//! The plugin's files, compiled in, and the marketplace on this host that is made of them.
+//! The plugin's files, compiled in, and the local marketplace that is made of them.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Every file of the marketplace but the program, by its path in it.
+/// Every file of the marketplace except the program, by its path.
 const FILES: &[(&str, &str)] = &[
     (".claude-plugin/marketplace.json", include_str!("../../../../.claude-plugin/marketplace.json")),
     ("plugin/.claude-plugin/plugin.json", include_str!("../../../../plugin/.claude-plugin/plugin.json")),
@@ -19,10 +19,10 @@ const FILES: &[(&str, &str)] = &[
     ("plugin/skills/mailbox/SKILL.md", include_str!("../../../../plugin/skills/mailbox/SKILL.md")),
 ];
 
-/// Where the program is in it. In the repository a launcher stands there, which costs every hook a shell.
+/// The path of the program. In the repository it is a launcher, which costs every hook a shell.
 const PROGRAM: &str = "plugin/bin/c3po";
 
-/// The marketplace of this host: a folder that is c3po's alone.
+/// The marketplace of this host: a folder that only c3po uses.
 #[derive(Debug)]
 pub(in crate::commands) struct Bundle {
     folder: PathBuf,
@@ -31,16 +31,16 @@ pub(in crate::commands) struct Bundle {
 /// The change of one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Change {
-    /// It is written.
+    /// The file is written.
     Write(&'static str),
-    /// The program is put there.
+    /// The program is linked or copied there.
     Program,
-    /// It belonged to another version, and is removed.
+    /// A file of another version is removed.
     Remove(PathBuf),
 }
 
 impl Bundle {
-    /// Names it.
+    /// Returns the bundle in a data folder, without any disk access.
     pub(in crate::commands) fn in_data(data_dir: &Path) -> Self {
         Self { folder: data_dir.join("claude-code") }
     }
@@ -50,7 +50,7 @@ impl Bundle {
         &self.folder
     }
 
-    /// Returns where its program is.
+    /// Returns the path of its program.
     pub(in crate::commands) fn program(&self) -> PathBuf {
         self.folder.join(PROGRAM)
     }
@@ -83,7 +83,7 @@ impl Bundle {
         Ok(changes)
     }
 
-    /// Makes a change.
+    /// Applies a change.
     pub(in crate::commands) fn make(&self, change: &Change, this: &Path) -> Result<()> {
         match change {
             Change::Write(path) => {
@@ -97,7 +97,7 @@ impl Bundle {
         }
     }
 
-    /// Removes all of it. Returns whether there was anything.
+    /// Removes the whole folder. Returns whether it existed.
     pub(in crate::commands) fn remove(&self) -> Result<bool> {
         match fs::remove_dir_all(&self.folder) {
             Ok(()) => Ok(true),
@@ -108,7 +108,7 @@ impl Bundle {
 }
 
 impl Change {
-    /// Returns the change in words.
+    /// Returns a description of the change.
     pub(in crate::commands) fn words(&self, bundle: &Bundle, this: &Path) -> String {
         match self {
             Self::Write(path) => format!("write {}", bundle.folder.join(path).display()),
@@ -118,7 +118,7 @@ impl Change {
     }
 }
 
-/// Makes a file under another name and renames it: a session that starts meanwhile finds the old one or the new one.
+/// Creates a file under a temporary name and renames it: a session that starts meanwhile finds the old or the new one.
 fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -134,7 +134,7 @@ fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
     made.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Returns whether two programs are the same file, or the same bytes.
+/// Returns whether two programs are the same file, or have the same bytes.
 fn same(this: &Path, other: &Path) -> Result<bool> {
     let about = |path: &Path| fs::metadata(path);
     let this_one = about(this).with_context(|| format!("cannot read {}", this.display()))?;

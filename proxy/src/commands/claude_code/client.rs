@@ -13,9 +13,9 @@ use super::PLUGIN;
 use crate::commands::failure::Failure;
 use crate::config::Places;
 
-/// Each call takes about 0.3 s; a slow disk and a first start may take longer.
+/// A call usually takes about 0.3 s; a slow disk and a first start may take longer.
 const CALL_MAX: Duration = Duration::from_secs(60);
-/// Where it is installed to when it is not in `PATH`, below the home folder.
+/// Where it is installed if it is not in `PATH`, relative to the home folder.
 const USUAL: &[&str] = &[".local/bin/claude", ".claude/local/claude"];
 
 /// The command.
@@ -52,7 +52,7 @@ impl ClaudeCommand {
         program.map(|program| Self { program })
     }
 
-    /// Returns a call of it as one would type it.
+    /// Returns a call as a person would type it.
     pub(in crate::commands) fn typed(&self, arguments: &[&str]) -> String {
         let program = self.program.display().to_string();
         [program.as_str()].iter().chain(arguments).map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
@@ -75,7 +75,7 @@ impl ClaudeCommand {
         Ok(Said { done: output.status.success(), text: text.to_owned() })
     }
 
-    /// Calls it for something that has to succeed.
+    /// Makes a call that has to succeed.
     pub(in crate::commands) async fn must(&self, arguments: &[&str]) -> Result<(), Failure> {
         let answer = self.call(arguments).await?;
         if answer.done {
@@ -105,7 +105,7 @@ impl ClaudeCommand {
     }
 }
 
-/// Returns a call as a person types it, also if there is no `claude` here.
+/// Returns a call as a person types it, even if there is no `claude` here.
 pub(in crate::commands) fn typed(client: Option<&ClaudeCommand>, arguments: &[&str]) -> String {
     let elsewhere = ClaudeCommand { program: PathBuf::from("claude") };
     client.unwrap_or(&elsewhere).typed(arguments)

@@ -19,18 +19,18 @@ pub(in crate::commands) struct WantedLines<'a> {
 /// The change of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum Plan {
-    /// All of it stands there.
+    /// All lines are there already.
     Nothing,
     /// These lines are added at the end.
     Add {
-        /// The keys, for telling: values may be secret.
+        /// The keys, for the report: values may be secret.
         keys: Vec<&'static str>,
         lines: String,
     },
     /// The file has another value for this key.
     Conflict {
         key: &'static str,
-        /// The line to write by hand, where it is no secret.
+        /// The line to write by hand, unless it is secret.
         line: Option<String>,
     },
 }
@@ -85,7 +85,7 @@ pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Val
     Ok(replaced)
 }
 
-/// Writes the whole file, in one step, readable by its owner alone.
+/// Writes the whole file atomically, readable by its owner alone.
 pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().unwrap_or(path);
     let mut beside = path.as_os_str().to_owned();
@@ -99,13 +99,13 @@ pub(in crate::commands) fn write(path: &Path, text: &str) -> Result<()> {
         fs::File::open(folder)?.sync_all()
     })();
     if written.is_err() {
-        // It is ours, and of no use.
+        // A temporary file of ours that is not needed any more.
         let _ = fs::remove_file(beside);
     }
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Returns the file's text, if there is one.
+/// Returns the file's text, if it exists.
 pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -114,13 +114,13 @@ pub(in crate::commands) fn text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Adds lines at the end, to a file that only its owner may read from the start.
+/// Appends lines. A new file is readable only by its owner from the start.
 pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
     let failed = || format!("cannot write {}", path.display());
     private::make_folder(path.parent().unwrap_or(path)).with_context(failed)?;
     let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let mut file = file.with_context(failed)?;
-    // One that was there may have been readable for all, and may get a token now.
+    // An existing file may be readable by all users, and may get a token now.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).with_context(failed)?;
     file.write_all(lines.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)
 }

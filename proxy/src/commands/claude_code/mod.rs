@@ -10,9 +10,9 @@ pub(super) mod steps;
 
 use super::failure::Failure;
 
-/// The marketplace, as its manifest names it.
+/// The name of the marketplace in its manifest.
 pub(super) const MARKETPLACE: &str = "c3po";
-/// The plugin, as Claude Code names it.
+/// The name of the plugin in Claude Code.
 pub(super) const PLUGIN: &str = "c3po@c3po";
 
 /// Returns the failure by which either command stopped.

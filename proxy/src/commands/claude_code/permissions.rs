@@ -1,4 +1,4 @@
-//! Which of c3po's tools sessions may use without asking: entries in the user's settings, one for each tool.
+//! The c3po tools that sessions may use without asking: entries in the user's settings, one per tool.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -13,7 +13,7 @@ const TOOLS: [Tool; 6] =
 /// The beginning of Claude Code's names for the tools of the plugin's server.
 const PREFIX: &str = "mcp__plugin_c3po_c3po__";
 
-/// Returns the tools, as one sentence names them.
+/// Returns the tools as a list for a sentence.
 pub(in crate::commands) fn listed() -> String {
     TOOLS.map(Tool::name).join(", ")
 }
@@ -22,7 +22,7 @@ fn entries() -> impl Iterator<Item = String> {
     TOOLS.iter().map(|tool| format!("{PREFIX}{}", tool.name()))
 }
 
-/// Returns the settings in which these tools need no permission; `None` if that is so already.
+/// Returns the settings in which these tools need no permission; `None` if they have it already.
 pub(in crate::commands) fn allowed(members: &Members) -> Option<Members> {
     let mut members = members.clone();
     let allow = members.entry("permissions").or_insert_with(|| json!({})).as_object_mut()?;

@@ -1,6 +1,6 @@
 //! The user's settings of Claude Code: a dated backup, and the few members that c3po changes itself.
 //!
-//! The `claude` command writes the members of the plugin, and rewrites the whole file as it does so.
+//! The `claude` command writes the plugin's members, and rewrites the whole file when it does so.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,17 +19,17 @@ pub(in crate::commands) type Members = Map<String, Value>;
 pub(in crate::commands) const OURS: [(&str, &str); 2] =
     [("extraKnownMarketplaces", MARKETPLACE), ("enabledPlugins", PLUGIN)];
 
-/// How the names of backups begin, beside the file; a time follows.
+/// The prefix of backups beside the file; a time follows.
 const BACKUP: &str = "settings.json.before-c3po-";
 
-/// The file.
+/// The settings file.
 #[derive(Debug)]
 pub(in crate::commands) struct SettingsFile {
     path: PathBuf,
 }
 
 impl SettingsFile {
-    /// Names it.
+    /// Returns the file in that folder, without any disk access.
     pub(in crate::commands) fn in_folder(claude_dir: &Path) -> Self {
         Self { path: claude_dir.join("settings.json") }
     }
@@ -39,14 +39,14 @@ impl SettingsFile {
         &self.path
     }
 
-    /// Returns its members: none if the file is missing or empty, as Claude Code reads it.
+    /// Returns its members; empty if the file is missing or empty, as in Claude Code.
     ///
     /// Errors: it cannot be read, or is not a JSON object.
     pub(in crate::commands) fn read(&self) -> Result<Members> {
         members_of(&self.path)
     }
 
-    /// Writes the members, in the layout that `claude` uses: all or nothing, through a link, with the file's mode.
+    /// Writes the members in the layout of `claude`: atomically, through a symbolic link, with the file's mode.
     pub(in crate::commands) fn write(&self, members: &Members) -> Result<()> {
         let real = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let failed = || format!("cannot write {}", real.display());
@@ -104,7 +104,7 @@ fn is_backup(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(BACKUP))
 }
 
-/// Returns the members of a settings file, or of a backup of one.
+/// Returns the members of a settings file, or of a backup.
 ///
 /// Errors: it cannot be read, or is not a JSON object.
 pub(in crate::commands) fn members_of(path: &Path) -> Result<Members> {
@@ -125,13 +125,13 @@ pub(in crate::commands) fn enabled(members: &Members) -> bool {
     members.get("enabledPlugins").is_some_and(|plugins| plugins[PLUGIN] == true)
 }
 
-/// Returns the source of a marketplace with the name of ours that is not in that folder.
+/// Returns the source of a marketplace with our name that is not in that folder.
 pub(in crate::commands) fn foreign_marketplace(members: &Members, folder: &Path) -> Option<String> {
     let source = source_of_marketplace(members)?;
     (!is_marketplace(members, folder)).then(|| source.to_string())
 }
 
-/// Returns whether the marketplace with the name of ours is in that folder.
+/// Returns whether the marketplace with our name is in that folder.
 pub(in crate::commands) fn is_marketplace(members: &Members, folder: &Path) -> bool {
     let path = source_of_marketplace(members).and_then(|source| source["path"].as_str());
     path.is_some_and(|path| Path::new(path) == folder)

@@ -1,4 +1,4 @@
-//! The main status line of Claude Code, which plugins cannot set: a member of the user's settings.
+//! The main status line of Claude Code. Plugins cannot set it, so it is a member of the user's settings.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use super::settings::Members;
 
 /// The name of the member.
 pub(in crate::commands) const STATUS_LINE: &str = "statusLine";
-/// How often an idle session draws it again, in seconds.
+/// How often an idle session redraws it, in seconds.
 const REFRESH: u64 = 5;
 
-/// Whose it is.
+/// The owner of the status line.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands) enum StatusLineOwner {
-    /// There is none.
+    /// There is no status line.
     Nobody,
-    /// It is this one.
+    /// This program.
     Us,
-    /// It is of an older or moved c3po.
+    /// An older or moved c3po.
     Older,
-    /// It is another program's.
+    /// Another program.
     Another,
 }
 
@@ -29,7 +29,7 @@ pub(in crate::commands) fn value(program: &Path) -> Value {
     json!({"type": "command", "command": command(program), "refreshInterval": REFRESH})
 }
 
-/// Returns whose status line the settings have.
+/// Returns the owner of the status line in the settings.
 pub(in crate::commands) fn owner(settings: &Members, program: &Path) -> StatusLineOwner {
     let Some(found) = settings.get(STATUS_LINE) else { return StatusLineOwner::Nobody };
     if *found == value(program) {
@@ -43,7 +43,7 @@ pub(in crate::commands) fn owner(settings: &Members, program: &Path) -> StatusLi
     }
 }
 
-/// A shell reads it.
+/// Returns the command line, quoted for a shell.
 fn command(program: &Path) -> String {
     let program = program.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@".contains(c);

@@ -5,15 +5,15 @@ use serde::Serialize;
 use crate::commands::failure::Failure;
 use crate::commands::print::{Printer, Tone};
 
-/// How a step ended.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::commands) enum Outcome {
     /// Something was changed.
     Done,
-    /// Nothing had to be.
+    /// No change was needed.
     Unchanged,
-    /// It would be done, were this no dry run.
+    /// It would be done without `--dry-run`.
     Would,
     /// It was left to the user, with instructions.
     Left,
@@ -31,17 +31,17 @@ struct PlannedStep {
 pub(in crate::commands) struct Steps<'a> {
     printer: &'a Printer,
     steps: Vec<PlannedStep>,
-    /// Whether nothing is to be changed.
+    /// Whether this is a dry run.
     pub(in crate::commands) dry: bool,
 }
 
 impl<'a> Steps<'a> {
-    /// Begins.
+    /// Creates an empty report.
     pub(in crate::commands) fn new(printer: &'a Printer, dry: bool) -> Self {
         Self { printer, steps: Vec::new(), dry }
     }
 
-    /// Returns whether a program reads them.
+    /// Returns whether the output is JSON, for a program.
     pub(in crate::commands) fn is_json(&self) -> bool {
         self.printer.json
     }

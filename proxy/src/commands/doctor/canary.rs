@@ -1,6 +1,6 @@
-//! A session that the doctor plays: a real proxy, MCP spoken to it by hand, and real hooks beside it.
+//! A session that the doctor simulates: a real proxy, MCP requests written by hand, and real hooks beside it.
 //!
-//! Each way is tried with a message of its own, whose receipt is followed until the model would have seen it.
+//! Each way is tested with its own message, whose receipt is followed until a model would have seen it.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::commands::session::CommandSession;
 
 /// How long one step may take before the way counts as broken.
 const STEP_MAX: Duration = Duration::from_secs(8);
-/// The same, in the seconds that a wait is asked for.
+/// The timeout of a wait, in seconds.
 const WAIT_SECONDS: u64 = 5;
 /// How long the proxy may take to end.
 const END_MAX: Duration = Duration::from_secs(1);
@@ -38,11 +38,11 @@ const NOT_INHERITED: &[&str] = &[
 /// The outcome of the message that was sent by one way.
 #[derive(Debug)]
 pub(super) enum CanaryOutcome {
-    /// It got to its end.
+    /// It was seen.
     Seen(String),
-    /// It did not.
+    /// It was not seen.
     Lost(String),
-    /// There was no way to try.
+    /// The way could not be tested.
     Untried(String),
 }
 
@@ -55,7 +55,7 @@ impl From<Result<String>> for CanaryOutcome {
     }
 }
 
-/// The session.
+/// The simulated session.
 pub(super) struct Canary {
     child: Child,
     input: ChildStdin,
@@ -85,7 +85,7 @@ impl Canary {
         Ok(canary)
     }
 
-    /// A message ends a wait that the session is in; the next tool call proves it seen.
+    /// Tests a message that ends a wait of the session; the next tool call proves that it was seen.
     pub(super) async fn by_wait(&mut self, session: &CommandSession) -> Result<String> {
         let wait = self.begin("wait_for_message", json!({"timeout": WAIT_SECONDS})).await?;
         let began = Instant::now();
@@ -97,7 +97,7 @@ impl Canary {
         Self::seen(session, &sent, took).await
     }
 
-    /// A message comes between two steps of a turn; the end of the turn proves it seen.
+    /// Tests a message that arrives between two steps of a turn; the end of the turn proves that it was seen.
     pub(super) async fn by_hook(&mut self, session: &CommandSession) -> Result<String> {
         Self::hook("session-start", json!({"source": "startup"})).await?;
         Self::hook("user-prompt-submit", json!({"prompt": "go", "prompt_id": "1"})).await?;
@@ -112,17 +112,17 @@ impl Canary {
         Self::seen(session, &sent, took).await
     }
 
-    /// A message wakes the idle session by a hook that waits beside it; the turn that follows proves it seen.
+    /// Tests a message that wakes the idle session by a waiting hook; the turn after it proves that it was seen.
     pub(super) async fn by_waiter(&mut self, session: &CommandSession) -> Result<String> {
         let waiter = Self::start_hook("wait", json!({})).await?;
         let began = Instant::now();
-        // A message that needs no answer wakes no session, unless it is urgent.
+        // A message that needs no answer does not wake a session, unless its priority is high.
         let sent = self.send(session, "waiter", Some(Priority::High)).await?;
         let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiter was not woken")??;
         let took = began.elapsed();
         let woken = String::from_utf8_lossy(&output.stderr);
         ensure!(woken.contains(sent.as_str()), "the waiter said nothing of it: {}", silence(&woken));
-        // Claude Code makes a prompt of it in this form.
+        // Claude Code makes a prompt of this form from it.
         let prompt = format!("<task-notification>\n{woken}\n</task-notification>");
         Self::hook("user-prompt-submit", json!({"prompt": prompt, "prompt_id": "2"})).await?;
         Self::hook("post-tool-batch", json!({"prompt_id": "2", "tool_calls": []})).await?;
@@ -130,16 +130,16 @@ impl Canary {
         Self::seen(session, &sent, took).await
     }
 
-    /// Ends the proxy as a client does: by ending its input.
+    /// Ends the proxy as a client does: by closing its input.
     pub(super) async fn end(mut self) {
         drop(self.input);
         if timeout(END_MAX, self.child.wait()).await.is_err() {
-            // Dropping it kills it as well; here it is also waited for.
+            // Dropping the child kills it too; this also waits for it.
             let _ = self.child.kill().await;
         }
     }
 
-    /// Sends a message to it that wants no answer, so that being seen settles it.
+    /// Sends a message that needs no answer to the session, so that `seen` settles it.
     async fn send(&self, session: &CommandSession, way: &str, priority: Option<Priority>) -> Result<MessageId> {
         let message = SendMessage {
             target: self.agent.to_string(),
@@ -225,7 +225,7 @@ impl Canary {
         command.args(["hook", event]).env("CLAUDE_PID", std::process::id().to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().context("starting a hook")?;
-        // Closed when it goes: the hook reads to the end.
+        // Closed on drop, because the hook reads to the end.
         let mut stdin = child.stdin.take().context("no standard input")?;
         stdin.write_all(input.to_string().as_bytes()).await.context("writing to a hook")?;
         Ok(child)

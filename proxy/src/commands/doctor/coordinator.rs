@@ -1,4 +1,4 @@
-//! The coordinator, and real messages through it into a session that the doctor plays.
+//! Checks the coordinator, and sends real messages through it to a session that the doctor simulates.
 
 use std::time::{Duration, Instant};
 
@@ -21,14 +21,14 @@ use crate::commands::words;
 use crate::config::{Config, Coordinators};
 use crate::link::{Trust, as_written, http};
 
-/// How long taking an agent off the list may take.
+/// How long removing an agent may take.
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
-/// The advice about a file of rules that is not in force.
+/// The advice about a policy file that is not in force.
 const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports why. Mend the file: \
                         it is read again within a second.";
 
-/// The part of `GET /api/health` that is examined.
+/// The part of `GET /api/health` that is checked.
 #[derive(Deserialize)]
 struct HealthChecked {
     #[serde(default)]
@@ -97,7 +97,7 @@ fn about(found: &str) -> &'static str {
     }
 }
 
-/// Tries every coordinator alone: where one takes the place of another, all of them have to be well.
+/// Tests every coordinator alone: all of them must work, since one replaces another.
 async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     for target in &config.coordinators.urls {
         let coordinators = Coordinators { urls: vec![target.clone()], ..config.coordinators.clone() };
@@ -120,7 +120,7 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
 
 /// Reports the coordinator and its round-trip time; returns its URL.
 async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, said: &str) -> Result<String, Failure> {
-    // The first one is slower than all others.
+    // The first call is slower than all others.
     session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let (began, sent) = (Instant::now(), Timestamp::now());
     let (pong, _) = session.call::<Pong>(Call::Ping(Nothing {})).await?;
@@ -142,12 +142,12 @@ async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, sai
     Ok(coordinator)
 }
 
-/// Returns how far apart two clocks are.
+/// Returns the difference between two clocks.
 fn apart(ahead_ms: i64) -> Duration {
     Duration::from_millis(ahead_ms.unsigned_abs())
 }
 
-/// Returns which clock is behind the other one and by how much, if that is more than the round trip leaves open.
+/// Returns which clock is behind the other and by how much, if the difference exceeds the uncertainty of the round trip.
 fn clock(ahead_ms: i64, round_trip: Duration) -> String {
     let apart = apart(ahead_ms);
     if apart <= round_trip + Duration::from_millis(1) {
@@ -158,7 +158,7 @@ fn clock(ahead_ms: i64, round_trip: Duration) -> String {
     format!("{behind} is {} behind {ahead}", length(apart))
 }
 
-/// Returns a length of time as people read it, in its two largest units.
+/// Returns a duration as text, in its two largest units.
 fn length(time: Duration) -> String {
     let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
@@ -171,7 +171,7 @@ fn length(time: Duration) -> String {
     }
 }
 
-/// Sends a message down each way into a session of our own. Where one is lost, the next is tried all the same.
+/// Sends a message by each way into our own session. If one is lost, the next is tested all the same.
 async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome; 3] {
     let mut canary = match Canary::start(played).await {
         Ok(canary) => canary,
@@ -190,7 +190,7 @@ async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome;
     outcomes
 }
 
-/// Takes an agent off the coordinator's list, as soon as its session has ended there as well.
+/// Removes an agent from the coordinator's list, as soon as its session has ended there too.
 async fn forget(config: &Config, coordinator: &str, agent: &AgentId) -> Result<(), Refusal> {
     /// How long the coordinator has to read the goodbye.
     const PAUSE: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Whether Claude Code is here and loads our plugin.
+//! Checks whether Claude Code is installed and loads our plugin.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
     }
 }
 
-/// Returns whether sessions look for the plugin where `c3po install` put it, and it is no longer there.
+/// Returns whether the settings name the plugin's folder of `c3po install`, but the plugin is not there any more.
 fn is_gone(config: &Config) -> bool {
     let bundle = Bundle::in_data(&config.places.data_dir);
     let Ok(members) = SettingsFile::in_folder(&config.places.claude_dir).read() else { return false };

@@ -11,13 +11,13 @@ use crate::commands::print::{Printer, Tone};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckResult {
-    /// As it should be.
+    /// As expected.
     Ok,
     /// It works, but needs attention.
     Warn,
     /// It does not work.
     Fail,
-    /// It could not be tried, because of something that failed before.
+    /// It could not be tested, because an earlier check failed.
     Skip,
 }
 
@@ -39,27 +39,27 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Begins.
+    /// Creates an empty report.
     pub(super) fn new(printer: &'a Printer) -> Self {
         Self { printer, findings: Vec::new() }
     }
 
-    /// Something is as it should be.
+    /// Reports a check that passed.
     pub(super) fn ok(&mut self, check: &'static str, found: impl Into<String>) -> Result<(), Failure> {
         self.tell(Finding { check, verdict: CheckResult::Ok, found: found.into(), advice: None })
     }
 
-    /// Something works, but should be looked at.
+    /// Reports a check that works, but needs attention.
     pub(super) fn warn(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
         self.tell(Finding { check, verdict: CheckResult::Warn, found: found.into(), advice: Some(advice.to_owned()) })
     }
 
-    /// Something does not work.
+    /// Reports a check that failed.
     pub(super) fn fail(&mut self, check: &'static str, found: impl Into<String>, advice: &str) -> Result<(), Failure> {
         self.tell(Finding { check, verdict: CheckResult::Fail, found: found.into(), advice: Some(advice.to_owned()) })
     }
 
-    /// Something could not be tried.
+    /// Reports a check that could not be made.
     pub(super) fn skip(&mut self, check: &'static str, why: impl Into<String>) -> Result<(), Failure> {
         self.tell(Finding { check, verdict: CheckResult::Skip, found: why.into(), advice: None })
     }
@@ -81,7 +81,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Ends: fails if any check did.
+    /// Ends the report; fails if any check failed.
     pub(super) fn end(self) -> Result<(), Failure> {
         let failed = self.findings.iter().filter(|finding| finding.verdict == CheckResult::Fail).count();
         if self.printer.json {

@@ -10,7 +10,7 @@ use crate::link::State;
 use crate::local::protocol::{Event, Name, Status};
 use crate::local::{self, Rendezvous};
 
-/// How long a proxy may take to answer. It does so from memory.
+/// How long a proxy may take to answer. It answers from memory.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
 
 const UPDATE: &str = "Start that session again: its proxy is of another version.";
 
-/// A socket whose session is over: the next session sweeps it away.
+/// Returns whether the socket's session is over. The next session removes such a socket.
 fn is_left_over(place: &Rendezvous) -> bool {
     place.is_orphaned()
 }

@@ -1,4 +1,4 @@
-//! Where the code of a join comes from: the environment, the terminal or standard input, and never an argument.
+//! The source of a join code: the environment, the terminal or standard input, and never an argument.
 
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tc
 use super::super::failure::Failure;
 use crate::config::Secret;
 
-/// How many bytes are read of a code: far more than any has.
+/// How many bytes of a code are read: far more than any code has.
 const CODE_MAX: u64 = 1_024;
 /// The bytes of Ctrl-C without a signal, Ctrl-D, backspace and Ctrl-U.
 const INTERRUPT: u8 = 0x03;
@@ -17,10 +17,10 @@ const END: u8 = 0x04;
 const ERASE: [u8; 2] = [0x08, 0x7f];
 const KILL: u8 = 0x15;
 
-/// Where a code is read.
+/// The source of a code.
 #[derive(Debug, PartialEq, Eq)]
 enum Source<'a> {
-    /// It is this.
+    /// The value of the variable.
     Environment(&'a str),
     /// A person types or pastes it.
     Terminal,
@@ -28,9 +28,9 @@ enum Source<'a> {
     Input,
 }
 
-/// Returns the code as it was given.
+/// Returns the code from its source.
 ///
-/// Errors: it stands among the arguments, or none was given.
+/// Errors: the code is among the arguments, or is missing.
 pub(super) fn read(argument: Option<&str>, environment: Option<&Secret>, url: &str) -> Result<String, Failure> {
     let failed = |error: io::Error| Failure::Usage(format!("cannot read the code: {error}"));
     match source(argument, environment.map(Secret::expose), io::stdin().is_terminal(), url).map_err(Failure::Usage)? {
@@ -61,7 +61,7 @@ fn source<'a>(
     }
 }
 
-/// Asks for the code on the terminal, which does not show it.
+/// Asks for the code on the terminal, without echo.
 fn typed() -> io::Result<String> {
     let input = io::stdin();
     let quiet = Quiet::make(input.as_fd())?;
@@ -109,7 +109,7 @@ impl<'a> Quiet<'a> {
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        // A terminal that is gone needs no care.
+        // A terminal that is gone needs no restoring.
         let _ = tcsetattr(self.terminal, OptionalActions::Now, &self.before);
     }
 }

@@ -1,28 +1,28 @@
-//! Which coordinators a host knows before it joins and after: decisions without effects.
+//! The coordinators that a host knows before and after it joins: decisions without effects.
 
 use c3po_shared::join::Fingerprint;
 
 use crate::config::Coordinators;
 use crate::link::as_written;
 
-/// The port of a coordinator if none is written.
+/// The default port of a coordinator.
 const PORT: u16 = 8420;
 
 /// How a join relates to the coordinators that this host knew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// It knew none.
+    /// The host knew no coordinator.
     First,
-    /// It knew this one.
+    /// The host knew this coordinator.
     Again,
-    /// It knew others of the same fleet, and knows this one besides.
+    /// The host knew others of the same fleet, and adds this one.
     Added,
-    /// It knew others, which it leaves.
+    /// The host knew others, and replaces them by this one.
     Instead,
 }
 
-/// The coordinators of a host, as people write them, and their certificates: one for each in the same order, if `join` wrote
-/// them.
+/// The coordinators of a host, as people write them, and their certificates. If `join` wrote them, there is one
+/// certificate per coordinator, in the same order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KnownCoordinators {
     pub(super) urls: Vec<String>,
@@ -40,9 +40,9 @@ impl KnownCoordinators {
         Self { urls, fingerprints: coordinators.fingerprints.clone() }
     }
 
-    /// Returns how joining at a URL relates to it, if that fleet knows this host's key or does not.
+    /// Returns how a join at a URL relates to them; `same_fleet` is whether that fleet knows this host's key.
     pub(super) fn relation(&self, url: &str, fingerprint: Option<Fingerprint>, same_fleet: bool) -> Relation {
-        // A list of certificates is for all of the coordinators, and no certificate for none.
+        // Certificates apply to all of the coordinators, so either all are pinned or none.
         let fits = self.fingerprints.is_empty() == fingerprint.is_none();
         match (self.urls.is_empty(), self.urls.iter().any(|known| known == url)) {
             (true, _) => Relation::First,
@@ -69,8 +69,8 @@ impl KnownCoordinators {
         }
     }
 
-    /// Returns those URLs with the certificates that were known and this one: in place of that of the same URL, if it is
-    /// known which that is.
+    /// Returns those URLs with the known certificates and this one. It replaces the certificate of the same URL, if that can
+    /// be identified.
     fn with(&self, fingerprint: Option<Fingerprint>, urls: Vec<String>, at: Option<usize>) -> Self {
         let Some(fingerprint) = fingerprint else { return Self { urls, fingerprints: Vec::new() } };
         let mut fingerprints = match self.fingerprints.as_slice() {
@@ -85,7 +85,7 @@ impl KnownCoordinators {
     }
 }
 
-/// Returns a URL as a host writes it down: one that is only a name gets the scheme that fits its code, and the usual port.
+/// Returns a URL in full: a bare name gets the scheme that fits its code, and the default port.
 pub(super) fn completed(url: &str, has_certificate: bool) -> String {
     let url = url.trim_end_matches('/');
     if url.contains("://") {
@@ -143,7 +143,7 @@ mod tests {
         check(&nas, LAPTOP, 2, true, (Relation::Added, both.clone()));
         check(&nas, LAPTOP, 2, false, (Relation::Instead, known(&[LAPTOP], &[2])));
         check(&both, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
-        // One certificate for both, as a copy of the folder makes it.
+        // One certificate for both, as after copying the folder.
         let copied = known(&[NAS, LAPTOP], &[1]);
         check(&copied, LAPTOP, 3, true, (Relation::Again, known(&[NAS, LAPTOP], &[1, 3])));
         check(

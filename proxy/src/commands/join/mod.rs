@@ -48,7 +48,7 @@ struct Joining {
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let file = &config.places.config_file;
     let joining = look(&config, &arguments)?;
-    // Before the code is spent: a key that cannot be written down is lost.
+    // Before the code is used up: a key that cannot be stored would be lost.
     let before = &joining.before;
     host_file::replace(before, &values(&joining.after(Relation::Added), "")).map_err(unwritable)?;
     private::make_folder(file.parent().unwrap_or(file)).map_err(|error| unwritable(error.into()))?;
