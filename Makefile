@@ -19,14 +19,14 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do \
 		printf '  make %-14s %s\n' "$$name" "$$text"; done
 
-up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LISTEN=ADDRESS:PORT for another place
+up: ## build and run a coordinator with the embedded store on 127.0.0.1:8420; LISTEN=ADDRESS:PORT for another address
 	@tests/setup/rust
 	@tests/setup/say 'building (a first build takes some minutes)'
 	@tests/setup/programs quick $(SHIPPED)
 	@tests/setup/how-to-connect "$(CURDIR)/$(SHIPPED)/c3po" '$(LISTEN)'
 	@exec env MALLOC_MMAP_THRESHOLD_=131072 $(SHIPPED)/c3po-coordinator --listen '$(LISTEN)'
 
-install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
+install: ## build c3po and install it into PREFIX/bin, by default ~/.local/bin
 	@tests/setup/rust
 	@tests/setup/say 'building (seconds after `make up`, else some minutes)'
 	@tests/setup/programs quick $(SHIPPED)
@@ -35,23 +35,23 @@ install: ## build c3po and put it into PREFIX/bin, which is ~/.local/bin
 	@'$(PREFIX)/bin/c3po' man '$(PREFIX)/share/man/man1'
 	@tests/setup/how-to-install '$(PREFIX)/bin'
 
-install-server: ## build, and install a coordinator that serves the network with TLS and starts with this machine (systemd)
+install-server: ## build a coordinator and install it as a systemd service that serves the network with TLS
 	@tests/setup/rust
 	@tests/setup/say 'building (a first build takes some minutes)'
 	@tests/setup/programs quick $(SHIPPED)
 	@dist/install-server $(SHIPPED)
 
-quick: ## the inner loop: formatter, linter, and the tests that take little time
+quick: ## the inner loop: formatter, linter and the fast tests
 	@tests/setup/rust
 	@tests/setup/install nextest redis
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo nextest run --locked --workspace --profile quick
 
-test: ## everything that must pass to land: formatter, linter and every test; installs what they need
+test: ## everything that must pass to land: formatter, linter and every test; installs their tools
 	@tests/setup/run-tests
 
-nightly: ## what takes longer: chaos, real sessions on a hostile day, siege, a short soak, schemathesis, fuzzing, Docker, other systems
+nightly: ## the slow tests: chaos, a hostile day, siege, a short soak, schemathesis, fuzzing, Docker, other systems
 	$(MAKE) chaos
 	$(MAKE) hostile
 	$(MAKE) siege
@@ -74,36 +74,36 @@ check: ## formatter, linter, documentation, workflows, licences and advisories; 
 	@tests/setup/check-workflows
 	@tests/setup/check-dependencies
 
-demo: ## two agents, through two real proxies, talk
+demo: ## two agents talk through two real proxies
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab demo
 
-bench: ## figures and their floors, in one run; ARGS='send hooks --quick' for some, ARGS='--programs DIR' beside another build
+bench: ## figures and their floors, in one run; ARGS='send hooks --quick' for a part, ARGS='--programs DIR' to compare another build
 	@tests/setup/install redis tmux claude
 	@tests/setup/say 'building'
 	$(LAB) bench
 	@exec target/release/lab bench $(ARGS)
 
-load: ## thousands of agents on one coordinator; ARGS='--help' lists what can be chosen
+load: ## thousands of agents on one coordinator; ARGS='--help' lists the options
 	@tests/setup/install redis
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab load $(ARGS)
 
-soak: ## an hour of mixed load, in which memory and descriptors have to stay what they are; ARGS='--minutes 5'
+soak: ## an hour of mixed load: memory and file descriptors must not grow; ARGS='--minutes 5' for less
 	@tests/setup/install redis
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab soak $(ARGS)
 
-chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARGS='--help' lists what can be chosen
+chaos: ## 10,000 messages while everything is killed: none lost, none twice; ARGS='--help' lists the options
 	@tests/setup/install redis
 	@tests/setup/say 'building'
 	$(LAB) quick
 	@exec $(QUICK)/lab chaos $(ARGS)
 
-hostile: ## half an hour of real sessions whose persons do anything: none of their mail lost; ARGS='--seed 7' makes the same again
+hostile: ## half an hour of real sessions with unpredictable users: no message lost; ARGS='--seed 7' repeats a run
 	@tests/setup/install tmux claude
 	@tests/setup/say 'building'
 	$(LAB) quick
@@ -115,16 +115,16 @@ siege: ## 20,000 hostile connections to a coordinator with 512 MB, on each store
 	$(LAB) quick
 	@exec $(QUICK)/lab siege $(ARGS)
 
-docker-e2e: ## builds the image and runs docker-compose.yml with a real Docker Engine; on Debian as root it brings one
+docker-e2e: ## build the image and run docker-compose.yml with a real Docker Engine; on Debian as root it installs one
 	@tests/setup/docker-e2e
 
-elsewhere: ## the programs as they are shipped, on a Debian 11 and where there is no C library; on Debian as root
+elsewhere: ## the shipped programs on a Debian 11 and without a C library; on Debian as root
 	@tests/setup/elsewhere
 
-service: ## install-server on a Debian that systemd runs, in a container; on Debian as root
+service: ## install-server on a Debian with systemd, in a container; on Debian as root
 	@tests/setup/service
 
-fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for some of them
+fuzz: ## every fuzz target for SECONDS_EACH=600, two at a time; ARGS='join_code' for one of them
 	@SECONDS_EACH='$(SECONDS_EACH)' tests/setup/fuzz $(ARGS)
 
 claude-e2e: ## only the tests with the real Claude Code, in the pinned version and an older one
@@ -143,7 +143,7 @@ inspector: ## the MCP inspector calls every tool
 conformance: ## the official MCP conformance suite against /mcp
 	@tests/peers/run conformance
 
-schemathesis: ## ten minutes of requests made of REST's description, in every role; ARGS=20 for 20 s in each of six runs
+schemathesis: ## ten minutes of requests from the OpenAPI description, in every role; ARGS=20 for 20 s in each of six runs
 	@tests/setup/install redis
 	@tests/setup/say 'building'
 	cargo build --locked -p c3po -p c3po-coordinator --profile quick
