@@ -14,13 +14,18 @@ CODE = os.environ.get("C3PO_CODE", "")
 def before_call(context, case, kwargs):
     """Keeps the run's own key from being revoked or rotated by it: its id becomes one that no key has.
 
-    And lets hosts in: a code that is guessed never does.
+    And lets hosts in: a code that is guessed never does. And gives two agents where one came twice, which a schema of
+    this description allows.
     """
     if case.path_parameters and [case.path_parameters.get("id")] == OWN:
         case.path_parameters["id"] = "00000000"
     well_formed = case.meta is None or case.meta.generation.mode.is_positive
     if CODE and well_formed and case.path == "/api/join" and isinstance(case.body, dict):
         case.body["code"] = CODE
+    if well_formed and case.path.startswith("/api/guard/") and isinstance(case.body, dict):
+        agents = case.body.get("agents", [])
+        if len(set(agents)) == 1:
+            case.body["agents"] = [agents[0], "1" if agents[0] == "0" else "0"]
 
 
 @schemathesis.deserializer("application/octet-stream", "application/openmetrics-text", "text/x-shellscript")
