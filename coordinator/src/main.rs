@@ -8,12 +8,14 @@ use anyhow::{Context, bail};
 use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, ServeFlags};
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
-use c3po_shared::logs::quieted;
+use c3po_shared::logs::{field, quieted};
 use c3po_shared::text::harmless;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
@@ -34,7 +36,9 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     }
     let filter = EnvFilter::try_new(quieted(&settings.log)).context("reading --log")?;
     let coloured = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(coloured).init();
+    let fields = debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
+    logger.with_writer(std::io::stderr).with_ansi(coloured).init();
     raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;

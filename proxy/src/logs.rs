@@ -3,8 +3,10 @@
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
-use c3po_shared::logs::quieted;
+use c3po_shared::logs::{field, quieted};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 use crate::config::{Config, private};
 
@@ -18,7 +20,8 @@ pub fn start(config: &Config) {
         let opened = private::append(path);
         opened.inspect_err(|error| eprintln!("c3po: cannot write the log to {}: {error}", path.display())).ok()
     });
-    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    let fields = debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).fmt_fields(fields);
     // A second start in one process, as in tests, keeps the first logger.
     let _ = match file {
         Some(file) => logger.with_ansi(false).with_writer(Mutex::new(file)).try_init(),

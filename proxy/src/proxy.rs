@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use c3po_shared::text::harmless;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,7 +24,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     for warning in config.warnings.iter().chain(&config.problems) {
         // On standard error whatever the log filter: it is the only place where a person looks for it.
         // A client that closed it loses the warning, not the session.
-        let _ = writeln!(std::io::stderr(), "c3po: {warning}");
+        let _ = writeln!(std::io::stderr(), "c3po: {}", harmless(warning, true));
     }
     let stop = CancellationToken::new();
     let settings = mcp::Settings { timeout: config.timeout, channel: config.channel };

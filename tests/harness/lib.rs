@@ -13,6 +13,7 @@
 //! - [`storm`]: agents that send while everything is killed; [`checker`]: the guarantees that must hold; [`dice`]:
 //!   repeatable randomness
 //! - [`hostile`]: real sessions whose people do anything, by a seed, and the guarantees for their messages
+//! - [`corpus`]: hostile texts; [`impostor`]: a hostile coordinator; [`pty`]: a terminal whose bytes are kept
 //! - [`siege`]: malformed and excessive input; [`unfinished`]: unfinished input; [`entry`]: how both connect
 //! - [`small_disk`]: a disk that is soon full
 //! - [`eventually`]: waits for a condition instead of sleeping; [`skip`]: reports that a test could not run
@@ -23,6 +24,7 @@ pub mod checker;
 pub mod claude;
 pub mod cluster;
 pub mod coordinator;
+pub mod corpus;
 pub mod crowd;
 pub mod dice;
 pub mod entry;
@@ -30,6 +32,7 @@ pub mod eventually;
 pub mod fake_api;
 pub mod hostile;
 pub mod http;
+pub mod impostor;
 pub mod link;
 pub mod loaded;
 pub mod mcp;
@@ -39,6 +42,7 @@ mod ports;
 pub mod process;
 pub mod project;
 pub mod proxy;
+pub mod pty;
 pub mod redis;
 pub mod siege;
 pub mod skip;

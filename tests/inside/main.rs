@@ -8,4 +8,5 @@ mod description;
 mod first_reference;
 mod policy;
 mod properties;
+mod terminals;
 mod tools;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
-use c3po_shared::text::{harmless_json, shell_word};
+use c3po_shared::text::{harmless, harmless_json, shell_word};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -227,7 +227,7 @@ impl Admin {
 
     /// Returns the output for people, with commands for this coordinator.
     fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-        let said = |name: &str| answer[name].as_str().with_context(|| format!("the answer has no {name}"));
+        let said = |name: &str| plain(answer, name).with_context(|| format!("the answer has no {name}"));
         Ok(match self {
             Self::Keys(KeysCommand::List { json: true })
             | Self::Invites(InvitesCommand::List { json: true })
@@ -245,7 +245,7 @@ impl Admin {
                 said("key")?,
                 said("id")?,
                 said("name")?,
-                typed.line(&format!("invite --host {}", shell_word(said("host")?)))
+                typed.line(&format!("invite --host {}", shell_word(&said("host")?)))
             ),
             Self::Keys(KeysCommand::Revoke { .. }) => {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
@@ -256,7 +256,7 @@ impl Admin {
                 said("expires_at")?,
                 said("line")?,
                 said("install")?,
-                answer["warning"].as_str().map(|why| format!("Note: {why}.\n\n")).unwrap_or_default(),
+                plain(answer, "warning").map(|why| format!("Note: {why}.\n\n")).unwrap_or_default(),
                 id = said("id")?,
                 end = typed.line(&format!("invites revoke {}", said("id")?))
             ),
@@ -301,7 +301,7 @@ pub(super) async fn asked(
     let answer = answer.with_context(|| format!("asking {}", path.display()))?;
     let body: Value = serde_json::from_str(&answer.body).context("the answer is not JSON")?;
     if answer.status != StatusCode::OK {
-        let said = |name: &str| body[name].as_str().unwrap_or_default();
+        let said = |name: &str| plain(&body, name).unwrap_or_default();
         bail!("{}. {}", said("error"), said("suggestion"));
     }
     Ok(body)
@@ -316,6 +316,11 @@ impl Two {
 /// Escapes an id for a path. A malformed id cannot lead to another path.
 fn in_path(id: &str) -> impl fmt::Display {
     utf8_percent_encode(id, NON_ALPHANUMERIC)
+}
+
+/// Returns a text of an answer as one line in which terminals interpret nothing.
+fn plain(answer: &Value, name: &str) -> Option<String> {
+    answer[name].as_str().map(|text| harmless(text, false))
 }
 
 fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
@@ -384,9 +389,10 @@ fn moment(time: &Value) -> String {
     time.as_str().and_then(|time| time.get(..16)).unwrap_or("-").replace('T', " ")
 }
 
-/// Returns a table with aligned columns.
+/// Returns a table with aligned columns, in which no cell has lines or controls a terminal.
 fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let rows = || [head].into_iter().chain(rows);
+    let shown: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| harmless(cell, false))).collect();
+    let rows = || [head].into_iter().chain(&shown);
     let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let line = |row: &[String; COLUMNS]| {

@@ -209,7 +209,7 @@ pub fn run_proxy(config: Config) -> ExitCode {
         match proxy::run(config).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("c3po: {error:#}");
+                eprintln!("c3po: {}", harmless(&format!("{error:#}"), true));
                 ExitCode::FAILURE
             }
         }

@@ -53,7 +53,8 @@ impl Printer {
 
     /// Prints a value as one line of JSON.
     pub(super) fn document<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
-        self.line(&harmless_json(&serde_json::to_string(value).unwrap_or_default()))
+        // A document of another side, passed on as it came, may have white space between its tokens.
+        self.line(&harmless_json(&serde_json::to_string(value).unwrap_or_default()).replace('\n', " "))
     }
 
     /// Prints a message: a header, its title, and its text quoted.

@@ -8,6 +8,7 @@ use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::WAIT_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::receipt::Receipt;
+use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::{Priority, Status};
 use serde::Deserialize;
 use serde_json::json;
@@ -123,7 +124,8 @@ pub(super) fn copies(raw: &Received, printer: &Printer) -> Result<(), Failure> {
     let copies: Copies = raw.read()?;
     for copy in &copies.receipts {
         let id = copy.message_id.as_ref().map_or("-", MessageId::as_str);
-        let why = copy.refusal.as_ref().map(|refusal| format!("  {refusal}")).unwrap_or_default();
+        let why = copy.refusal.as_ref().map(|refusal| format!("  {}", harmless(&refusal.to_string(), false)));
+        let why = why.unwrap_or_default();
         printer.line(&format!("{id}  {}  {}{why}", copy.agent_id, copy.stage))?;
     }
     Ok(())
@@ -149,7 +151,9 @@ async fn answer(
         (Some(reply), false) => printer.message(reply)?,
         (None, true) => printer.document(&json!({"sent": raw_sent, "timeout": raw}))?,
         (None, false) => {
-            let why = raw.read::<TimedOut>().map_or("No response received".to_owned(), |ended| ended.message);
+            let why = raw
+                .read::<TimedOut>()
+                .map_or("No response received".to_owned(), |ended| harmless(&ended.message, false));
             eprintln!("c3po: {why}\ntry: c3po receipt {id}");
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use c3po_shared::agent::AgentRecord;
 use c3po_shared::ids::AgentId;
 use c3po_shared::refusal::Refusal;
+use c3po_shared::text::harmless;
 use c3po_shared::vocabulary::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -103,7 +104,7 @@ fn milliseconds(time: Duration) -> f64 {
 fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
     let link = match &report.error {
         None => format!("{} to {}", printer.tinted(Tone::Good, report.link.as_str()), report.coordinator),
-        Some(refusal) => format!("none to {}, which answers: {}", report.coordinator, refusal.error),
+        Some(refusal) => format!("none to {}, which answers: {}", report.coordinator, harmless(&refusal.error, false)),
     };
     let rows = [
         ("link", Some(link)),
@@ -111,10 +112,15 @@ fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
         ("agent", report.pending.map(|_| report.agent_id.to_string())),
         ("pending", report.pending.map(|pending| pending.to_string())),
         ("online", Some(listed(&report.agents_online, report.agents))),
-        ("store", report.store.as_ref().map(|word| format!("{word}: it takes no new messages, and reading goes on"))),
+        ("store", report.store.as_deref().map(store)),
     ];
     let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some(vec![name.to_owned(), value?])).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
+}
+
+/// Returns the state of the store, with its consequence.
+fn store(word: &str) -> String {
+    format!("{}: it takes no new messages, and reading goes on", harmless(word, false))
 }
 
 fn listed(online: &[AgentId], agents: usize) -> String {

@@ -1,5 +1,6 @@
 //! The steps of `install` and `uninstall`: printed one by one, or as one document at the end.
 
+use c3po_shared::text::harmless;
 use serde::Serialize;
 
 use crate::commands::failure::Failure;
@@ -61,7 +62,8 @@ impl<'a> Steps<'a> {
                 Outcome::Would => self.printer.tinted(Tone::Strong, "would"),
                 Outcome::Left => self.printer.tinted(Tone::Alarm, "left "),
             };
-            let text = text.replace('\n', "\n                     ");
+            // Parts of it may be of another side.
+            let text = harmless(&text, true).replace('\n', "\n                     ");
             self.printer.line(&format!("{mark}  {step:<12}  {text}"))?;
         }
         self.steps.push(PlannedStep { step, outcome, text });

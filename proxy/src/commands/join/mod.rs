@@ -6,7 +6,7 @@ mod known;
 use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, Fingerprint, JoinCode, JoinReply, JoinRequest};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::text::shell_word;
+use c3po_shared::text::{harmless, shell_word};
 use serde_json::json;
 
 use self::known::{KnownCoordinators, Relation};
@@ -166,22 +166,24 @@ fn tell(
     }
     let agents = joined.agents.join(", ");
     let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
-    printer.line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
+    // The coordinator chose parts of each line.
+    let line = |text: &str| printer.line(&harmless(text, false));
+    line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
-        printer.line(&called(said, host))?;
+        line(&called(said, host))?;
     }
     let others: Vec<_> = joining.known.urls.iter().filter(|known| *known != url).map(String::as_str).collect();
     let others = others.join(", ");
     match relation {
         Relation::Added => {
-            printer.line(&format!("It is the same fleet as at {others}: this host uses whichever of them answers."))?
+            line(&format!("It is the same fleet as at {others}: this host uses whichever of them answers."))?
         }
-        Relation::Instead => printer.line(&format!("It is not used at {others} any more."))?,
+        Relation::Instead => line(&format!("It is not used at {others} any more."))?,
         Relation::First | Relation::Again => {}
     }
     let older = joined.older_key.as_ref().filter(|older| older.valid);
     if let Some(older) = older {
-        printer.line(&format!(
+        line(&format!(
             "The older key {} of this host stays valid. On the coordinator's machine this ends it: `{}`.",
             older.id, older.revoke
         ))?;

@@ -1,0 +1,135 @@
+//! Every stored field that another side chooses, through every command of `c3po-coordinator` on a terminal, and in the log.
+
+use anyhow::{Context, Result, ensure};
+use c3po_coordinator::config::{Fleet, StoreAddress};
+use c3po_coordinator::store::{self, Invite, Key, Store};
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::Scope;
+use harness::coordinator::Coordinator;
+use harness::corpus::{check, field, hostile};
+use harness::link::{Link, Who};
+use harness::process::{command, program};
+use harness::pty;
+use inside::gate::Gate;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const KEY: &str = "0a1b2c3d";
+/// The commands that print nothing of another side: they work on files of this machine.
+const LOCAL: &[&str] = &["backup", "help", "restore"];
+
+/// The commands in an order that works, with the stored fields that their text shows.
+const COMMANDS: &[(&str, &[&str])] = &[
+    ("keys list", &["name", "globs"]),
+    ("keys list --json", &["name", "host", "made_by", "globs"]),
+    ("keys create fresh", &[]),
+    ("keys rotate 0a1b2c3d", &["name", "host"]),
+    ("keys revoke 0a1b2c3d", &["name"]),
+    ("keys revoke 00000000", &[]),
+    ("invite", &[]),
+    ("invites list", &["made_by", "globs"]),
+    ("invites list --json", &["made_by", "globs"]),
+    ("invites revoke 0a1b2c3d", &[]),
+    ("audit", &["verb", "key", "why"]),
+    ("audit --json", &["verb", "key", "why"]),
+    ("agents rm nobody", &[]),
+    ("hosts rename nobody nowhere", &[]),
+    ("guard stop a b", &[]),
+    ("guard list", &[]),
+    ("guard list --json", &[]),
+    ("guard allow a b", &[]),
+    ("health", &[]),
+];
+
+/// Runs a command on a terminal, and returns its output.
+async fn typed(gate: &Gate, words: &str) -> Result<String> {
+    let mut asked = command(program("c3po-coordinator")?, gate.served.folder());
+    asked.args(words.split(' ')).arg("--data-dir").arg(gate.served.folder()).args(["--listen", &gate.served.address]);
+    asked.env("NO_COLOR", "1");
+    pty::output(asked, None).await.with_context(|| words.to_owned())
+}
+
+/// Writes keys, an invite and an entry of the audit with hostile fields into the store, as no request can.
+async fn poison(store: &dyn Store) -> Result<()> {
+    let later = Timestamp::from_millis(4_000_000_000_000);
+    let key = Key {
+        id: KEY.to_owned(),
+        hash: "0".repeat(64),
+        name: field("name"),
+        host: Some(field("host")),
+        scope: Scope::Agent,
+        agents: vec!["*".to_owned()],
+        created_at: Timestamp::now(),
+        expires_at: None,
+        revoked_at: None,
+        made_by: field("made_by"),
+        revision: 1,
+    };
+    let other = Key { id: field("id"), hash: "1".repeat(64), agents: vec![field("globs")], ..key.clone() };
+    ensure!(store.put_key(&key, 10).await? && store.put_key(&other, 10).await?, "the keys are new");
+    let invite = Invite {
+        id: KEY.to_owned(),
+        made_by: Some(field("made_by")),
+        key_hash: None,
+        hash: "2".repeat(64),
+        agents: vec![field("globs")],
+        scope: Scope::Agent,
+        host: Some(field("host")),
+        uses: 1,
+        expires_at: later,
+        key_seconds: None,
+    };
+    store.put_invite(&invite).await?;
+    let entry = Entry::new(Event::Denied).verb(field("verb")).because(field("why"));
+    store.note(&[Entry { key: Some(field("key")), ..entry }], 1_000).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_in_a_hostile_store_reaches_the_terminal() -> Result<()> {
+    let gate = Gate::start().await?;
+    poison(gate.served.store.as_ref()).await?;
+    for (words, fields) in COMMANDS {
+        let shown = typed(&gate, words).await?;
+        check(&shown).with_context(|| format!("c3po-coordinator {words}"))?;
+        let missing = fields.iter().find(|name| !shown.contains(&format!("{name} a")));
+        ensure!(missing.is_none(), "c3po-coordinator {words} shows no {missing:?}:\n{shown}");
+        if words.ends_with("list --json") {
+            serde_json::from_str::<Value>(&shown).with_context(|| format!("{words}: {shown}"))?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_in_a_hostile_store_or_hello_reaches_the_log() -> Result<()> {
+    let work = TempDir::new()?;
+    let file = StoreAddress::Sqlite(work.path().join("c3po.db"));
+    poison(store::open(&file, &Fleet::default()).await?.as_ref()).await?;
+    let coordinator = Coordinator::start(work.path()).await?;
+    let address = coordinator.address().to_string();
+    for hostile in hostile() {
+        let more = json!({"host": hostile, "protocol_version": hostile});
+        let mut link = Link::open(&address).await?;
+        ensure!(link.hello(&Who { more, ..Who::new("web") }).await?.is_err(), "{hostile:?} was accepted");
+    }
+    let log = std::fs::read_to_string(work.path().join("coordinator.log"))?;
+    ensure!(log.contains("the key id a␀b") && log.matches("a hello was refused").count() >= 300, "{log}");
+    check(&log)
+}
+
+#[tokio::test]
+async fn every_command_is_in_the_table() -> Result<()> {
+    let gate = Gate::start().await?;
+    let help = typed(&gate, "--help").await?;
+    let listed = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).context("no commands")?;
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<_> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    ensure!(names.len() > 8, "{names:?}");
+    for name in names {
+        let is_there = COMMANDS.iter().any(|(typed, _)| typed.split(' ').next() == Some(name)) || LOCAL.contains(&name);
+        ensure!(is_there, "add {name} to the table of commands and fields");
+    }
+    Ok(())
+}
