@@ -67,9 +67,9 @@ impl Evidence {
         self.transcript.is_some() && self.turn.is_some() && event.prompt_id != self.turn
     }
 
-    /// Returns whether the latest step was one of that turn.
-    pub(super) fn stepped_in(&self, turn: &str) -> bool {
-        self.turn.as_deref() == Some(turn)
+    /// Returns the turn of the latest step.
+    pub(super) fn turn(&self) -> Option<&str> {
+        self.turn.as_deref()
     }
 
     /// Returns the file to read now.

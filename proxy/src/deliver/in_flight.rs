@@ -80,13 +80,13 @@ impl Flight {
         Self { channel: Channel::Unsure, via, way: None, turn, until: now + READ_MAX }
     }
 
-    /// Returns whether it is open that the message comes before anything that this turn is given: a push may show yet, and
-    /// the prompt of another turn may have been taken back.
-    fn is_open_to(&self, turn: Option<&str>) -> bool {
+    /// Returns whether it is open that the message comes at all: a push may show yet, and a prompt may have been taken back,
+    /// unless it began one of these turns.
+    fn is_open(&self, turns: &[Option<&str>]) -> bool {
         match self.channel {
             Channel::Push => true,
-            Channel::Prompt => self.turn.as_deref() != turn,
-            Channel::Unsure => self.turn.is_none() || self.turn.as_deref() != turn,
+            Channel::Prompt => !turns.contains(&self.turn.as_deref()),
+            Channel::Unsure => self.turn.is_none() || !turns.contains(&self.turn.as_deref()),
             Channel::Hook(_) | Channel::Result | Channel::Parts => false,
         }
     }
@@ -146,16 +146,16 @@ impl InFlight {
         }
     }
 
-    /// Returns the free messages for that turn of the session: the wanted ones, and earlier ones of their senders.
-    /// Urgent ones first, else in the order of arrival. All but urgent ones wait for earlier messages of their sender while it
-    /// is open whether those come.
-    pub(super) fn free(&self, turn: Option<&str>, wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
+    /// Returns the free messages: the wanted ones, and earlier ones of their senders. Urgent ones first, else in the order
+    /// of arrival. All but urgent ones wait for earlier messages of their sender while it is open whether those come. `turns`
+    /// are the ones whose prompts are in the session.
+    pub(super) fn free(&self, turns: &[Option<&str>], wanted: impl Fn(&Note) -> bool) -> Vec<&Note> {
         let (mut free, mut held_up) = (Vec::new(), HashSet::new());
         for held in &self.held {
             let Some(note) = &held.note else { continue };
             match &held.flight {
                 None if note.priority == Priority::Urgent || !held_up.contains(&note.from) => free.push(note),
-                Some(flight) if flight.is_open_to(turn) => {
+                Some(flight) if flight.is_open(turns) => {
                     held_up.insert(&note.from);
                 }
                 _ => {}

@@ -163,7 +163,7 @@ impl Hop {
     /// Returns whether the latest step was one of the turn that the message came in.
     fn has_stepped(&self, id: &MessageId) -> bool {
         let turn = self.in_flight.flight(id).and_then(|flight| flight.turn.as_deref());
-        turn.is_some_and(|turn| self.evidence.stepped_in(turn))
+        turn.is_some() && turn == self.evidence.turn()
     }
 
     /// The person took a part of the conversation back, and these messages with it: they come again. To the store that is

@@ -149,8 +149,9 @@ impl Hop {
 
     /// Adds the wanted ones of the free messages to the session's context, if there are any.
     fn give(&mut self, event: &Event, wanted: impl Fn(&Note) -> bool, now: Instant) -> Answer {
-        let turn = event.prompt_id.as_deref();
-        let notes = self.in_flight.free(turn, wanted);
+        // The prompt of the latest step's turn is in the session, too.
+        let turns = [event.prompt_id.as_deref(), self.evidence.turn()];
+        let notes = self.in_flight.free(&turns, wanted);
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
         let named = (tells_name && self.agent != self.wished)
             .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
@@ -163,7 +164,7 @@ impl Hop {
         }
         let mut text = named.unwrap_or_default();
         if !notes.is_empty() {
-            let shown = render::text(&self.agent, &notes, self.in_flight.free(turn, |_| true).len());
+            let shown = render::text(&self.agent, &notes, self.in_flight.free(&turns, |_| true).len());
             let ids: Vec<_> = notes[..shown.held].iter().map(|note| note.id.clone()).collect();
             text += &shown.text;
             let flight = Flight::by_hook(self.prints, answer::via(event.name), event.prompt_id.clone(), now);

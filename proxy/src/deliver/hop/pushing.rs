@@ -25,7 +25,8 @@ impl Hop {
             return look(Some(deadline));
         }
         let away = self.turn.is_away();
-        let pressing = self.in_flight.free(None, |note| presses(note, away));
+        let stepped = [self.evidence.turn()];
+        let pressing = self.in_flight.free(&stepped, |note| presses(note, away));
         let nothing_presses = pressing.is_empty() && self.stalled.is_empty();
         if self.is_one_shot || nothing_presses || self.was_pushed_in_vain() {
             return look(self.next_release());
@@ -46,7 +47,7 @@ impl Hop {
             self.reminders.made(now);
             (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
         } else {
-            let shown = render::text(&self.agent, &pressing, self.in_flight.free(None, |_| true).len());
+            let shown = render::text(&self.agent, &pressing, self.in_flight.free(&stepped, |_| true).len());
             (pressing[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
         };
         let time = if self.turn.is_busy() { CONFIRM_BUSY } else { CONFIRM };

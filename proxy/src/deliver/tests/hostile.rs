@@ -219,6 +219,16 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_that_is_being_pushed() 
 }
 
 #[test]
+fn a_later_message_of_a_sender_comes_with_the_next_prompt_if_the_turn_of_the_one_before_had_a_step() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    scene.arrive(vec![message(2, news())]);
+    assert!(holds(&scene.print(&typed("p2")), 2), "the transcript was not read yet");
+}
+
+#[test]
 fn a_push_that_the_client_dropped_holds_nothing_up_for_as_long_as_a_person_types() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
