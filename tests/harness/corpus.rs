@@ -104,6 +104,13 @@ pub fn check(shown: &str) -> Result<()> {
     Ok(())
 }
 
+/// Returns the names of the commands that a program's `--help` lists.
+pub fn commands_in(help: &str) -> Vec<&str> {
+    let listed = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use c3po_shared::text::{check_plain, harmless, harmless_json};

@@ -7,7 +7,7 @@ use c3po_shared::audit::{Entry, Event};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
 use harness::coordinator::Coordinator;
-use harness::corpus::{check, field, hostile};
+use harness::corpus::{check, commands_in, field, hostile};
 use harness::link::{Link, Who};
 use harness::process::{command, program};
 use harness::pty;
@@ -123,9 +123,7 @@ async fn nothing_in_a_hostile_store_or_hello_reaches_the_log() -> Result<()> {
 async fn every_command_is_in_the_table() -> Result<()> {
     let gate = Gate::start().await?;
     let help = typed(&gate, "--help").await?;
-    let listed = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).context("no commands")?;
-    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names: Vec<_> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let names = commands_in(&help);
     ensure!(names.len() > 8, "{names:?}");
     for name in names {
         let is_there = COMMANDS.iter().any(|(typed, _)| typed.split(' ').next() == Some(name)) || LOCAL.contains(&name);

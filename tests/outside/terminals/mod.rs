@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use c3po_shared::join::{CODE_VARIABLE, JoinCode};
 use c3po_shared::refusal::Advice;
 use futures_util::{StreamExt, stream};
-use harness::corpus::{check, field};
+use harness::corpus::{check, commands_in, field};
 use harness::eventually::eventually;
 use harness::impostor::{Answers, Impostor};
 use harness::process::{command, program};
@@ -165,9 +165,7 @@ async fn nothing_in_the_refusal_of_a_session_reaches_its_log_or_a_status_line() 
 async fn every_command_is_in_the_table() -> Result<()> {
     let work = TempDir::new()?;
     let help = shown(work.path(), "--help", "http://127.0.0.1:9", None).await?;
-    let listed = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).context("no commands")?;
-    let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let names: Vec<_> = names.filter_map(|line| line.split_whitespace().next()).collect();
+    let names = commands_in(&help);
     ensure!(names.len() > 20, "{names:?}");
     for name in names {
         let is_there = COMMANDS.iter().any(|(typed, _)| typed.split(' ').next() == Some(name)) || LOCAL.contains(&name);
