@@ -25,14 +25,23 @@ pub(super) fn context(hook: Name, text: &str) -> String {
     json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}).to_string()
 }
 
+/// Why a pushed prompt is blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Needless {
+    /// All its messages have expired.
+    Expired,
+    /// The session has all of them that have not expired.
+    Known,
+    /// Others are still to come.
+    InPart,
+}
+
 /// Returns the output that blocks a prompt without showing it to a person.
-///
-/// `whole` is whether the session has all of it already.
-pub(super) fn refused_prompt(whole: bool) -> String {
-    let reason = if whole {
-        "c3po: the session has this message already"
-    } else {
-        "c3po: the session has a part of this already; the rest comes again"
+pub(super) fn refused_prompt(why: Needless) -> String {
+    let reason = match why {
+        Needless::Expired => "c3po: this message has expired",
+        Needless::Known => "c3po: the session has this message already",
+        Needless::InPart => "c3po: a part of this is in the session already or has expired; the rest comes again",
     };
     json!({
         "decision": "block",

@@ -239,12 +239,18 @@ impl Shown {
         self.take(|awaits| *awaits == Awaits::Record, is_named)
     }
 
-    /// A turn was interrupted, and another one has begun: a person may have taken back messages that no step followed.
-    pub(super) fn broke_off(&mut self) {
-        let may_be_gone = |awaits: &Awaits| matches!(awaits, Awaits::StepOf(None) | Awaits::EndOf(None));
-        for unproven in self.unproven.iter_mut().filter(|unproven| may_be_gone(&unproven.awaits)) {
+    /// A turn was interrupted: a person may have taken back messages of this age that no step followed, and a client that
+    /// was interrupted at the end of a turn drops the text of a hook. Returns whether there are any.
+    pub(super) fn broke_off(&mut self, age: Duration, now: Instant) -> bool {
+        let may_be_gone = |unproven: &&mut Unproven| {
+            unproven.since + age <= now && matches!(unproven.awaits, Awaits::StepOf(None) | Awaits::EndOf(None))
+        };
+        let mut found = false;
+        for unproven in self.unproven.iter_mut().filter(may_be_gone) {
             unproven.awaits = Awaits::Answer;
+            found = true;
         }
+        found
     }
 
     /// Returns the messages that a tool call proves to be seen, in a session without hooks.

@@ -182,7 +182,7 @@ impl Server {
         let ids = reply.presented(tool);
         let mut parts = reply.shown(tool);
         parts.retain(|id| !ids.contains(id));
-        self.hop.on(Input::InParts(parts));
+        self.hop.on(Input::InParts(parts, tool_use(context)));
         let mut before = Vec::new();
         // The result of a cancelled request is never written.
         if !ids.is_empty()

@@ -63,6 +63,9 @@ impl Hop {
             // A turn that ended without a step was broken off: its prompt stands in the conversation, or was taken back.
             let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| channel == Channel::Prompt);
             self.doubt(broken_off, now);
+            if self.evidence.has_transcript() && self.shown.broke_off(SETTLED, now) {
+                self.evidence.want(now);
+            }
         }
         if !self.evidence.answered(client) {
             let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
@@ -135,7 +138,7 @@ impl Hop {
         for (via, ids) in self.by_way(unread) {
             let notes = self.in_flight.remove(&ids);
             if self.turn.has_failed() {
-                self.stalled.extend(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()));
+                self.stalls(notes.iter().filter(|note| note.presses()).map(|note| note.id.clone()).collect());
             }
             self.shown.keep(notes);
             self.shown.by_transcript(&ids, now);

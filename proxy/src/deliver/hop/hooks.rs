@@ -1,5 +1,8 @@
 //! The reports of hooks, and the text that they print.
 
+use std::time::Duration;
+
+use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
@@ -32,7 +35,7 @@ impl Hop {
         }
         self.turn.on(event, now);
         if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
-            self.shown.broke_off();
+            self.shown.broke_off(Duration::ZERO, now);
         }
         if event.name != Name::UserPromptSubmit || begins {
             let seen = self.shown.proven_by(event);
@@ -126,10 +129,16 @@ impl Hop {
         let prompted = self.prompted(|_| true);
         let ways: Vec<Way> = prompted.iter().filter_map(|id| self.in_flight.flight(id)?.way).collect();
         self.doubt(prompted, now);
-        self.stalled.extend(self.shown.unanswered());
+        self.stalls(self.shown.unanswered());
         if let Some(way) = ways.first() {
             self.ways.failed(*way, now);
         }
+    }
+
+    /// The turn of these messages broke off: the session is reminded of each once.
+    pub(super) fn stalls(&mut self, mut ids: Vec<MessageId>) {
+        ids.retain(|id| !self.stalled.contains(id));
+        self.stalled.extend(ids);
     }
 
     fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {

@@ -32,7 +32,7 @@ pub(crate) enum Input {
     /// The result of a wait is about to hold that message.
     Taken(MessageId),
     /// A result is about to hold a part of these messages, and not their end.
-    InParts(Vec<MessageId>),
+    InParts(Vec<MessageId>, Option<String>),
     /// The result of a tool was written to the client.
     Presented(Presented),
     /// The session answered or acknowledged these messages.

@@ -136,7 +136,7 @@ impl Hop {
             Input::WaiterGone => self.pushes.waiter = false,
             Input::Called(named) => self.called(&named, now),
             Input::Taken(id) => effects.granted = self.takes(id, now),
-            Input::InParts(ids) => self.in_parts(ids, now),
+            Input::InParts(ids, tool_use) => self.in_parts(ids, tool_use.as_ref(), now),
             Input::Presented(presented) => self.presented(presented, now),
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),

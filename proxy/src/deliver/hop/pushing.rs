@@ -4,10 +4,11 @@ use c3po_shared::ids::MessageId;
 use tokio::time::Instant;
 
 use super::{Hop, presses};
+use crate::deliver::answer::{self, Needless};
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::push::{CONFIRM, CONFIRM_BUSY, Push, Todo};
+use crate::deliver::render;
 use crate::deliver::ways::Way;
-use crate::deliver::{answer, render};
 use crate::local::protocol::{Answer, Event, Name};
 
 impl Hop {
@@ -102,19 +103,23 @@ impl Hop {
                 Channel::Unsure => flight.turn.is_some(),
                 _ => true,
             },
-            None => !self.in_flight.holds(id),
+            None => self.shown.holds(id),
         };
         let there = push.ids.iter().filter(|id| is_there(id)).count();
-        if there == 0 {
-            return None;
-        }
-        let is_whole = there == push.ids.len();
+        let is_gone = |id: &&MessageId| !self.in_flight.holds(id) && !self.shown.holds(id);
+        let gone = push.ids.iter().filter(is_gone).count();
+        let why = match push.ids.len() {
+            _ if there + gone == 0 => return None,
+            all if gone == all => Needless::Expired,
+            all if there + gone == all => Needless::Known,
+            _ => Needless::InPart,
+        };
         let push = self.pushes.take(prompt)?;
         self.ways.worked(push.way);
         // Its other messages come again without those.
         let rest = self.in_flight.under_way(|flight| flight.channel == Channel::Push);
         let rest: Vec<_> = rest.into_iter().filter(|id| push.ids.contains(id)).collect();
         self.in_flight.free_again(&rest);
-        Some(Answer { stdout: answer::refused_prompt(is_whole), ..Answer::default() })
+        Some(Answer { stdout: answer::refused_prompt(why), ..Answer::default() })
     }
 }

@@ -43,15 +43,27 @@ impl Hop {
     }
 
     /// No hook and no push shows messages beside the results that hold them part by part.
-    pub(super) fn in_parts(&mut self, mut ids: Vec<MessageId>, now: Instant) {
+    /// One that came with a prompt, or stands in the conversation perhaps, is proven there. A subagent reads for itself alone.
+    pub(super) fn in_parts(&mut self, mut ids: Vec<MessageId>, tool_use: Option<&String>, now: Instant) {
         ids.retain(|id| !self.shown.holds(id));
+        if self.is_of_subagent(tool_use) {
+            ids.retain(|id| self.in_flight.flight(id).is_none());
+            self.in_flight.repeat(&ids);
+            return;
+        }
+        let is_proven = |flight: &Flight| matches!(flight.channel, Channel::Prompt | Channel::Unsure);
+        ids.retain(|id| !self.in_flight.flight(id).is_some_and(is_proven));
         self.in_flight.launch(&ids, &Flight::in_parts(now));
+    }
+
+    fn is_of_subagent(&self, tool_use: Option<&String>) -> bool {
+        tool_use.is_some_and(|tool_use| self.of_subagents.contains(tool_use))
     }
 
     /// A written result is in the session, or in the subagent that used the tool.
     pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
         let Presented { ids, via, tool_use } = presented;
-        if tool_use.as_ref().is_some_and(|tool_use| self.of_subagents.contains(tool_use)) {
+        if self.is_of_subagent(tool_use.as_ref()) {
             self.in_flight.repeat(&ids);
             return;
         }
@@ -65,6 +77,7 @@ impl Hop {
     /// The session needs these messages no more.
     pub(super) fn settled(&mut self, ids: &[MessageId]) {
         self.in_flight.remove(ids);
+        self.stalled.retain(|id| !ids.contains(id));
         // One that is on its way to this host comes too late.
         self.shown.settle(ids);
     }

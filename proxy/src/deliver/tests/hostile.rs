@@ -2,10 +2,12 @@
 
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
+use c3po_shared::wire::Arriving;
 use serde_json::json;
 
 use super::{
-    Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, socket, starts, typed,
+    Scene, after_a_turn, entered, event, holds, is_marked, message, news, of_turn, progress, push_comes, socket,
+    starts, typed,
 };
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
@@ -293,7 +295,7 @@ fn a_message_that_was_read_in_part_comes_again_marked() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
-    scene.on(Input::InParts(vec![id(1)]));
+    scene.on(Input::InParts(vec![id(1)], None));
     scene.hear(&event(Name::Stop));
     scene.passes(301);
     let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
@@ -349,4 +351,53 @@ fn a_later_message_of_a_sender_does_not_overtake_the_one_whose_prompt_was_taken_
     let given = scene.print(&of_turn("p2", event(Name::PostToolBatch))).unwrap();
     let place = |number| given.find(id(number).as_str());
     assert!(place(1).is_some() && place(1) < place(2), "{given}");
+}
+
+#[test]
+fn the_parts_that_a_subagent_reads_leave_the_message_to_the_session() {
+    let mut scene = Scene::begun(Some(socket()));
+    let use_of_tool = Event { tool_use_ids: vec!["t1".into()], ..event(Name::PreToolUse) };
+    scene.hear(&Event { agent_id: Some("sub".into()), ..use_of_tool });
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.on(Input::InParts(vec![id(1)], Some("t1".into())));
+    let text = scene.print(&event(Name::PostToolBatch));
+    assert!(holds(&text, 1) && is_marked(&text), "{text:?}");
+}
+
+#[test]
+fn a_page_does_not_hide_that_a_message_came_with_a_prompt() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    scene.on(Input::InParts(vec![id(1)], None));
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts(), [entered(1, Via::UserPromptSubmit, Via::Hook)]);
+}
+
+#[test]
+fn a_late_push_of_a_message_that_has_expired_is_blocked_as_such() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.on(Input::Arrived(vec![Arriving { message: message(1, json!({})), expires_in_ms: 3_000 }]));
+    let held = scene.posted();
+    scene.passes(6);
+    (0..2).for_each(|_| drop(scene.next()));
+    let answer = scene.hear(&Event { prompt: Some(held), ..event(Name::UserPromptSubmit) });
+    assert!(answer.stdout.contains("this message has expired"), "{answer:?}");
+}
+
+#[test]
+fn nothing_reminds_of_a_message_that_was_answered_in_a_turn_that_failed() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&of_turn("p1", event(Name::StopFailure)));
+    scene.reads(&[1], &[]);
+    scene.hear(&typed("p2"));
+    scene.on(Input::Called(vec![id(1)]));
+    scene.on(Input::Settled(vec![id(1)]));
+    scene.hear(&of_turn("p2", event(Name::StopFailure)));
+    for _ in 0..600 {
+        scene.passes(1);
+        assert!(!matches!(scene.next(), Todo::Post(..)), "it was answered");
+    }
 }

@@ -4,8 +4,10 @@ use c3po_shared::receipt::{Stage, Via};
 use serde_json::json;
 
 use super::{Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, typed};
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
+use crate::deliver::testing::{id, standing};
 use crate::local::protocol::{Event, Name};
 
 #[test]
@@ -195,4 +197,23 @@ fn a_transcript_that_cannot_be_read_leaves_the_proof_to_the_hooks() {
     assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
     scene.on(Input::Conversation(None));
     assert_eq!(scene.receipts(), [progress(1, Stage::Seen, Via::Hook)]);
+}
+
+#[test]
+fn the_text_of_a_stop_hook_that_the_client_dropped_comes_again() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&of_turn("p1", event(Name::Stop))), 1));
+    // Esc, while another Stop hook runs: the client writes neither the text nor another hook.
+    let idle = || Input::ClientState(ClientState { is_busy: Some(false), transcript: None });
+    scene.on(idle());
+    assert!(matches!(scene.next(), Todo::Look(_) | Todo::AskClient), "its text may come yet");
+    scene.reads(&[], &[]);
+    scene.passes(20);
+    scene.on(idle());
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    scene.on(Input::Conversation(Some(standing(&[], &[]))));
+    let again = scene.posted();
+    assert!(again.contains(id(1).as_str()), "{again}");
 }
