@@ -9,6 +9,7 @@
 //! - [`policy`], [`audit`], [`sent`]: the permissions, the audit log, and the messages that an agent sent recently
 //! - [`guard`]: limits on two agents that message each other without a person
 //! - [`names`]: host name lookup in a program with its own C library
+//! - [`numbers`]: integers that a client wrote with a fraction
 //! - [`text`]: text from other parties, made safe for terminals and logs
 //! - [`limits`]: every limit
 
@@ -26,6 +27,7 @@ pub mod limits;
 pub mod logs;
 pub mod message;
 pub mod names;
+pub mod numbers;
 pub mod policy;
 pub mod receipt;
 pub mod refusal;

@@ -70,7 +70,7 @@ pub(super) async fn rename(
 ) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {
-        return Err(Refusal::invalid("to: it is the name that the host has").into());
+        return Err(Refusal::new(ErrorCode::Conflict, format!("the host is {to} already")).into());
     }
     let mut agents = move_agents(&server, &from, &to).await?;
     let renamed = issue::rename_host(server.office.store.as_ref(), &from, &to, &principal).await?;
@@ -80,7 +80,9 @@ pub(super) async fn rename(
     // A session may have come back under the old name in the meantime.
     agents += move_agents(&server, &from, &to).await?;
     if agents == 0 && renamed.is_empty() {
-        return Err(Refusal::invalid(format!("from: no agent and no key is of the host {from}")).into());
+        let error = format!("no agent and no key is of the host {from}");
+        let suggestion = "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
+        return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion).into());
     }
     tracing::info!("the host {from} was renamed to {to} by {}", principal.name());
     Ok(Json(RenamedHost { from, to, agents, keys: renamed.len() }))

@@ -25,6 +25,7 @@ pub use replies::{
 
 use crate::agent::AgentRecord;
 use crate::message::Message;
+use crate::numbers::make_integers;
 use crate::refusal::Refusal;
 
 /// Defines the enum of calls from one table. Its columns: variant, name on the wire, arguments, whether clients may load the
@@ -153,10 +154,13 @@ impl Call {
         Self::read(name, &mut serde_json::Deserializer::from_str(arguments.get()))
     }
 
-    /// Parses a call from its name and the object of its arguments, and checks every value.
+    /// Parses a call from its name and the object of its arguments, and checks every value. Integers may be written as 30.0.
     ///
     /// Errors: as for [`Self::parse`].
-    pub fn of_object(name: &str, arguments: Map<String, Value>) -> Result<Self, Refusal> {
+    pub fn of_object(name: &str, mut arguments: Map<String, Value>) -> Result<Self, Refusal> {
+        for argument in arguments.values_mut() {
+            make_integers(argument);
+        }
         Self::read(name, arguments)
     }
 

@@ -132,3 +132,13 @@ fn arguments_out_of_bounds_are_refused() {
     assert!(parse("send_message", json!({"target": "b", "message": long(50_000), "context": long(50_000)})).is_ok());
     assert!(parse("wait_for_message", json!({"timeout": 3_600})).is_ok());
 }
+
+#[test]
+fn an_integer_may_be_written_with_a_fraction() {
+    let called = |arguments: Value| {
+        let Value::Object(arguments) = arguments else { panic!("an object") };
+        Call::of_object("get_messages", arguments)
+    };
+    assert_eq!(called(json!({"limit": 5.0})), called(json!({"limit": 5})));
+    assert!(called(json!({"limit": 5.5})).is_err());
+}

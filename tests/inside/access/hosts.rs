@@ -236,6 +236,21 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
     assert_eq!(hosts.first(), Some(&&json!("macbook")), "{agents}");
     let refused = gate.ask(&["hosts", "rename", "laptop", "macbook"]).await.expect_err("it is gone");
     assert!(refused.to_string().contains("no agent and no key is of the host laptop"), "{refused}");
+    let admin = gate.key("admin", "*", &[]).await?;
+    for (from, to, expected) in [("nobody", "nas", 404), ("nas", "nas", 409)] {
+        let (status, said) = post(&gate, "/api/hosts/rename", &admin, json!({"from": from, "to": to})).await?;
+        assert_eq!(status, expected, "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_may_write_an_integer_with_a_fraction() -> Result<()> {
+    let gate = Gate::start().await?;
+    let admin = gate.key("admin", "*", &[]).await?;
+    let made = async |life: Value| post(&gate, "/api/keys", &admin, json!({"name": "new", "expires_in": life})).await;
+    assert_eq!(made(json!(3600)).await?.0, made(json!(3600.0)).await?.0);
+    assert_eq!(made(json!(3600.5)).await?.0, 400);
     Ok(())
 }
 

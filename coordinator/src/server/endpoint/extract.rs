@@ -15,6 +15,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use bytes::{Bytes, BytesMut};
 use c3po_shared::ids::AgentId;
+use c3po_shared::numbers::make_integers;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use futures_util::StreamExt;
@@ -159,8 +160,9 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
         if !bytes.trim_ascii_start().starts_with(b"{") {
             return Err(Refusal::invalid("the body has to be a JSON object").into());
         }
-        let body = Json::from_bytes(&bytes);
-        Ok(body.map(|Json(body)| Self(body)).map_err(|error| Refusal::invalid(error.body_text()))?)
+        let body = Json::from_bytes(&bytes).map(|Json(body)| body);
+        let body = body.or_else(|error| with_integers(&bytes).ok_or(error));
+        Ok(body.map(Self).map_err(|error| Refusal::invalid(error.body_text()))?)
     }
 }
 
@@ -170,6 +172,12 @@ impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
         let content = [(JSON.to_owned(), MediaType { schema: Some(schema), ..MediaType::default() })].into();
         set_body(context, operation, RequestBody { content, required: true, ..RequestBody::default() });
     }
+}
+
+/// Parses a body in which whole numbers are written with a fraction, as 30.0; `None` if there is none, or it is malformed.
+fn with_integers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut body = serde_json::from_slice(bytes).ok()?;
+    make_integers(&mut body).then(|| serde_json::from_value(body).ok())?
 }
 
 /// Returns the schema of an input with all definitions inlined, because the document's shared definitions describe outputs.

@@ -1,0 +1,44 @@
+//! Numbers in JSON. JSON Schema counts 30.0 as an integer, and some clients write integers so.
+
+use serde_json::{Number, Value};
+
+/// The number from which on not every integer is a double: 2^53.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// Replaces every whole number that has a fraction or an exponent, such as `30.0`, with its integer. Returns whether there
+/// was one.
+pub fn make_integers(value: &mut Value) -> bool {
+    match value {
+        Value::Number(number) => match integer(number) {
+            Some(integer) => {
+                *number = integer;
+                true
+            }
+            None => false,
+        },
+        Value::Array(values) => values.iter_mut().fold(false, |found, value| make_integers(value) || found),
+        Value::Object(members) => members.values_mut().fold(false, |found, value| make_integers(value) || found),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
+fn integer(number: &Number) -> Option<Number> {
+    let double = number.as_f64().filter(|_| number.is_f64())?;
+    let is_whole = double.fract() == 0.0 && double.abs() < EXACT_MAX;
+    is_whole.then(|| format!("{double:.0}").parse::<i64>().ok())?.map(Number::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_whole_numbers_become_integers() {
+        let mut value = json!({"a": 30.0, "b": [1e3, -0.0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7});
+        assert!(make_integers(&mut value));
+        assert_eq!(value, json!({"a": 30, "b": [1000, 0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7}));
+        assert!(!make_integers(&mut value));
+    }
+}
