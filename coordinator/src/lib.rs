@@ -57,6 +57,9 @@ const POLICY: &str = "policy.toml";
 const FLUSH: Duration = Duration::from_secs(3);
 /// The interval of sweeps, which delete expired data and agents that did not come back.
 const SWEEP: Duration = Duration::from_secs(15);
+/// The interval of returning free memory to the system, and the size of this process from which on it does so, in bytes.
+const RELEASE: Duration = Duration::from_secs(15);
+const RELEASED_ABOVE: u64 = 48 << 20;
 /// The interval of counting online agents, for the replies to heartbeats.
 const COUNT: Duration = Duration::from_secs(10);
 
@@ -97,6 +100,7 @@ pub async fn run(
     tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
     tasks.spawn(follow_rulings(Arc::clone(&office), stop.clone()));
     tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
+    tasks.spawn(release_memory(stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
     tasks.spawn(count_online(Arc::clone(&office), stop.clone()));
     let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
@@ -146,6 +150,18 @@ async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationT
 
 async fn follow_rulings(office: Arc<Office>, stop: CancellationToken) {
     guard::keep(&office.guard, office.store.as_ref(), &stop).await;
+}
+
+/// Returns free memory to the system while this process has much: the connections of a burst leave free blocks everywhere.
+async fn release_memory(stop: CancellationToken) {
+    let mut ticks = interval(RELEASE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        if memory::resident().is_some_and(|resident| resident > RELEASED_ABOVE) {
+            // It blocks for some milliseconds.
+            let _ = tokio::task::spawn_blocking(c3po_allocator::release_free_memory).await;
+        }
+    }
 }
 
 async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {

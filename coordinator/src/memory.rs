@@ -11,6 +11,12 @@ pub(crate) fn limit() -> Option<u64> {
     allowed.chain(machine).min()
 }
 
+/// Returns the resident memory of this process in bytes; `None` on a system that does not report it.
+pub(crate) fn resident() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
 /// Returns the files that may contain a limit, for both versions of control groups: those of each group and its parents. In a
 /// container, the parents of its own group are not visible.
 fn limits_of(groups: &str) -> Vec<PathBuf> {

@@ -57,9 +57,9 @@ const RESERVED: u64 = 1_000;
 const TAKEN_MIN: f64 = 0.9;
 /// The time until the coordinator has given back the memory of the siege: more than the longest of its deadlines.
 const RETURNED_WITHIN: Duration = Duration::from_secs(60);
-/// How much more memory it may have then than before the siege, in bytes, and how many more descriptors. glibc keeps
-/// small free blocks for the next connections: `malloc_trim` leaves 22 MB of 128.
-const KEPT_MAX: u64 = 96 << 20;
+/// How much more memory it may have then than before the siege, in bytes, and how many more descriptors. The
+/// coordinator returns free memory to the system above 48 MB.
+const KEPT_MAX: u64 = 32 << 20;
 const DESCRIPTORS_KEPT_MAX: usize = 16;
 /// The share of attacks that the attackers may skip for lack of room on their side: with more, the rate was not reached.
 const LEFT_OUT_MAX: f64 = 0.05;

@@ -6,9 +6,10 @@ use super::tree::File;
 
 /// The packages of ours that each may depend on. A package that is not listed may depend on all.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("allocator/Cargo.toml", &[]),
     ("shared/Cargo.toml", &[]),
     ("proxy/Cargo.toml", &["c3po-shared"]),
-    ("coordinator/Cargo.toml", &["c3po-shared"]),
+    ("coordinator/Cargo.toml", &["c3po-allocator", "c3po-shared"]),
     ("tests/harness/Cargo.toml", &["c3po-shared"]),
     ("lab/Cargo.toml", &["c3po-harness", "c3po-shared"]),
     ("tests/outside/Cargo.toml", &["c3po-harness", "c3po-shared"]),
