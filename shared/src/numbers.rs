@@ -5,20 +5,20 @@ use serde_json::{Number, Value};
 /// The number from which on not every integer is a double: 2^53.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Replaces every whole number that has a fraction or an exponent, such as `30.0`, with its integer. Returns whether there
-/// was one.
-pub fn make_integers(value: &mut Value) -> bool {
+/// Replaces every whole number that has a fraction or an exponent, such as `30.0`, with its integer. Returns how many there
+/// were.
+pub fn make_integers(value: &mut Value) -> usize {
     match value {
         Value::Number(number) => match integer(number) {
             Some(integer) => {
                 *number = integer;
-                true
+                1
             }
-            None => false,
+            None => 0,
         },
-        Value::Array(values) => values.iter_mut().fold(false, |found, value| make_integers(value) || found),
-        Value::Object(members) => members.values_mut().fold(false, |found, value| make_integers(value) || found),
-        Value::Null | Value::Bool(_) | Value::String(_) => false,
+        Value::Array(values) => values.iter_mut().map(make_integers).sum(),
+        Value::Object(members) => members.values_mut().map(make_integers).sum(),
+        Value::Null | Value::Bool(_) | Value::String(_) => 0,
     }
 }
 
@@ -37,8 +37,8 @@ mod tests {
     #[test]
     fn only_whole_numbers_become_integers() {
         let mut value = json!({"a": 30.0, "b": [1e3, -0.0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7});
-        assert!(make_integers(&mut value));
+        assert_eq!(make_integers(&mut value), 3);
         assert_eq!(value, json!({"a": 30, "b": [1000, 0, 1.5], "c": {"d": 1e300, "e": "2.0"}, "f": 7}));
-        assert!(!make_integers(&mut value));
+        assert_eq!(make_integers(&mut value), 0);
     }
 }

@@ -177,7 +177,7 @@ impl<T: JsonSchema, const MAX: usize> OperationInput for Body<T, MAX> {
 /// Parses a body in which whole numbers are written with a fraction, as 30.0; `None` if there is none, or it is malformed.
 fn with_integers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let mut body = serde_json::from_slice(bytes).ok()?;
-    make_integers(&mut body).then(|| serde_json::from_value(body).ok())?
+    (make_integers(&mut body) > 0).then(|| serde_json::from_value(body).ok())?
 }
 
 /// Returns the schema of an input with all definitions inlined, because the document's shared definitions describe outputs.
