@@ -24,6 +24,7 @@ struct PresenceMap {
     listeners: Mutex<HashMap<AgentId, Vec<Arc<Ear>>>>,
     serial: AtomicU64,
     waiting: AtomicUsize,
+    reading_along: AtomicUsize,
     agents_online: Mutex<Option<usize>>,
 }
 
@@ -153,6 +154,12 @@ impl Presence {
         Listener { presence: self.clone(), agent: agent.clone(), ear }
     }
 
+    /// Registers a terminal in which `human` reads along.
+    pub(crate) fn read_along(&self) -> ReadingAlong {
+        self.shared.reading_along.fetch_add(1, Ordering::Relaxed);
+        ReadingAlong { presence: self.clone() }
+    }
+
     /// Wakes all listeners of the agent.
     pub(crate) fn wake(&self, agent: &AgentId, news: &News) {
         if let Some(ears) = lock(&self.shared.listeners).get(agent) {
@@ -204,6 +211,27 @@ impl Drop for Present {
         {
             entry.remove();
         }
+    }
+}
+
+/// The registration of a terminal in which `human` reads along; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct ReadingAlong {
+    presence: Presence,
+}
+
+impl ReadingAlong {
+    /// Removes the registration. Returns whether `human` reads along in no other terminal at this process.
+    pub(crate) fn end(self) -> bool {
+        let presence = self.presence.clone();
+        drop(self);
+        presence.shared.reading_along.load(Ordering::Relaxed) == 0
+    }
+}
+
+impl Drop for ReadingAlong {
+    fn drop(&mut self) {
+        self.presence.shared.reading_along.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

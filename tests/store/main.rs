@@ -85,7 +85,8 @@ macro_rules! every_promise {
                 an_earlier_link_of_a_process_does_not_end_its_hold,
                 a_process_that_is_known_to_be_dead_holds_nothing,
                 a_fleeting_agent_whose_link_broke_comes_back_as_itself,
-                a_fleeting_agent_stays_one_when_its_process_comes_back;
+                a_fleeting_agent_stays_one_when_its_process_comes_back,
+                an_agent_without_a_session_is_online_as_long_as_it_attends;
             owners:
                 no_host_gets_the_name_or_the_mail_of_another,
                 an_owner_has_one_agent,

@@ -51,6 +51,7 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
             context: Some(2),
             prompted: false,
         },
+        attends: None,
     };
     let first = fixture.store.amend(&id("a"), None, &everything).await?.expect("it exists");
     assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));

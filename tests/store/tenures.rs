@@ -1,9 +1,10 @@
 //! Tenures: one process holds a name at a time, with a generation, as long as it renews its lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use c3po_coordinator::store::{Amendment, Claim, Tenure};
+use c3po_coordinator::store::{Amendment, Claim, Quota, Tenure};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
@@ -224,5 +225,23 @@ pub(crate) async fn a_fleeting_agent_whose_link_broke_comes_back_as_itself(fixtu
     assert_eq!((after.uid, agent.role.as_deref()), (before.uid, Some("radio")));
     fixture.store.release(&after, true).await?;
     assert_eq!(fixture.store.agent(&id("a-2")).await?, None, "its name is still a made one");
+    Ok(())
+}
+
+pub(crate) async fn an_agent_without_a_session_is_online_as_long_as_it_attends(fixture: Fixture) -> Result<()> {
+    let before = fixture.store.introduce(&id("person"), Some("nas2"), &Quota::default()).await?;
+    let attends = |attends| Amendment { attends: Some(attends), ..Amendment::from(does(State::Ready)) };
+    let amended = async |amendment: Amendment| {
+        let agent = fixture.store.amend(&id("person"), None, &amendment).await?;
+        anyhow::Ok(agent.expect("it exists"))
+    };
+    let online = amended(attends(SHORT)).await?;
+    assert!(online.is_online(Timestamp::now()) && online.last_seen >= before.last_seen, "{online:?}");
+    let later = amended(attends(LEASE)).await?;
+    assert!(later.held_until > online.held_until, "it lasts longer: {later:?}");
+    let other = amended(does(State::Busy).into()).await?;
+    assert_eq!((other.held_until, other.last_seen), (later.held_until, later.last_seen));
+    let ended = amended(attends(Duration::ZERO)).await?;
+    assert!(!ended.is_online(Timestamp::now()) && ended.last_seen >= later.last_seen, "{ended:?}");
     Ok(())
 }

@@ -14,10 +14,11 @@ use c3po_shared::wire::{
 use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::attendance;
 use super::bounds::HELLO_DEADLINE;
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
-use crate::presence::Present;
+use crate::presence::{Present, ReadingAlong};
 use crate::request::{Caller, Memory, Office, check_host, check_name, check_speaker, settle_name};
 use crate::store::{Claim, Owner, Quota, StoreError};
 
@@ -27,6 +28,8 @@ pub(super) struct Admitted {
     pub(super) caller: Caller,
     /// `None` for a person, who has no session.
     pub(super) present: Option<Present>,
+    /// Set if a terminal prints the messages of `human` as they arrive.
+    pub(super) reading_along: Option<ReadingAlong>,
     /// The last position delivered to a person's command.
     pub(super) delivered: u64,
     /// Whether messages are pushed to it.
@@ -147,7 +150,7 @@ async fn admit_session(
     };
     // The host may have lost messages that were pushed before a break, so all unshown messages are pushed again.
     let (present, pushes) = (Some(present), !hello.one_shot);
-    Ok((Admitted { caller, present, delivered: 0, pushes, is_new, context }, welcome))
+    Ok((Admitted { caller, present, reading_along: None, delivered: 0, pushes, is_new, context }, welcome))
 }
 
 /// Admits a person, who acts as an agent that no session holds and takes over nothing. With a key, the name may be a new name
@@ -193,7 +196,9 @@ async fn admit_person(
     let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
     let pushes = hello.reach.contains(&Via::Terminal);
     let delivered = hello.last_delivered.unwrap_or_default();
-    Ok((Admitted { caller, present: None, delivered, pushes, is_new: false, context: 0 }, welcome))
+    let reading_along = if is_human && pushes { Some(attendance::begin(office).await?) } else { None };
+    let admitted = Admitted { caller, present: None, reading_along, delivered, pushes, is_new: false, context: 0 };
+    Ok((admitted, welcome))
 }
 
 /// Returns the processes that the host reports as dead, limited to those of its principal.

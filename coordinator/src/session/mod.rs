@@ -1,6 +1,7 @@
 //! One link of a proxy or a person's command, from `hello` to its end. It is one task with one loop; slow readers get no
 //! queue.
 
+mod attendance;
 mod bounds;
 mod connection;
 mod delivery;
@@ -34,7 +35,7 @@ use self::end::EndReason;
 use self::ledger::{Ledger, Noted};
 use self::pace::Pace;
 use crate::auth::Stay;
-use crate::presence::{Listener, News, Present};
+use crate::presence::{Listener, News, Present, ReadingAlong};
 use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
 use crate::store::StoreError;
 use crate::unfinished::Charge;
@@ -121,6 +122,8 @@ struct Session {
     office: Arc<Office>,
     caller: Caller,
     present: Option<Present>,
+    /// Set if a terminal prints the messages of `human` as they arrive.
+    reading_along: Option<ReadingAlong>,
     listener: Listener,
     delivery: Delivery,
     ledger: Ledger,
@@ -143,7 +146,7 @@ struct Session {
 
 impl Session {
     fn new(connection: Connection, stay: Stay, office: Arc<Office>, admitted: hello::Admitted) -> Self {
-        let hello::Admitted { caller, present, delivered, pushes, is_new, context } = admitted;
+        let hello::Admitted { caller, present, reading_along, delivered, pushes, is_new, context } = admitted;
         let now = Instant::now();
         Self {
             listener: office.presence.listen(&caller.agent),
@@ -155,6 +158,7 @@ impl Session {
             office,
             caller,
             present,
+            reading_along,
             ledger: Ledger::default(),
             pace: Pace::default(),
             calls: FuturesUnordered::new(),
@@ -306,10 +310,14 @@ impl Session {
     }
 
     fn renew(&mut self) {
-        let Some(tenure) = self.caller.tenure.clone() else { return };
-        if self.renewal.is_none() {
-            let store = Arc::clone(&self.office.store);
-            self.renewal = Some(Box::pin(async move { store.renew(&tenure, SILENCE_MAX).await }));
+        if self.renewal.is_some() {
+            return;
+        }
+        let office = Arc::clone(&self.office);
+        if let Some(tenure) = self.caller.tenure.clone() {
+            self.renewal = Some(Box::pin(async move { office.store.renew(&tenure, SILENCE_MAX).await }));
+        } else if self.reading_along.is_some() {
+            self.renewal = Some(Box::pin(async move { attendance::extend(&office).await.map(|()| true) }));
         }
     }
 
@@ -461,6 +469,9 @@ impl Session {
             && let Err(error) = self.office.store.release(tenure, *end != EndReason::Gone).await
         {
             tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
+        }
+        if let Some(reading_along) = self.reading_along.take() {
+            attendance::end(&self.office, reading_along).await;
         }
         match end {
             EndReason::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,

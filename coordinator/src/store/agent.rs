@@ -224,6 +224,8 @@ pub struct Amendment {
     /// The change of its session. A context larger than before has been shown nothing, so every message of the inbox becomes
     /// unshown again. Any other context changes nothing.
     pub session: SessionChange,
+    /// How long it counts as online from now on without a session, as a person does who reads along; zero ends that.
+    pub attends: Option<Duration>,
 }
 
 impl From<SessionChange> for Amendment {

@@ -4,6 +4,8 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use c3po_shared::ids::AgentId;
+use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::link::{Link, Who};
 use harness::process::{command, program};
@@ -339,6 +341,55 @@ async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<(
     let ended = timeout(SOON, tail.wait_with_output()).await.context("it goes on")??;
     let said = String::from_utf8(ended.stderr)?;
     ensure!(ended.status.code() == Some(1) && said.contains("UNAUTHORIZED") && said.contains("c3po join"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_person_is_online_as_long_as_a_terminal_follows() -> Result<()> {
+    let gate = Gate::start().await?;
+    let host = Host::with(&gate, "agent", "*,human").await?;
+    let person = async || -> Result<Value> {
+        let agents: Value = serde_json::from_str(&host.says("agents --json").await?)?;
+        let agents = agents["agents"].as_array().context("no agents")?;
+        Ok(agents.iter().find(|agent| agent["id"] == "human").cloned().unwrap_or_default())
+    };
+    let is = async |status: &str| -> Result<()> {
+        eventually(status, SOON, async || person().await.ok().filter(|person| person["status"] == status))
+            .await
+            .map(drop)
+    };
+    host.says("inbox").await?;
+    is("offline").await?;
+    let mut tail = host.c3po("inbox --follow")?.stdout(Stdio::null()).kill_on_drop(true).spawn()?;
+    is("online").await?;
+    ensure!(person().await?["reach"] == json!(["terminal"]), "{}", person().await?);
+    host.says("send human note-to-self").await?;
+    tail.kill().await?;
+    is("offline").await
+}
+
+#[tokio::test]
+async fn a_person_is_online_until_the_last_terminal_ends() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("agent", "*,human", &[]).await?;
+    let terminal = async || -> Result<Link> {
+        let mut terminal = Link::open_with(&gate.served.address, Some(&key)).await?;
+        let who = Who { more: json!({"person": true, "reach": ["terminal"]}), ..Who::new("human") };
+        terminal.hello(&who).await?.expect("it is covered");
+        Ok(terminal)
+    };
+    let person = async || anyhow::Ok(gate.served.store.agent(&AgentId::human()).await?.context("it exists")?);
+    let (mut first, mut second) = (terminal().await?, terminal().await?);
+    let before = person().await?.held_until;
+    first.request("heartbeat", json!({"timestamp": "2026-01-15T10:30:00Z"})).await?.expect("it is answered");
+    let extended = async || person().await.ok().filter(|person| person.held_until > before);
+    eventually("a heartbeat extends it", SOON, extended).await?;
+    for (terminal, online) in [(&mut first, true), (&mut second, false)] {
+        terminal.notify("goodbye", json!({})).await?;
+        // With or without a close frame, the link has ended.
+        let _ = terminal.hear_close().await;
+        assert_eq!(person().await?.is_online(Timestamp::now()), online);
+    }
     Ok(())
 }
 

@@ -197,6 +197,7 @@ pub(super) async fn amend(
     ];
     let mut call = store.names.call_about("amend", id);
     call.arg(whose(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());
+    call.arg(amendment.attends.map(|attends| attends.as_millis().to_string()).unwrap_or_default());
     for (field, value) in changes {
         if let Some(value) = value {
             call.arg(field).arg(value);

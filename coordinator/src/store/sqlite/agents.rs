@@ -226,7 +226,8 @@ pub(super) fn amend(
         "UPDATE agents SET description = nullif(coalesce(:description, description), ''), role = coalesce(:role, role),
             capabilities = coalesce(:capabilities, capabilities), state = coalesce(:state, state),
             current_task = nullif(coalesce(:task, current_task), ''), session_id = coalesce(:session, session_id),
-            reach = coalesce(:reach, reach), prompted_at = iif(:prompted, :now, prompted_at)
+            reach = coalesce(:reach, reach), prompted_at = iif(:prompted, :now, prompted_at),
+            held_until = coalesce(:until, held_until), last_seen = iif(:until IS NULL, last_seen, :now)
          WHERE id = :id",
     )?;
     update.execute(named_params! {
@@ -235,6 +236,7 @@ pub(super) fn amend(
         ":state": session.state.map(State::as_str), ":task": amendment.current_task,
         ":session": session.session_id, ":reach": session.reach.as_ref().map(json).transpose()?,
         ":prompted": session.prompted, ":now": stamp(work.now),
+        ":until": amendment.attends.map(|attends| stamp(work.now + attends)),
     })?;
     find(work, id)
 }

@@ -335,7 +335,8 @@ define('introduce', SMALL, function(keys, args)
 end)
 
 -- Changes fields of the record. Returns it as it is then, nothing where there is no such agent, 0 where the session is
--- outdated. KEYS: -, agent. ARGV: whose, context or '', field, value, field, value, ...
+-- outdated. KEYS: -, agent.
+-- ARGV: whose, context or '', for how long it counts as online or '', field, value, field, value, ...
 define('amend', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -351,8 +352,11 @@ define('amend', SMALL, function(keys, args)
     end
     enter_context(args[2])
   end
-  if #args > 2 then
-    redis.call('HSET', agent, unpack(args, 3))
+  if args[3] ~= '' then
+    redis.call('HSET', agent, 'held_until', now + tonumber(args[3]), 'last_seen', now)
+  end
+  if #args > 3 then
+    redis.call('HSET', agent, unpack(args, 4))
   end
   return record()
 end)
