@@ -5,15 +5,19 @@ use std::collections::HashSet;
 use c3po_shared::audit::{Entry, Event};
 use c3po_shared::host::is_generated;
 use c3po_shared::ids::AgentId;
+use c3po_shared::limits::CLOCK_SKEW;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 
 use super::{Caller, Office};
 use crate::auth::{Principal, Right};
-use crate::store::{Agent, Claim, Owner, StoreError, Tenure};
+use crate::store::{Agent, Claim, Namesake, Owner, StoreError, Tenure};
 
 /// How many names are tried for one requested name.
 const NAMES_MAX: u32 = 1_000;
+
+/// How many agents are tried although a session seems to hold them: that session may be saying goodbye at this moment.
+const HELD_TRIED: usize = 2;
 
 /// Refuses a principal without this right, and records the denial.
 pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) -> Result<(), Refusal> {
@@ -61,7 +65,7 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
     let mut namesakes = office.store.namesakes(&base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
-        let Some((name, owner)) = next_name(&wish, &namesakes, &refused) else { break };
+        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, Timestamp::now()) else { break };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
         let claim = Claim { name, owner, fleeting, quota: office.quota(principal), ..wish.clone() };
         match office.store.claim(&claim).await {
@@ -83,25 +87,31 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
 /// Returns the next agent that a session tries to become, or `None` if there is no other. The store refuses an agent that
 /// another session holds or that belongs to another host.
 ///
-/// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names. Then
-/// comes a new agent with the lowest free number. Only the first session of a host gets the name without a number.
-fn next_name(wish: &Claim, namesakes: &[Agent], refused: &HashSet<AgentId>) -> Option<(AgentId, Owner)> {
+/// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names: those
+/// that no session seems to hold, then a few others. Then comes a new agent with the lowest free number. Only the first session of a host gets the name
+/// without a number.
+fn next_name(
+    wish: &Claim,
+    namesakes: &[Namesake],
+    refused: &HashSet<AgentId>,
+    now: Timestamp,
+) -> Option<(AgentId, Owner)> {
     let Owner { base, host, .. } = &wish.owner;
-    let untried = namesakes.iter().filter(|agent| !refused.contains(&agent.id));
-    let owned = untried.filter_map(|agent| Some((agent, agent.owner.as_ref()?)));
-    if let Some((agent, owner)) = owned.clone().find(|(agent, _)| agent.instance == wish.instance) {
+    let owned = || namesakes.iter().filter_map(|agent| Some((agent, agent.owner.as_ref()?)));
+    let untried = || owned().filter(|(agent, _)| !refused.contains(&agent.id));
+    if let Some((agent, owner)) = untried().find(|(agent, _)| agent.instance == wish.instance) {
         return Some((agent.id.clone(), owner.clone()));
     }
     let of_host = |owner: &Owner| owner.base == *base && owner.host == *host;
-    if let Some((agent, owner)) = owned.filter(|(_, owner)| of_host(owner)).min_by_key(|(_, owner)| owner.slot) {
+    let seems_held = |agent: &Namesake| agent.held_until > now + CLOCK_SKEW && !wish.succeeds.contains(&agent.instance);
+    let kept = untried().filter(|(agent, owner)| of_host(owner) && (refused.len() < HELD_TRIED || !seems_held(agent)));
+    if let Some((agent, owner)) = kept.min_by_key(|(agent, owner)| (seems_held(agent), owner.slot)) {
         return Some((agent.id.clone(), owner.clone()));
     }
-    let owners = || namesakes.iter().filter_map(|agent| agent.owner.as_ref());
-    let slot = (1..).find(|slot| !owners().any(|owner| of_host(owner) && owner.slot == *slot))?;
-    let is_free = |name: &AgentId| {
-        let is_owned = namesakes.iter().any(|agent| agent.id == *name && agent.owner.is_some());
-        !name.is_reserved() && !refused.contains(name) && !is_owned
-    };
+    let slots: HashSet<u32> = owned().filter(|(_, owner)| of_host(owner)).map(|(_, owner)| owner.slot).collect();
+    let slot = (1..).find(|slot| !slots.contains(slot))?;
+    let names: HashSet<&AgentId> = owned().map(|(agent, _)| &agent.id).collect();
+    let is_free = |name: &AgentId| !name.is_reserved() && !refused.contains(name) && !names.contains(name);
     let numbered = (2..=NAMES_MAX).map(|number| base.suffixed(number));
     let name = (slot == 1).then(|| base.clone()).into_iter().chain(numbered).find(is_free)?;
     Some((name, Owner { base: base.clone(), host: host.clone(), slot }))
@@ -130,6 +140,10 @@ mod tests {
     use super::*;
     use crate::store::Quota;
 
+    fn now() -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000)
+    }
+
     fn id(name: &str) -> AgentId {
         name.parse().expect("an id")
     }
@@ -138,10 +152,15 @@ mod tests {
         Owner { base: id(base), host: host.into(), slot }
     }
 
-    /// Returns an agent whose session is that process; slot 0 means without an owner.
-    fn agent(name: &str, base: &str, host: &str, slot: u32, process: u128) -> Agent {
-        let owner = (slot > 0).then(|| owner(base, host, slot));
-        Agent { id: id(name), owner, host: Some(host.into()), instance: Uuid::from_u128(process), ..Agent::nobody() }
+    /// Returns an agent whose last session was that process; slot 0 means without an owner.
+    fn agent(name: &str, base: &str, host: &str, slot: u32, process: u128) -> Namesake {
+        Namesake {
+            id: id(name),
+            owner: (slot > 0).then(|| owner(base, host, slot)),
+            host: Some(host.into()),
+            instance: Uuid::from_u128(process),
+            held_until: Timestamp::from_millis(0),
+        }
     }
 
     fn wish(name: &str, host: &str, process: u128) -> Claim {
@@ -170,7 +189,7 @@ mod tests {
         ];
         let check = |wish: Claim, refused: &[&str], expected: (&str, Owner)| {
             let refused = refused.iter().map(|name| id(name)).collect();
-            assert_eq!(next_name(&wish, &known, &refused), Some((id(expected.0), expected.1)), "{refused:?}");
+            assert_eq!(next_name(&wish, &known, &refused, now()), Some((id(expected.0), expected.1)), "{refused:?}");
         };
         check(wish("web", "laptop", 9), &[], ("web", owner("web", "laptop", 1)));
         check(wish("web", "laptop", 9), &["web"], ("web-4", owner("web", "laptop", 2)));
@@ -187,16 +206,38 @@ mod tests {
     }
 
     #[test]
+    fn a_session_tries_few_of_the_agents_that_others_hold() {
+        let held = |agent: Namesake| Namesake { held_until: now() + 2 * CLOCK_SKEW, ..agent };
+        let known = [
+            held(agent("web", "web", "nas", 1, 1)),
+            held(agent("web-2", "web", "nas", 2, 2)),
+            held(agent("web-3", "web", "nas", 3, 3)),
+            agent("web-4", "web", "nas", 4, 4),
+        ];
+        let check = |wish: Claim, refused: &[&str], expected: (&str, u32)| {
+            let refused = refused.iter().map(|name| id(name)).collect();
+            let chosen = next_name(&wish, &known, &refused, now());
+            assert_eq!(chosen, Some((id(expected.0), owner("web", "nas", expected.1))), "{refused:?}");
+        };
+        check(wish("web", "nas", 9), &[], ("web-4", 4));
+        check(wish("web", "nas", 9), &["web-4"], ("web", 1));
+        check(wish("web", "nas", 9), &["web-4", "web"], ("web-5", 5));
+        check(wish("web", "nas", 2), &[], ("web-2", 2));
+        check(Claim { succeeds: vec![Uuid::from_u128(3)], ..wish("web", "nas", 9) }, &[], ("web-3", 3));
+    }
+
+    #[test]
     fn the_bare_name_is_for_the_first_session_of_a_host() {
         let none = HashSet::new();
-        let first = next_name(&wish("web", "nas", 9), &[], &none);
+        let first = next_name(&wish("web", "nas", 9), &[], &none, now());
         assert_eq!(first, Some((id("web"), owner("web", "nas", 1))));
-        let second = next_name(&wish("web", "nas", 9), &[agent("web-2", "web", "nas", 1, 1)], &[id("web-2")].into());
+        let second =
+            next_name(&wish("web", "nas", 9), &[agent("web-2", "web", "nas", 1, 1)], &[id("web-2")].into(), now());
         assert_eq!(second, Some((id("web-3"), owner("web", "nas", 2))));
         // The store decides whether an agent without an owner may be taken.
-        let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none);
+        let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none, now());
         assert_eq!(introduced, Some((id("web"), owner("web", "nas", 1))));
-        let reserved = next_name(&wish("human", "nas", 9), &[], &none);
+        let reserved = next_name(&wish("human", "nas", 9), &[], &none, now());
         assert_eq!(reserved, Some((id("human-2"), owner("human", "nas", 1))));
     }
 }

@@ -5,7 +5,7 @@ use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Office;
-use crate::store::{Agent, Quota};
+use crate::store::{Agent, Namesake, Quota};
 
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
@@ -65,21 +65,25 @@ pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>)
     let Some(host) = host else { return find(office, id).await };
     let namesakes = office.store.namesakes(id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
-        return Ok(agent.clone());
+        return find(office, &agent.id).await;
     }
     Err(no_pair(id, host, &everyone(office).await?))
 }
 
 /// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
-fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Agent]) -> Option<&'a Agent> {
-    let of_host = || known.iter().filter(|agent| is_of(agent, host));
-    let slot = |agent: &&Agent| agent.owner.as_ref().filter(|owner| owner.base == *id).map(|owner| owner.slot);
+fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Namesake]) -> Option<&'a Namesake> {
+    let of_host = || known.iter().filter(|agent| is_host(agent.host.as_deref(), host));
+    let slot = |agent: &&Namesake| agent.owner.as_ref().filter(|owner| owner.base == *id).map(|owner| owner.slot);
     let first = of_host().filter(|agent| slot(agent).is_some()).min_by_key(|agent| slot(agent));
     first.or_else(|| of_host().find(|agent| agent.id == *id))
 }
 
 fn is_of(agent: &Agent, host: &str) -> bool {
-    agent.host.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(host))
+    is_host(agent.host.as_deref(), host)
+}
+
+fn is_host(of: Option<&str>, host: &str) -> bool {
+    of.is_some_and(|name| name.eq_ignore_ascii_case(host))
 }
 
 /// Returns the refusal for a host that has no agent of that name, with a suggestion. It suggests the host's agent with the
@@ -164,8 +168,15 @@ mod tests {
             known("web-3", "web", "nas", 2),
             known("api", "api", "nas", 1),
         ];
+        let namesakes = all.clone().map(|Agent { id, owner, host, instance, held_until, .. }| Namesake {
+            id,
+            owner,
+            host,
+            instance,
+            held_until,
+        });
         let check = |id, host, expected| {
-            assert_eq!(of_pair(&agent(id), host, &all).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
+            assert_eq!(of_pair(&agent(id), host, &namesakes).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
         };
         check("web", "laptop", Some("web"));
         check("web", "NAS", Some("web-2"));

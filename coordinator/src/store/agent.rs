@@ -123,6 +123,21 @@ pub struct Agent {
     pub prompted_at: Option<Timestamp>,
 }
 
+/// The part of an agent with which a session chooses its name: much smaller than the agent, because there may be hundreds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namesake {
+    /// Its name.
+    pub id: AgentId,
+    /// Its owner; `None` if no session ever held it.
+    pub owner: Option<Owner>,
+    /// The host of its owner, or the host that last acted as this agent.
+    pub host: Option<String>,
+    /// The process of its latest session.
+    pub instance: Uuid,
+    /// When its lease ends; in the past after the session ended.
+    pub held_until: Timestamp,
+}
+
 impl Claim {
     /// Returns whether the agent of the requested name, if there is one, may go to this owner. An agent that no session ever
     /// held goes to its own host, as does one that was stored before agents had owners.

@@ -29,7 +29,7 @@ use c3po_shared::vocabulary::KindFilter;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-pub use self::agent::{Agent, Amendment, Claim, Owner, Removal, Tenure};
+pub use self::agent::{Agent, Amendment, Claim, Namesake, Owner, Removal, Tenure};
 pub use self::audit::AuditStore;
 pub use self::fill::Fill;
 pub use self::guard::{GuardStore, Pair, Ruling};
@@ -292,7 +292,7 @@ pub trait Store:
     async fn agent(&self, id: &AgentId) -> Result<Option<Agent>>;
 
     /// Returns every agent whose owner requested this name, and the agent whose id it is.
-    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>>;
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Namesake>>;
 
     /// Moves the agents of one host under this base name to another host, and returns how many were moved. If both hosts use
     /// the same slot, the moved agent keeps it and the other one gets the lowest free slot.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
-use crate::store::{Agent, Amendment, Claim, Crowded, Quota, Removal, Result, StoreError, Tenure};
+use crate::store::{Agent, Amendment, Claim, Crowded, Namesake, Quota, Removal, Result, StoreError, Tenure};
 
 /// How long the last position outlives a deleted agent: longer than any message with an earlier position.
 pub(super) const POSITION_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
@@ -114,24 +114,24 @@ pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to
 }
 
 /// Reads the agents whose owners requested this name, and the one whose id it is.
-pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Agent>> {
+pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Namesake>> {
     let key = store.names.namesakes(base);
     let owned: Vec<(String, String)> = store.connection.run(redis::cmd("HGETALL").arg(key)).await?;
     let mut names: Vec<String> = owned.into_iter().map(|(_, name)| name).chain([base.to_string()]).collect();
     names.sort_unstable();
     names.dedup();
-    let mut agents = Vec::with_capacity(names.len());
+    let mut namesakes = Vec::with_capacity(names.len());
     for names in names.chunks(STEP) {
-        let mut call = store.names.call("named", []);
+        let mut call = store.names.call("namesakes", []);
         names.iter().for_each(|name| {
             call.arg(name);
         });
         let found: Vec<(String, Fields)> = store.connection.invoke(&call).await?;
         for (name, fields) in found {
-            agents.extend(records::agent(&records::parse(&name)?, fields)?);
+            namesakes.extend(records::namesake(records::parse(&name)?, fields)?);
         }
     }
-    Ok(agents)
+    Ok(namesakes)
 }
 
 /// Reads an agent.

@@ -40,8 +40,8 @@ use tokio::time::timeout;
 
 use crate::config::{Fleet, RedisAddress};
 use crate::store::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed, Quota, Removal,
+    Result, Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, Wake,
 };
 use connection::RedisConnection;
 use inbox::List;
@@ -136,7 +136,7 @@ impl Store for RedisStore {
         self.within(agents::agent(self, id)).await
     }
 
-    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>> {
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Namesake>> {
         self.within(agents::namesakes(self, base)).await
     }
 

@@ -10,7 +10,7 @@ use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use uuid::Uuid;
 
-use crate::store::{Agent, Owner, Result, StoreError};
+use crate::store::{Agent, Namesake, Owner, Result, StoreError};
 
 /// The fields of an agent's record, in the order in which they are read.
 pub(super) const AGENT_FIELDS: [&str; 16] = [
@@ -38,6 +38,36 @@ const NOBODY: &str = "-";
 /// The fields of one agent; `None` for each missing field.
 pub(super) type Fields = Vec<Option<String>>;
 
+/// Returns the agent as a namesake, or `None` if there is none.
+pub(super) fn namesake(id: AgentId, fields: Fields) -> Result<Option<Namesake>> {
+    let fields: [Option<String>; 5] =
+        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has another number of fields")))?;
+    let [base, slot, host, session, held_until] = fields;
+    let Some(session) = session else { return Ok(None) };
+    let (_, instance, _) = parts(&session)?;
+    let host = text(host);
+    let owner = owner(base, slot, host.as_deref())?;
+    Ok(Some(Namesake { id, owner, host, instance, held_until: time(&held_until.unwrap_or_default())? }))
+}
+
+fn text(field: Option<String>) -> Option<String> {
+    field.filter(|text| !text.is_empty())
+}
+
+fn owner(base: Option<String>, slot: Option<String>, host: Option<&str>) -> Result<Option<Owner>> {
+    let (Some(base), Some(slot), Some(host)) = (base, slot, host) else { return Ok(None) };
+    Ok(Some(Owner { base: parse(&base)?, host: host.to_owned(), slot: parse(&slot)? }))
+}
+
+/// Returns the generation, the process and the context of a session.
+fn parts(session: &str) -> Result<(u64, Uuid, u64)> {
+    let [generation, instance, context] = session.split(' ').collect::<Vec<_>>()[..] else {
+        return Err(corrupt(format_args!("'{session}' is not the session of an agent")));
+    };
+    let instance = if instance == NOBODY { Uuid::nil() } else { parse(instance)? };
+    Ok((parse(generation)?, instance, parse(context)?))
+}
+
 /// Returns the agent, or `None` if there is none.
 pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
     let fields: [Option<String>; AGENT_FIELDS.len()] =
@@ -61,18 +91,9 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         slot,
     ] = fields;
     let Some(uid) = uid else { return Ok(None) };
-    let session = session.unwrap_or_default();
-    let [generation, instance, context] = session.split(' ').collect::<Vec<_>>()[..] else {
-        return Err(corrupt(format_args!("'{session}' is not the session of an agent")));
-    };
-    let text = |field: Option<String>| field.filter(|text| !text.is_empty());
+    let (generation, instance, context) = parts(&session.unwrap_or_default())?;
     let host = text(host);
-    let owner = match (base, slot, &host) {
-        (Some(base), Some(slot), Some(host)) => {
-            Some(Owner { base: parse(&base)?, host: host.clone(), slot: parse(&slot)? })
-        }
-        _ => None,
-    };
+    let owner = owner(base, slot, host.as_deref())?;
     let list = |field: Option<String>| field.unwrap_or_else(|| "[]".into());
     Ok(Some(Agent {
         id: id.clone(),
@@ -86,9 +107,9 @@ pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
         state: parse::<State>(&state.unwrap_or_default())?,
         current_task: text(current_task),
         reach: json::<Vec<Via>>(&list(reach))?,
-        generation: parse(generation)?,
-        context: parse(context)?,
-        instance: if instance == NOBODY { Uuid::nil() } else { parse(instance)? },
+        generation,
+        context,
+        instance,
         held_until: time(&held_until.unwrap_or_default())?,
         registered_at: time(&registered_at.unwrap_or_default())?,
         last_seen: time(&last_seen.unwrap_or_default())?,

@@ -13,7 +13,9 @@ use super::messages::{settle_expired, settle_one_shot};
 use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
-use crate::store::{Agent, Amendment, Claim, Crowded, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure};
+use crate::store::{
+    Agent, Amendment, Claim, Crowded, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure,
+};
 
 /// Returns the agent of that name.
 pub(super) fn find(work: &Work<'_>, id: &AgentId) -> Result<Option<Agent>> {
@@ -30,11 +32,12 @@ pub(super) fn page(work: &Work<'_>, after: Option<&AgentId>, limit: usize) -> Re
 }
 
 /// Returns the agents whose owners requested this name, and the one whose id it is.
-pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Agent>> {
-    let sql = "SELECT * FROM agents WHERE (base = :base AND slot > 0) OR id = :base";
+pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Namesake>> {
+    let sql = "SELECT id, base, slot, host, instance, held_until FROM agents
+        WHERE (base = :base AND slot > 0) OR id = :base";
     let mut query = work.connection.prepare_cached(sql)?;
-    let agents = query.query_map(named_params! { ":base": base.as_str() }, |row| Ok(agent(row)))?;
-    agents.map(|agent| agent?).collect()
+    let namesakes = query.query_map(named_params! { ":base": base.as_str() }, |row| Ok(namesake(row)))?;
+    namesakes.map(|namesake| namesake?).collect()
 }
 
 /// Returns whether the owner already has an agent of another name.
@@ -364,12 +367,22 @@ fn is_latest_link(work: &Work<'_>, tenure: &Tenure) -> Result<bool> {
     Ok(query.exists((tenure.agent.as_str(), whole(tenure.link)))?)
 }
 
-fn agent(row: &Row<'_>) -> Result<Agent> {
+fn namesake(row: &Row<'_>) -> Result<Namesake> {
     let (host, slot): (Option<String>, u32) = (row.get("host")?, row.get("slot")?);
     let base = parsed(row, "base")?;
-    let owner = host.clone().filter(|_| slot > 0).map(|host| Owner { base, host, slot });
-    Ok(Agent {
+    Ok(Namesake {
         id: parsed(row, "id")?,
+        owner: host.clone().filter(|_| slot > 0).map(|host| Owner { base, host, slot }),
+        host,
+        instance: Uuid::from_bytes(row.get("instance")?),
+        held_until: moment(row, "held_until")?,
+    })
+}
+
+fn agent(row: &Row<'_>) -> Result<Agent> {
+    let Namesake { id, owner, host, instance, held_until } = namesake(row)?;
+    Ok(Agent {
+        id,
         owner,
         host,
         uid: Uuid::from_bytes(row.get("uid")?),
@@ -382,8 +395,8 @@ fn agent(row: &Row<'_>) -> Result<Agent> {
         reach: from_json(row, "reach")?,
         generation: row.get::<_, i64>("generation")?.cast_unsigned(),
         context: row.get::<_, i64>("context")?.cast_unsigned(),
-        instance: Uuid::from_bytes(row.get("instance")?),
-        held_until: moment(row, "held_until")?,
+        instance,
+        held_until,
         registered_at: moment(row, "registered_at")?,
         last_seen: moment(row, "last_seen")?,
         prompted_at: Some(moment(row, "prompted_at")?).filter(|at| at.millis() > 0),

@@ -34,9 +34,9 @@ use self::inbox::Part;
 use self::room::DiskRoom;
 use self::worker::{Work, Worker};
 use super::{
-    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Placed, Quota, Removal, Result,
-    Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG, Waits,
-    Wake,
+    Agent, Amendment, AnswerOutcome, AuditStore, Backlog, Claim, Excerpt, Fill, Namesake, Placed, Quota, Removal,
+    Result, Selection, Send, SendOutcome, Settled, Store, StoreError, StoredMessage, Stretch, Tenure, WAKE_BACKLOG,
+    Waits, Wake,
 };
 use crate::config::Fleet;
 
@@ -137,7 +137,7 @@ impl Store for SqliteStore {
         self.reader.run(move |work| agents::find(work, &id)).await
     }
 
-    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Agent>> {
+    async fn namesakes(&self, base: &AgentId) -> Result<Vec<Namesake>> {
         let base = base.clone();
         self.reader.run(move |work| agents::namesakes(work, &base)).await
     }

@@ -361,13 +361,14 @@ define('amend', SMALL, function(keys, args)
   return record()
 end)
 
--- Reads the agents of those names: {name, record, name, record, ...}. KEYS: -. ARGV: names
-define('named', SMALL, function(keys, args)
+-- Reads of the agents of those names with what a session chooses its own: {name, fields, name, fields, ...}.
+-- KEYS: -. ARGV: names
+define('namesakes', SMALL, function(keys, args)
   begin(keys)
   local found = {}
   for _, title in ipairs(args) do
     found[#found + 1] = title
-    found[#found + 1] = redis.call('HMGET', fleet .. 'agent:' .. title, unpack(FIELDS))
+    found[#found + 1] = redis.call('HMGET', fleet .. 'agent:' .. title, 'base', 'slot', 'host', 'session', 'held_until')
   end
   return found
 end)
