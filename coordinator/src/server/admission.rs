@@ -29,7 +29,7 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(30);
 /// The largest memory use of a connection, in bytes, without unfinished input, which has its own budget. TLS needs more,
 /// because it holds a record both encrypted and decrypted.
 const DEAREST: u64 = 32 << 10;
-const DEAREST_OF_TLS: u64 = 64 << 10;
+const DEAREST_OF_TLS: u64 = 96 << 10;
 /// The minimum number of connections, even with little memory.
 const FEWEST: usize = 256;
 /// Below this limit, startup logs a warning.
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn where_nothing_is_asked_for_the_memory_counts_as_well() {
         let memory = Some(512 << 20);
-        assert_eq!([DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)), [4_096, 2_048]);
+        assert_eq!([DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)), [4_096, 1_365]);
         assert_eq!((held_by(None, DEAREST), held_by(Some(0), DEAREST)), (usize::MAX, FEWEST));
         assert_eq!(bound(None, Some(0), DEAREST), FEWEST.min(bound(None, None, DEAREST)));
     }
