@@ -7,11 +7,14 @@ use tokio::time::Instant;
 
 use super::client::ClientState;
 use super::push::Todo;
+use super::transcript::Recorded;
 use super::turn::Turn;
 use crate::local::protocol::{Event, Name};
 
 /// How long after its hooks a client may write its transcript.
 pub(super) const WRITTEN: Duration = Duration::from_secs(1);
+/// How long before the first step of a turn its client may write the latest line: a hook of another plugin may take long.
+const WRITTEN_BEFORE: Duration = Duration::from_secs(10);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file may be missing before it is asked for no more: other clients have none.
@@ -27,6 +30,8 @@ pub(super) struct Evidence {
     missing: u32,
     /// The turn of the latest step.
     turn: Option<String>,
+    /// The first step of that turn.
+    stepped: Option<Instant>,
 }
 
 impl Evidence {
@@ -57,6 +62,9 @@ impl Evidence {
     pub(super) fn step(&mut self, event: &Event, nothing_is_shown: bool, now: Instant) {
         let is_first = event.prompt_id != self.turn;
         self.turn.clone_from(&event.prompt_id);
+        if is_first {
+            self.stepped = Some(now);
+        }
         if !nothing_is_shown && (is_first || event.name == Name::Stop) {
             self.want(now + WRITTEN);
         }
@@ -70,6 +78,12 @@ impl Evidence {
     /// Returns the turn of the latest step.
     pub(super) fn turn(&self) -> Option<&str> {
         self.turn.as_deref()
+    }
+
+    /// Returns whether the client still writes its transcript: on a full disk it goes on without one.
+    pub(super) fn is_current(&self, recorded: &Recorded, now: Instant) -> bool {
+        let (Some(age), Some(stepped)) = (recorded.age, self.stepped) else { return true };
+        age <= now.duration_since(stepped) + WRITTEN_BEFORE
     }
 
     /// Returns the file to read now.

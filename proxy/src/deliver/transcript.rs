@@ -14,8 +14,10 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
+use c3po_shared::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
@@ -32,6 +34,8 @@ pub(crate) struct Recorded {
     pub(crate) named: HashSet<MessageId>,
     /// The ones above an answer of the model, which was given them.
     pub(crate) answered: HashSet<MessageId>,
+    /// How long ago the client wrote its latest line, if it notes the time.
+    pub(crate) age: Option<Duration>,
 }
 
 /// The content of one file that was read so far.
@@ -45,6 +49,7 @@ pub(super) struct Transcript {
     /// The results that stand below a line.
     results: HashMap<Uuid, Vec<Uuid>>,
     last: Option<Uuid>,
+    written: Option<Timestamp>,
     /// How many lines stand before the latest compaction.
     compacted: usize,
 }
@@ -126,6 +131,8 @@ impl Transcript {
         }
         // Before the first prompt.
         standing.join(of_turn);
+        let age = |written| u64::try_from(Timestamp::now().millis_ahead_of(written)).unwrap_or_default();
+        standing.age = self.written.map(|written| Duration::from_millis(age(written)));
         if self.last.is_some() { Ok(standing) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
@@ -182,6 +189,7 @@ impl Transcript {
 
     fn add(&mut self, line: &[u8]) {
         let Ok(whole) = serde_json::from_slice::<Value>(line) else { return };
+        self.written = self.written.max(whole["timestamp"].as_str().and_then(|written| written.parse().ok()));
         let Ok(link) = LineFields::deserialize(&whole) else { return };
         if link.is_sidechain {
             return;
@@ -422,7 +430,7 @@ mod tests {
         };
         let check = |after: &[Value], answered: &[u32], all: &[u32]| {
             let before = [line(1, 0, &named(1)), call(2, 1), call(3, 2), result(4, 2, 2), result(5, 3, 3)];
-            let expected = Recorded { named: ids(all), answered: ids(answered) };
+            let expected = Recorded { named: ids(all), answered: ids(answered), age: None };
             assert_eq!(standing(&[&before[..], after].concat()), expected);
         };
         check(&[], &[1], &[1, 2, 3]);
@@ -459,10 +467,10 @@ mod tests {
         let text = json!({"id": id(1)}).to_string();
         result["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
         let running = [prompt(1, 0, 1, "go"), part(2, 1, "msg_1"), result, part(4, 3, "msg_1")];
-        assert_eq!(standing(&running), Recorded { named: ids(&[1]), answered: ids(&[]) });
+        assert_eq!(standing(&running), Recorded { named: ids(&[1]), ..Recorded::default() });
         let [first, second, third, fourth] = running;
         let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
-        assert_eq!(standing(&answered), Recorded { named: ids(&[1]), answered: ids(&[1]) });
+        assert_eq!(standing(&answered), Recorded { named: ids(&[1]), answered: ids(&[1]), age: None });
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Hop {
 
     /// These messages stand in the conversation; `None` where the transcript could not be read.
     pub(super) fn conversation(&mut self, standing: Option<&Recorded>, now: Instant) {
+        let standing = standing.filter(|recorded| self.evidence.is_current(recorded, now));
         // The client writes its transcript a little later than it runs its hooks.
         let old = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
         let old = old.into_iter().collect::<HashSet<_>>();
@@ -147,7 +148,7 @@ impl Hop {
     }
 
     /// Compares the conversation with the messages that the session was shown: a person may have taken a part of it back.
-    fn compare(&mut self, Recorded { named, answered }: &Recorded, now: Instant) {
+    fn compare(&mut self, Recorded { named, answered, .. }: &Recorded, now: Instant) {
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);
         self.shown.stand_in(named);

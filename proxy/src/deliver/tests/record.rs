@@ -1,6 +1,9 @@
 //! The proofs that the client's own record gives, where hooks alone would prove too much.
 
+use std::time::Duration;
+
 use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::wire::Progress;
 use serde_json::json;
 
 use super::{Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, typed};
@@ -8,6 +11,7 @@ use crate::deliver::client::ClientState;
 use crate::deliver::hop::Input;
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{id, standing};
+use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Event, Name};
 
 #[test]
@@ -216,4 +220,26 @@ fn the_text_of_a_stop_hook_that_the_client_dropped_comes_again() {
     scene.on(Input::Conversation(Some(standing(&[], &[]))));
     let again = scene.posted();
     assert!(again.contains(id(1).as_str()), "{again}");
+}
+
+#[test]
+fn a_transcript_that_is_no_longer_written_is_no_evidence() {
+    let mut scene = after_a_turn();
+    scene.passes(60);
+    scene.arrive(vec![message(1, json!({}))]);
+    push_comes(&mut scene, "p1");
+    scene.hear(&of_turn("p1", event(Name::Stop)));
+    for _ in 0..4 {
+        scene.passes(1);
+        if let Todo::Read(_) = scene.next() {
+            let recorded = Recorded { age: Some(Duration::from_secs(60)), ..standing(&[], &[]) };
+            scene.on(Input::Conversation(Some(recorded)));
+        }
+    }
+    assert_eq!(
+        scene.receipts(),
+        [progress(1, Stage::InSession, Via::InboxSocket), progress(1, Stage::Seen, Via::Hook)]
+    );
+    scene.passes(30);
+    assert!(!matches!(scene.next(), Todo::Post(..)), "the hooks show that the model read it");
 }
