@@ -80,8 +80,12 @@ impl Evidence {
         self.turn.as_deref()
     }
 
-    /// Returns whether the client still writes its transcript: on a full disk it goes on without one.
+    /// Returns whether the client still writes this conversation. On a full disk it goes on without its transcript, and
+    /// another process of the same session writes another conversation into the file.
     pub(super) fn is_current(&self, recorded: &Recorded, now: Instant) -> bool {
+        if self.turn.as_ref().is_some_and(|turn| recorded.other_turns.contains(turn)) {
+            return false;
+        }
         let (Some(age), Some(stepped)) = (recorded.age, self.stepped) else { return true };
         age <= now.duration_since(stepped) + WRITTEN_BEFORE
     }

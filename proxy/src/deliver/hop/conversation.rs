@@ -94,12 +94,9 @@ impl Hop {
     /// A step of the model proves these to be seen, if they stood in the conversation: another plugin may have taken them out
     /// of a result before. The transcript decides, where there is one.
     pub(super) fn seen_by_hook(&mut self, event: &Event, mut seen: Vec<MessageId>, now: Instant) {
-        let has_record = !self.is_one_shot && self.evidence.has_transcript();
-        if has_record && event.agent_id.is_none() {
-            let open = self.shown.unrecorded(&mut seen, now);
-            if open {
-                self.evidence.want(now + WRITTEN);
-            }
+        if self.evidence.has_transcript() && event.agent_id.is_none() && self.shown.unrecorded(&mut seen, now) {
+            // A one-shot session may end at any moment, and its client has written the result long ago.
+            self.evidence.want(if self.is_one_shot { now } else { now + WRITTEN });
         }
         self.say(seen, Stage::Seen, Via::Hook);
     }

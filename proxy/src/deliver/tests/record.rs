@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use c3po_shared::receipt::{Stage, Via};
-use c3po_shared::wire::Progress;
+use c3po_shared::receipt::{Progress, Stage, Via};
 use serde_json::json;
 
 use super::{Scene, after_a_turn, event, holds, is_marked, message, news, of_turn, progress, push_comes, typed};
@@ -222,8 +221,8 @@ fn the_text_of_a_stop_hook_that_the_client_dropped_comes_again() {
     assert!(again.contains(id(1).as_str()), "{again}");
 }
 
-#[test]
-fn a_transcript_that_is_no_longer_written_is_no_evidence() {
+/// A push comes in a turn with a step, and the transcript is read as it is for a while.
+fn read_for_a_while(recorded: &Recorded) -> Scene {
     let mut scene = after_a_turn();
     scene.passes(60);
     scene.arrive(vec![message(1, json!({}))]);
@@ -232,14 +231,23 @@ fn a_transcript_that_is_no_longer_written_is_no_evidence() {
     for _ in 0..4 {
         scene.passes(1);
         if let Todo::Read(_) = scene.next() {
-            let recorded = Recorded { age: Some(Duration::from_secs(60)), ..standing(&[], &[]) };
-            scene.on(Input::Conversation(Some(recorded)));
+            scene.on(Input::Conversation(Some(recorded.clone())));
         }
     }
-    assert_eq!(
-        scene.receipts(),
-        [progress(1, Stage::InSession, Via::InboxSocket), progress(1, Stage::Seen, Via::Hook)]
-    );
-    scene.passes(30);
-    assert!(!matches!(scene.next(), Todo::Post(..)), "the hooks show that the model read it");
+    scene
+}
+
+#[test]
+fn a_transcript_that_is_no_longer_written_or_is_of_another_process_is_no_evidence() {
+    let old = Recorded { age: Some(Duration::from_secs(60)), ..Recorded::default() };
+    let of_another = Recorded { other_turns: ["p1".to_owned()].into(), ..Recorded::default() };
+    for recorded in [old, of_another] {
+        let mut scene = read_for_a_while(&recorded);
+        let read = Progress { seen_via: Some(Via::Hook), ..progress(1, Stage::InSession, Via::InboxSocket) };
+        assert_eq!(scene.receipts(), [read], "the hooks show that the model read it");
+        scene.passes(30);
+        assert!(!matches!(scene.next(), Todo::Post(..)), "{recorded:?}");
+    }
+    let of_this = Recorded { age: Some(Duration::from_secs(3)), ..Recorded::default() };
+    assert_eq!(read_for_a_while(&of_this).receipts(), []);
 }

@@ -9,7 +9,7 @@ use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, pro
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
-use crate::deliver::testing::{agent, id};
+use crate::deliver::testing::{agent, id, standing};
 use crate::deliver::ways::Way;
 use crate::local::protocol::{Event, Name};
 
@@ -349,15 +349,19 @@ fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
 }
 
 #[test]
-fn the_transcript_of_a_one_shot_session_is_not_read() {
+fn the_transcript_of_a_one_shot_session_is_read_for_what_it_was_shown() {
     let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).of_one_shot();
     let mut scene = Scene::of(hop);
     scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::UserPromptSubmit) });
+    assert!(!matches!(scene.next(), Todo::Read(_)));
     scene.arrive(vec![message(1, json!({}))]);
     scene.present(1, Via::GetMessages, None);
     scene.hear(&event(Name::PostToolBatch));
     scene.hear(&event(Name::Stop));
-    assert_eq!(scene.receipts().len(), 2, "in the session, and seen");
+    assert_eq!(scene.receipts().len(), 1, "in the session");
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()), "at once: the session may end at any moment");
+    scene.on(Input::Conversation(Some(standing(&[1], &[]))));
+    assert_eq!(scene.receipts().len(), 1, "seen");
     scene.passes(60);
     assert_eq!(scene.next(), Todo::AskClient);
     scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: Some("/t.jsonl".into()) }));

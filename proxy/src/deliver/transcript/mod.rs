@@ -10,6 +10,9 @@
 //! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
 //! evidence.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
@@ -36,6 +39,8 @@ pub(crate) struct Recorded {
     pub(crate) answered: HashSet<MessageId>,
     /// How long ago the client wrote its latest line, if it notes the time.
     pub(crate) age: Option<Duration>,
+    /// The turns of the file that are not in the conversation: a person took them back, or another process wrote them.
+    pub(crate) other_turns: HashSet<String>,
 }
 
 /// The content of one file that was read so far.
@@ -48,9 +53,10 @@ pub(super) struct Transcript {
     answers: HashMap<String, Vec<Uuid>>,
     /// The results that stand below a line.
     results: HashMap<Uuid, Vec<Uuid>>,
-    last: Option<Uuid>,
+    /// The lines in the order of the file.
+    order: Vec<Uuid>,
     written: Option<Timestamp>,
-    /// How many lines stand before the latest compaction.
+    /// The place of the latest compaction.
     compacted: usize,
 }
 
@@ -114,7 +120,12 @@ impl Transcript {
         let mut of_turn = Recorded::default();
         let mut first: Option<&TurnNumber> = None;
         let mut answers = Answers::default();
-        for (line, above) in self.chain() {
+        let chain = self.chain();
+        standing.other_turns = self.turns(self.order.iter().filter_map(|uuid| self.lines.get(uuid)));
+        for turn in self.turns(chain.iter().map(|(line, _)| *line)) {
+            standing.other_turns.remove(&turn);
+        }
+        for (line, above) in chain {
             let is_answered = answers.follow(line, above);
             for id in line.ids.iter().chain(self.beside(line).flat_map(|line| &line.ids)) {
                 of_turn.add(id, is_answered);
@@ -133,20 +144,24 @@ impl Transcript {
         standing.join(of_turn);
         let age = |written| u64::try_from(Timestamp::now().millis_ahead_of(written)).unwrap_or_default();
         standing.age = self.written.map(|written| Duration::from_millis(age(written)));
-        if self.last.is_some() { Ok(standing) } else { Err(io::ErrorKind::InvalidData.into()) }
+        if self.order.is_empty() { Err(io::ErrorKind::InvalidData.into()) } else { Ok(standing) }
     }
 
     /// Returns the lines of the conversation from its end upward, each with the answer of the model that is nearest above it.
     fn chain(&self) -> Vec<(&TranscriptLine, Option<&str>)> {
         // Each line is taken once, so that a file that refers to itself ends too.
         let mut left: HashSet<Uuid> = self.lines.keys().copied().collect();
-        let (mut chain, mut next) = (Vec::new(), self.last);
+        let (mut chain, mut next) = (Vec::new(), self.order.last().copied());
         while let Some(line) = next.take_if(|uuid| left.remove(uuid)).and_then(|uuid| self.lines.get(&uuid)) {
             if line.place < self.compacted {
                 break;
             }
             chain.push((line, None));
-            next = line.parent;
+            // On a full disk lines get lost: the conversation goes on with the last one before the gap.
+            let before = || self.order[..line.place].last().copied();
+            next = line
+                .parent
+                .and_then(|parent| Some(parent).filter(|_| self.lines.contains_key(&parent)).or_else(before));
         }
         let mut above = None;
         for (line, nearest) in chain.iter_mut().rev() {
@@ -154,6 +169,12 @@ impl Transcript {
             above = line.answer.as_deref().filter(|_| line.is_of_model).or(above);
         }
         chain
+    }
+
+    /// Returns the turns that these lines began since the latest compaction.
+    fn turns<'a>(&self, lines: impl Iterator<Item = &'a TranscriptLine>) -> HashSet<String> {
+        let prompts = lines.filter(|line| line.place >= self.compacted).filter_map(|line| line.turn.as_ref());
+        prompts.filter_map(|turn| turn.prompt.clone()).collect()
     }
 
     /// Returns the other lines of the same answer, and the results of all of them: of tools that were used at once only one
@@ -207,14 +228,14 @@ impl Transcript {
         {
             self.results.entry(parent).or_default().push(link.uuid);
         }
-        let place = self.lines.len();
+        let place = self.order.len();
         if whole["subtype"] == "compact_boundary" {
             self.compacted = place;
         }
         let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
         let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };
         self.lines.insert(link.uuid, line);
-        self.last = Some(link.uuid);
+        self.order.push(link.uuid);
     }
 }
 
@@ -305,193 +326,4 @@ fn in_result(text: &str) -> Vec<MessageId> {
     let page = result["messages"].as_array().into_iter().flatten();
     let messages = std::iter::once(&result).chain(page);
     messages.filter_map(|message| message["id"].as_str()?.parse().ok()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use serde_json::json;
-    use tempfile::tempdir;
-
-    use super::*;
-    use crate::deliver::testing::id;
-
-    fn uuid(number: u128) -> Uuid {
-        Uuid::from_u128(number)
-    }
-
-    fn line(number: u128, parent: u128, of: &str) -> Value {
-        let parent = (parent > 0).then(|| uuid(parent));
-        json!({"type": "user", "uuid": uuid(number), "parentUuid": parent, "isSidechain": false, "message": of})
-    }
-
-    fn prompt(number: u128, parent: u128, turn: u64, of: &str) -> Value {
-        let mut line = line(number, parent, of);
-        line["turnPosition"] = json!({"promptIndex": 1, "turnIndex": turn});
-        line["promptId"] = json!(format!("prompt {number}"));
-        line
-    }
-
-    fn named(number: u32) -> String {
-        format!("[c3po] 1 message for homeassistant\n[FROM: meshtastic @nas2] [ID: {}]\n> hi", id(number))
-    }
-
-    fn standing(lines: &[Value]) -> Recorded {
-        let folder = tempdir().unwrap();
-        let path = folder.path().join("s.jsonl");
-        fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-        Transcript::default().conversation(&path).unwrap()
-    }
-
-    fn ids(numbers: &[u32]) -> HashSet<MessageId> {
-        numbers.iter().map(|number| id(*number)).collect()
-    }
-
-    fn check(lines: &[Value], expected: &[u32]) {
-        assert_eq!(standing(lines).named, ids(expected));
-    }
-
-    fn answer(number: u128, parent: u128, of: &str, model: &str) -> Value {
-        let mut line = line(number, parent, "");
-        line["message"] = json!({"id": of, "model": model, "content": [{"type": "text", "text": "done"}]});
-        line
-    }
-
-    #[test]
-    fn a_conversation_is_what_the_last_line_follows_on() {
-        let lines = [line(1, 0, &named(1)), line(2, 1, &named(2)), line(3, 1, &named(3))];
-        check(&lines, &[1, 3]);
-    }
-
-    #[test]
-    fn a_turn_that_has_come_again_takes_what_is_above_it_out_of_the_conversation() {
-        let before =
-            [prompt(1, 0, 1, "first"), line(2, 1, &named(1)), prompt(3, 2, 2, &named(2)), line(4, 3, "answer")];
-        let check = |after: &[Value], expected: &[u32]| check(&[&before[..], after].concat(), expected);
-        check(&[prompt(5, 4, 3, "third")], &[1, 2]);
-        check(&[prompt(5, 2, 2, "a rewind to the middle"), line(6, 5, &named(3))], &[1, 3]);
-        check(&[prompt(5, 4, 2, "the same below the old line")], &[1]);
-        check(&[prompt(5, 4, 1, "a rewind to the beginning"), line(6, 5, &named(3))], &[3]);
-        let result =
-            json!({"turnPosition": {"turnIndex": 3}, "promptId": "prompt 5", "uuid": uuid(6), "parentUuid": uuid(5)});
-        check(&[prompt(5, 4, 3, &named(3)), result], &[1, 2, 3]);
-    }
-
-    #[test]
-    fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
-        let part = |number: u128, parent: u128| {
-            let mut line = line(number, parent, "");
-            line["message"] = json!({"id": "msg_1", "content": [{"type": "tool_use"}]});
-            line
-        };
-        let result = |number: u128, parent: u128, of: u32| {
-            let text = json!({"id": id(of), "message": "hi"}).to_string();
-            let mut line = line(number, parent, "");
-            line["message"] =
-                json!({"content": [{"type": "tool_result", "content": [{"type": "text", "text": text}]}]});
-            line
-        };
-        let lines = [line(1, 0, "go"), part(2, 1), part(3, 2), result(4, 2, 1), result(5, 3, 2), line(6, 5, "done")];
-        check(&lines, &[1, 2]);
-    }
-
-    #[test]
-    fn a_message_that_is_only_mentioned_does_not_stand_in_the_conversation() {
-        let mention = id(1);
-        let status = json!({"message_id": mention, "stage": "seen"}).to_string();
-        let reply = format!("[FROM: a] [ID: {}] [reply to {mention}]", id(2));
-        let lines = [
-            line(1, 0, &format!("did you use {mention}?")),
-            line(2, 1, &format!("[c3po] still open: [ID: {mention}]")),
-            line(3, 2, &status),
-            line(4, 3, &reply),
-            line(
-                5,
-                4,
-                &format!("[FROM: evil] [ID: {}]\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}", id(3)),
-            ),
-        ];
-        check(&lines, &[2, 3]);
-    }
-
-    #[test]
-    fn a_message_is_answered_where_the_model_answered_below_it() {
-        let call = |number: u128, parent: u128| {
-            let mut line = answer(number, parent, "msg_1", "claude");
-            line["message"]["content"] = json!([{"type": "tool_use"}]);
-            line
-        };
-        let result = |number: u128, parent: u128, of: u32| {
-            let text = json!({"id": id(of), "message": "hi"}).to_string();
-            let mut line = line(number, parent, "");
-            line["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
-            line
-        };
-        let check = |after: &[Value], answered: &[u32], all: &[u32]| {
-            let before = [line(1, 0, &named(1)), call(2, 1), call(3, 2), result(4, 2, 2), result(5, 3, 3)];
-            let expected = Recorded { named: ids(all), answered: ids(answered), age: None };
-            assert_eq!(standing(&[&before[..], after].concat()), expected);
-        };
-        check(&[], &[1], &[1, 2, 3]);
-        let queued = line(6, 5, &named(4));
-        check(std::slice::from_ref(&queued), &[1], &[1, 2, 3, 4]);
-        check(&[queued.clone(), answer(7, 6, "msg_2", NO_MODEL)], &[1], &[1, 2, 3, 4]);
-        check(&[queued, answer(7, 6, "msg_2", "claude")], &[1, 2, 3, 4], &[1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn a_prompt_that_a_hook_refused_does_not_stand_in_the_conversation() {
-        let refused = json!({"type": "system", "uuid": uuid(2), "parentUuid": uuid(1), "isSidechain": false,
-            "content": format!("UserPromptSubmit operation blocked by hook:\nno\n\nOriginal prompt: {}", named(1))});
-        check(&[line(1, 0, &named(2)), refused, line(3, 2, "go on")], &[2]);
-    }
-
-    #[test]
-    fn numbers_of_another_shape_are_passed_over() {
-        let mut odd = line(2, 1, &named(2));
-        odd["turnPosition"] = json!("third");
-        odd["promptId"] = json!(3);
-        check(&[prompt(1, 0, 7, &named(1)), odd], &[1, 2]);
-    }
-
-    #[test]
-    fn the_rest_of_the_answer_that_uses_a_tool_is_none_to_its_result() {
-        let part = |number: u128, parent: u128, answer: &str| {
-            let mut line = line(number, parent, "");
-            line["type"] = json!("assistant");
-            line["message"] = json!({"id": answer, "model": "claude", "content": []});
-            line
-        };
-        let mut result = line(3, 2, "");
-        let text = json!({"id": id(1)}).to_string();
-        result["message"] = json!({"content": [{"type": "tool_result", "content": text}]});
-        let running = [prompt(1, 0, 1, "go"), part(2, 1, "msg_1"), result, part(4, 3, "msg_1")];
-        assert_eq!(standing(&running), Recorded { named: ids(&[1]), ..Recorded::default() });
-        let [first, second, third, fourth] = running;
-        let answered = [first, second, third, fourth, part(5, 4, "msg_2")];
-        assert_eq!(standing(&answered), Recorded { named: ids(&[1]), answered: ids(&[1]), age: None });
-    }
-
-    #[test]
-    fn a_result_that_came_in_the_background_stands_in_its_notice() {
-        let result = json!({"messages": [{"id": id(1)}]});
-        let notice = format!(
-            "<task-notification>\n<status>completed</status>\n<result>\n{result}\n</result>\n</task-notification>"
-        );
-        assert_eq!(standing(&[prompt(1, 0, 1, &notice)]).named, ids(&[1]));
-        assert_eq!(standing(&[prompt(1, 0, 1, &format!("see {notice}"))]).named, ids(&[]), "a quotation");
-    }
-
-    #[test]
-    fn nothing_from_before_a_compaction_is_in_the_conversation_after_a_rewind_to_its_summary() {
-        let mut boundary = line(3, 0, "");
-        boundary["type"] = json!("system");
-        boundary["subtype"] = json!("compact_boundary");
-        let before = prompt(1, 0, 1, &named(1));
-        let summed = [before, line(2, 1, ""), boundary, prompt(4, 3, 1, "summary"), prompt(5, 4, 2, &named(2))];
-        assert_eq!(standing(&summed).named, ids(&[2]));
-        let rewound = [&summed[..], &[prompt(6, 2, 2, &named(3))]].concat();
-        assert_eq!(standing(&rewound).named, ids(&[3]), "the client's own request has the summary above it");
-    }
 }
