@@ -157,6 +157,9 @@ fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     check(&mut client, "no JSON", -32700, Value::Null);
     check(&mut client, r#"{"jsonrpc":"2.0","id":7,"method":"tools/list""#, -32700, Value::Null);
     check(&mut client, &"[".repeat(1_000), -32700, Value::Null);
+    let deep =
+        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}}"#, "[".repeat(200) + &"]".repeat(200));
+    check(&mut client, &deep, -32700, json!(7));
     check(&mut client, "[]", -32600, Value::Null);
     check(&mut client, "7", -32600, Value::Null);
     check(&mut client, r#"{"jsonrpc":"1.0","id":7,"method":"tools/list"}"#, -32600, json!(7));
@@ -171,6 +174,18 @@ fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     }
     assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
     assert_eq!(client.ask("resources/fly", json!({}))["error"]["code"], -32601);
+}
+
+#[test]
+fn a_call_with_half_a_character_is_served() {
+    let mut client = Client::start(NOBODY);
+    client.initialize("2025-11-25");
+    client.say(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"ping","arguments":{"half \ud83d":1}}}"#,
+    );
+    let answer = client.hear();
+    assert_eq!(answer["id"], 7, "{answer}");
+    assert!(answer["result"]["structuredContent"]["error"].to_string().contains("half \u{fffd}"), "{answer}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //! - [`guard`]: limits on two agents that message each other without a person
 //! - [`names`]: host name lookup in a program with its own C library
 //! - [`numbers`]: integers that a client wrote with a fraction
+//! - [`surrogates`]: half characters that a client wrote into JSON
 //! - [`text`]: text from other parties, made safe for terminals and logs
 //! - [`limits`]: every limit
 
@@ -32,6 +33,7 @@ pub mod policy;
 pub mod receipt;
 pub mod refusal;
 pub mod sent;
+pub mod surrogates;
 pub mod text;
 pub mod time;
 pub mod vocabulary;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use c3po_shared::surrogates;
 use serde::Deserialize;
 
 use crate::local::MARK;
@@ -57,7 +58,7 @@ pub fn name(word: &str) -> Option<Name> {
 
 /// Parses the client's input. `None` if it is malformed.
 pub fn event(name: Name, input: &[u8]) -> Option<Event> {
-    let input: HookInput = serde_json::from_slice(input).ok()?;
+    let input: HookInput = surrogates::parse(input).ok()?;
     let calls = input.tool_calls.unwrap_or_default().into_iter().filter_map(|call| call.tool_use_id);
     Some(Event {
         session_id: input.session_id,
@@ -135,6 +136,8 @@ mod tests {
             event(Name::UserPromptSubmit, input.as_bytes()).unwrap().prompt
         };
         assert_eq!(prompt("my password is hush".to_owned()), None);
+        let half = format!(r#"{{"prompt": "{MARK} half a character \ud83d"}}"#);
+        assert!(event(Name::UserPromptSubmit, half.as_bytes()).is_some_and(|event| event.prompt.is_some()));
         assert_eq!(prompt(format!("so: {MARK} 1 message")), Some("so: [c3po] 1 message".to_owned()));
         assert_eq!(prompt(format!("{MARK} {}", "x".repeat(PROMPT_MAX))), None);
     }

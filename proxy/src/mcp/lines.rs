@@ -1,6 +1,8 @@
 //! The client's messages, one per line: read with a size limit, with JSON-RPC errors for malformed lines.
 
+use c3po_shared::surrogates;
 use rmcp::model::ClientJsonRpcMessage;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
@@ -83,17 +85,31 @@ fn message(line: &[u8]) -> Option<Result<ClientJsonRpcMessage, Unreadable>> {
     if line.trim_ascii().is_empty() {
         return None;
     }
-    match serde_json::from_slice(line) {
+    match surrogates::parse(line) {
         Ok(message) => Some(Ok(message)),
         Err(error) => unreadable(line, &error).map(Err),
     }
 }
 
+/// The id of a line whose other members cannot be parsed, such as arguments that are nested too deeply.
+#[derive(Deserialize)]
+struct OnlyId {
+    #[serde(default)]
+    id: Value,
+}
+
+/// Returns the id of a request.
+fn request_id(id: &Value) -> Option<Value> {
+    Some(id).filter(|id| id.is_string() || id.is_number()).cloned()
+}
+
 fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
-    let value: Value = match serde_json::from_slice(line) {
+    let value: Value = match surrogates::parse(line) {
         Ok(value) => value,
         Err(error) => {
-            return Some(Unreadable { code: PARSE_ERROR, why: format!("Parse error: {error}"), id: Value::Null });
+            let id = serde_json::from_slice::<OnlyId>(line).ok().and_then(|line| request_id(&line.id));
+            let why = format!("Parse error: {error}");
+            return Some(Unreadable { code: PARSE_ERROR, why, id: id.unwrap_or_default() });
         }
     };
     let has = |member: &str| value.get(member).is_some();
@@ -104,7 +120,7 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
         tracing::debug!("a notification or response of no use: {error}");
         return None;
     }
-    let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default();
+    let id = value.get("id").and_then(request_id).unwrap_or_default();
     Some(Unreadable { code: INVALID_REQUEST, why: format!("Invalid request: {error}"), id })
 }
 

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
+use c3po_shared::surrogates;
 use c3po_shared::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -209,7 +210,7 @@ impl Transcript {
     }
 
     fn add(&mut self, line: &[u8]) {
-        let Ok(whole) = serde_json::from_slice::<Value>(line) else { return };
+        let Ok(whole) = surrogates::parse::<Value>(line) else { return };
         self.written = self.written.max(whole["timestamp"].as_str().and_then(|written| written.parse().ok()));
         let Ok(link) = LineFields::deserialize(&whole) else { return };
         if link.is_sidechain {

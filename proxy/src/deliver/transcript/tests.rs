@@ -77,6 +77,16 @@ fn a_conversation_goes_on_above_lines_that_were_lost() {
 }
 
 #[test]
+fn a_line_with_half_a_character_is_a_part_of_the_conversation() {
+    let lines = [line(1, 0, &named(1)), line(2, 1, &(named(2) + "half")), line(3, 2, "")];
+    let text = lines.map(|line| format!("{line}\n")).concat().replace("half", r"\ud83d");
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("s.jsonl");
+    fs::write(&path, text).unwrap();
+    assert_eq!(Transcript::default().conversation(&path).unwrap().named, ids(&[1, 2]));
+}
+
+#[test]
 fn turns_that_are_not_in_the_conversation_are_named() {
     let turns = |lines: &[Value]| standing(lines).other_turns.into_iter().collect::<Vec<_>>();
     let branch = [prompt(1, 0, 1, ""), prompt(2, 1, 2, ""), prompt(3, 1, 2, "")];
