@@ -13,8 +13,8 @@ use crate::local::protocol::{Event, Name};
 
 /// How long after its hooks a client may write its transcript.
 pub(super) const WRITTEN: Duration = Duration::from_secs(1);
-/// How long before the first step of a turn its client may write the latest line: a hook of another plugin may take long.
-const WRITTEN_BEFORE: Duration = Duration::from_secs(10);
+/// How long before the hook of a prompt its client may write the prompt, or another line of the turn before its first hook.
+const WRITTEN_BEFORE: Duration = Duration::from_secs(2);
 /// How often the client's session file is read while the hooks are silent.
 const ASK_EVERY: Duration = Duration::from_secs(15);
 /// How often the file may be missing before it is asked for no more: other clients have none.
@@ -30,13 +30,18 @@ pub(super) struct Evidence {
     missing: u32,
     /// The turn of the latest step.
     turn: Option<String>,
-    /// The first step of that turn.
-    stepped: Option<Instant>,
+    /// When that turn began.
+    began: Option<Instant>,
+    /// When the latest prompt came, of which there was no step yet.
+    prompted: Option<Instant>,
 }
 
 impl Evidence {
-    /// Notes where the transcript is.
-    pub(super) fn learn(&mut self, event: &Event) {
+    /// Notes where the transcript is, and when a prompt came.
+    pub(super) fn learn(&mut self, event: &Event, now: Instant) {
+        if event.name == Name::UserPromptSubmit && event.agent_id.is_none() {
+            self.prompted = Some(now);
+        }
         if event.transcript.is_some() && event.agent_id.is_none() {
             self.transcript.clone_from(&event.transcript);
         }
@@ -63,7 +68,7 @@ impl Evidence {
         let is_first = event.prompt_id != self.turn;
         self.turn.clone_from(&event.prompt_id);
         if is_first {
-            self.stepped = Some(now);
+            self.began = self.prompted.take().or(Some(now));
         }
         if !nothing_is_shown && (is_first || event.name == Name::Stop) {
             self.want(now + WRITTEN);
@@ -86,8 +91,8 @@ impl Evidence {
         if self.turn.as_ref().is_some_and(|turn| recorded.other_turns.contains(turn)) {
             return false;
         }
-        let (Some(age), Some(stepped)) = (recorded.age, self.stepped) else { return true };
-        age <= now.duration_since(stepped) + WRITTEN_BEFORE
+        let (Some(age), Some(began)) = (recorded.age, self.began) else { return true };
+        age <= now.duration_since(began) + WRITTEN_BEFORE
     }
 
     /// Returns the file to read now.

@@ -27,7 +27,7 @@ impl Hop {
             return Answer::default();
         }
         self.pushes.learn(event);
-        self.evidence.learn(event);
+        self.evidence.learn(event, now);
         let begins = self.turn.begins_with(event);
         if let Some(veto) = self.veto(event) {
             self.turn.refused(event);

@@ -239,7 +239,7 @@ fn read_for_a_while(recorded: &Recorded) -> Scene {
 
 #[test]
 fn a_transcript_that_is_no_longer_written_or_is_of_another_process_is_no_evidence() {
-    let old = Recorded { age: Some(Duration::from_secs(60)), ..Recorded::default() };
+    let old = Recorded { age: Some(Duration::from_secs(10)), ..Recorded::default() };
     let of_another = Recorded { other_turns: ["p1".to_owned()].into(), ..Recorded::default() };
     for recorded in [old, of_another] {
         let mut scene = read_for_a_while(&recorded);
