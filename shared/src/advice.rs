@@ -66,21 +66,24 @@ impl Advice {
     /// Returns the advice worded for a model, which has tools.
     pub fn for_models(self) -> &'static str {
         match self {
-            Self::ListAgents => "Check the agent id's spelling; list_agents shows who there is.",
+            Self::ListAgents => "Check the spelling of the agent id; list_agents lists all agents.",
             Self::NameRecipient => "Use an agent id, id@host, or @role; list_agents shows them.",
             Self::Broadcast => "Use broadcast to reach all agents.",
             Self::AskAnother => "Ask another agent (list_agents), try later, or send it with priority urgent.",
             Self::UseWholeId => "Use the full id as send_message, get_messages or wait_for_message returned it.",
             Self::ReadThread => {
-                "Nothing to do: the sender has an answer. get_thread shows it; send_message adds to it."
+                "Nothing to do: the sender already has an answer. get_thread shows it; to add to it, use send_message."
             }
             Self::AnswerIt => "Answer it with reply, or wait without message_id for the next message.",
             Self::AnswerFirst => {
-                "Reply first to the message that message_id names, with your own question in it if need be: its sender waits \
-                 for you. Your question stays with its recipient."
+                "First reply to the message in message_id: its sender is waiting for you. You can repeat your question \
+                 in that reply. The message that you sent stays with its recipient."
             }
-            Self::SendAgain => "Send it again in a moment, or with queue_if_down: then it waits behind the others.",
-            Self::ListTools => "See tools/list for what there is.",
+            Self::SendAgain => {
+                "Send it again in a few seconds, or with queue_if_down, which puts it behind the queued \
+                                messages."
+            }
+            Self::ListTools => "See tools/list for the available tools.",
             Self::WorkOn
             | Self::StartOne
             | Self::NothingListens
@@ -89,29 +92,34 @@ impl Advice {
             | Self::NoRoute
             | Self::NoSuchHost
             | Self::AnotherProgram => {
-                "Work on without c3po; it reconnects by itself. `c3po status` in a terminal says what is wrong."
+                "Continue without c3po; it reconnects automatically. `c3po status` in a terminal reports what is wrong."
             }
-            Self::WriteHttps => "Write https:// for http://.",
+            Self::WriteHttps => "Use https:// instead of http:// in the coordinator's URL.",
             Self::WriteHttp => {
-                "Work on without c3po. Your user has to correct the coordinator's URL; `c3po doctor` says how."
+                "Continue without c3po. Your user has to correct the coordinator's URL; `c3po doctor` reports how."
             }
             Self::AnotherCertificate => {
-                "Work on without c3po. If the coordinator was set up anew, your user has to let this host in again, with a \
-                 line from `c3po-coordinator invite`; if not, somebody may be in between. The session notices by itself."
+                "Continue without c3po. If the coordinator was set up again, your user has to join this host again, \
+                 with the command that `c3po-coordinator invite` prints; if not, this may be a man-in-the-middle \
+                 attack. After joining, the session reconnects automatically."
             }
             Self::UnknownCertificate => {
-                "If it is the coordinator's own, your user has to let this host in, with a line from `c3po-coordinator \
-                 invite`, or set C3PO_FINGERPRINT to the value in the coordinator's log. The session notices the first by \
-                 itself."
+                "If the coordinator made its certificate itself, your user has to join this host, with the command \
+                 that `c3po-coordinator invite` prints, or set C3PO_FINGERPRINT to the fingerprint in the \
+                 coordinator's log. After joining, the session reconnects automatically."
             }
             Self::JoinAgain => {
-                "Your user has to let this host in, with a line from `c3po-coordinator invite`. The session notices by itself."
+                "Your user has to join this host, with the command that `c3po-coordinator invite` prints. The session \
+                 then reconnects automatically."
             }
-            Self::CoveredName => "Use a name that it covers: C3PO_AGENT_ID for a session, --as for a command.",
-            Self::StoreAway => "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look.",
+            Self::CoveredName => "Use a name that the key covers: C3PO_AGENT_ID for a session, --as for a command.",
+            Self::StoreAway => {
+                "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or \
+                                disk."
+            }
             Self::StoreFull => {
-                "Try again later. Whoever runs the coordinator has to give its store more room: maxmemory of Redis, or \
-                 the disk. Reading and acknowledging go on meanwhile."
+                "Try again later. The administrator of the coordinator has to give its store more space: maxmemory of \
+                 Redis, or the disk. Reading and acknowledging still work."
             }
         }
     }

@@ -199,8 +199,7 @@ impl std::str::FromStr for Since {
                 Ok(Self(Timestamp::from_millis(Timestamp::now().millis().saturating_sub(ago))))
             }
             Err(_) => text.parse().map(Self).map_err(|_| {
-                "it is neither a time such as 2026-01-15T10:30:00Z nor how long ago, such as 30s, 10m, 2h or 3d"
-                    .to_owned()
+                "it is neither a time such as 2026-01-15T10:30:00Z nor an age such as 30s, 10m, 2h or 3d".to_owned()
             }),
         }
     }

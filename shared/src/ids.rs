@@ -18,7 +18,10 @@ pub const AGENT_ID_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The text is not an agent id.
-    #[error("'{0}' is not an agent id: 1 to 64 of A-Z a-z 0-9 _ . - and the first a letter or a digit")]
+    #[error(
+        "'{0}' is not an agent id: it has 1 to 64 characters of A-Z a-z 0-9 _ . - and begins with a letter or \
+             digit"
+    )]
     Agent(String),
     /// The text is not a message id.
     #[error("'{0}' is not a message id: from_agent::to_agent:: and 8 hexadecimal digits, as send_message returns it")]

@@ -56,7 +56,7 @@ pub enum JoinError {
     #[error("a fingerprint is sha256: and 64 hexadecimal digits")]
     Fingerprint,
     /// Not a code, or a truncated one.
-    #[error("this is no join code: copy the whole line that the coordinator printed")]
+    #[error("this is not a join code: copy the whole command that the coordinator printed")]
     Code,
 }
 
@@ -175,7 +175,7 @@ impl JoinRequest {
         let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
         match &self.older_key {
             Some(id) if id.len() != KEY_ID_LENGTH || !id.chars().all(is_digit) => {
-                Err(Refusal::invalid("older_key: it is not the id of a key"))
+                Err(Refusal::invalid("older_key is not the id of a key"))
             }
             _ => check_name("host", &self.host),
         }
@@ -199,7 +199,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Refusal> {
     let count = name.chars().count();
     match count {
         _ if count > LABEL_MAX => Err(Refusal::too_large(field, count, LABEL_MAX)),
-        _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field}: it is empty"))),
+        _ if name.trim().is_empty() => Err(Refusal::invalid(format!("{field} is empty"))),
         _ => check_plain(field, name),
     }
 }

@@ -121,7 +121,7 @@ impl Progress {
         match (self.stage, self.seen_via) {
             (Stage::InSession, _) | (Stage::Seen, None) => Ok(()),
             (Stage::Seen, Some(_)) => Err(Refusal::invalid("seen_via belongs to in_session")),
-            (stage, _) => Err(Refusal::invalid(format!("a host cannot say that a message is {stage}"))),
+            (stage, _) => Err(Refusal::invalid(format!("a host cannot report the stage {stage}"))),
         }
     }
 }

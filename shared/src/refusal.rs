@@ -122,34 +122,36 @@ impl ErrorCode {
         match self {
             Self::AgentNotFound => Advice::ListAgents.for_models(),
             Self::AgentUnavailable => Advice::AskAnother.for_models(),
-            Self::KeyNotFound => "See `c3po-coordinator keys list`.",
-            Self::InviteNotFound => "See `c3po-coordinator invites list`.",
+            Self::KeyNotFound => "List the keys with `c3po-coordinator keys list`.",
+            Self::InviteNotFound => "List the invites with `c3po-coordinator invites list`.",
             Self::MessageNotFound => Advice::UseWholeId.for_models(),
             Self::AlreadyAnswered => Advice::ReadThread.for_models(),
-            Self::Timeout => "The other agent may be busy or offline. Go on with other work and ask again later.",
-            Self::Interrupted => "Stop what you were doing and read why.",
-            Self::RateLimited => "Wait until the minute has passed, and put several points into one message.",
+            Self::Timeout => "The other agent may be busy or offline. Continue with other work and ask again later.",
+            Self::Interrupted => "Stop and read the reason.",
+            Self::RateLimited => "Wait a minute, and put several points into one message.",
             Self::QuotaExceeded => {
-                "Write long texts to a file the other agent can read and send the path; `until` is when there is room again."
+                "Write long texts to a file the other agent can read and send its path. The quota has room again at \
+                 the time in `until`."
             }
             Self::LoopSuspected => {
-                "Stop writing to this agent and ask your user, who can see the pair with `c3po guard list` and allow it."
+                "Stop sending to this agent and ask your user, who can list such pairs with `c3po guard list` and \
+                 allow this one."
             }
             Self::WouldDeadlock => Advice::AnswerFirst.for_models(),
             Self::InvalidRequest => "Check parameter values and formats.",
             Self::PayloadTooLarge => {
-                "Shorten the text, or write it to a file the other agent can read and send the path."
+                "Shorten the text, or write it to a file the other agent can read and send its path."
             }
             Self::InboxFull => "The recipient has to read its inbox first. Try again later or ask another agent.",
             Self::Unauthorized => Advice::JoinAgain.for_models(),
-            Self::Forbidden => "This is not yours to do; ask the person who runs the coordinator.",
-            Self::ForbiddenByPolicy => "A rule of the coordinator forbids this; the sentence says which.",
-            Self::Conflict => "Look at the present state and decide again.",
+            Self::Forbidden => "You do not have this permission; ask the administrator of the coordinator.",
+            Self::ForbiddenByPolicy => "A rule of the coordinator's policy forbids this; the error names the rule.",
+            Self::Conflict => "Check the current state and decide again.",
             Self::VersionMismatch => "Update the older side: c3po on this host or the coordinator.",
             Self::CoordDown => Advice::WorkOn.for_models(),
             Self::StoreUnavailable => Advice::StoreAway.for_models(),
             Self::NotSupported => Advice::ListTools.for_models(),
-            Self::Internal => "Try again; if it happens again, report it with the coordinator's log.",
+            Self::Internal => "Try again; if it fails again, report it with the coordinator's log.",
         }
     }
 }
@@ -224,19 +226,19 @@ impl Refusal {
             return refusal;
         }
         let names: Vec<_> = nearest.iter().map(AgentId::as_str).collect();
-        refusal.suggestion = format!("Did you mean {}? list_agents shows who there is.", names.join(" or "));
+        refusal.suggestion = format!("Did you mean {}? list_agents lists all agents.", names.join(" or "));
         refusal.detail("nearest", names)
     }
 
     /// There is no such message, or the caller may not know of it. The error is the same for both, so that it reveals
     /// nothing.
     pub fn message_not_found(id: &MessageId) -> Self {
-        Self::new(ErrorCode::MessageNotFound, format!("no message {id} of yours"))
+        Self::new(ErrorCode::MessageNotFound, format!("you have no message {id}"))
     }
 
     /// Another answer came first.
     pub fn already_answered(id: &MessageId, reply: &MessageId) -> Self {
-        Self::new(ErrorCode::AlreadyAnswered, format!("{id} is answered already")).detail("reply_id", reply.as_str())
+        Self::new(ErrorCode::AlreadyAnswered, format!("{id} is already answered")).detail("reply_id", reply.as_str())
     }
 
     /// A text exceeds its maximum length.
@@ -262,7 +264,7 @@ impl Refusal {
     pub fn rate_limited(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
         Self::new(
             ErrorCode::RateLimited,
-            format!("{count} sends in the last 60 seconds; at most {limit} are allowed; nothing was sent"),
+            format!("rate limit: {count} sends in the last 60 seconds, at most {limit} are allowed; nothing was sent"),
         )
         .suggest(format!("Wait {retry_after_seconds} s, and put several points into one message."))
         .detail("count", count)
@@ -276,14 +278,14 @@ impl Refusal {
         let left = limit.saturating_sub(count);
         let [stored, allowed, rest] = [count, limit, left].map(megabytes);
         let error = format!(
-            "{stored} of messages were stored with {whose} within {} hours, at most {allowed} are allowed, and {rest} are left; \
-             nothing was sent",
+            "storage quota of {whose}: {stored} of {allowed} were used in the last {} hours, {rest} are left; nothing \
+             was sent",
             limits::QUOTA_HOURS
         );
         Self::new(ErrorCode::QuotaExceeded, error)
             .suggest(format!(
-                "There is room for this at {until}. Write long texts to a file and send its path; reading goes on. Whoever \
-                 runs the coordinator can allow more (--store-quota)."
+                "There is room for this message at {until}. Write long texts to a file and send its path. Reading \
+                 still works. The administrator of the coordinator can raise the quota (--store-quota)."
             ))
             .detail("count", count)
             .detail("limit", limit)
@@ -294,19 +296,19 @@ impl Refusal {
     /// A key has reached its limit of agents; `key` as in [`Self::quota_exceeded`].
     pub fn too_many_agents(key: &str, count: usize, limit: usize) -> Self {
         let whose = whose(key);
-        let error = format!("{count} agents were made with {whose}, at most {limit} may be; no other was made");
+        let error = format!("agent limit of {whose}: {count} of {limit} agents exist; no agent was created");
         Self::new(ErrorCode::QuotaExceeded, error)
-            .suggest("`c3po agents` lists them, and `c3po agents rm NAME` forgets one, with its mail.")
+            .suggest("`c3po agents` lists them; `c3po agents rm NAME` deletes one with its messages.")
             .detail("count", count)
             .detail("limit", limit)
     }
 
     /// A new name differs from that of an existing agent only in case.
     pub fn alike(name: &AgentId, known: &AgentId) -> Self {
-        Self::new(ErrorCode::Conflict, format!("{name} differs from the agent {known} in case alone"))
+        Self::new(ErrorCode::Conflict, format!("{name} differs from the existing agent {known} only in case"))
             .suggest(format!(
-                "Use {known} or a name of its own: C3PO_AGENT_ID for a session, --as for a command. `c3po agents rm {known}` \
-                 forgets that agent, with its mail."
+                "Use {known} or a different name: C3PO_AGENT_ID for a session, --as for a command. `c3po agents rm \
+                 {known}` deletes that agent with its messages."
             ))
             .detail("nearest", vec![known.as_str()])
     }
@@ -316,8 +318,8 @@ impl Refusal {
         let [one, other] = agents;
         let minutes = limits::LOOP_WINDOW.as_secs() / 60;
         let error = format!(
-            "{one} and {other} sent each other {count} messages within {minutes} minutes without a person, and at most \
-             {limit} are allowed; nothing was sent"
+            "{one} and {other} sent each other {count} messages in {minutes} minutes without a person; at most {limit} \
+             are allowed; nothing was sent"
         );
         Self::guarded(agents, error).detail("count", count).detail("limit", limit)
     }
@@ -343,7 +345,7 @@ impl Refusal {
     /// messages whose answers they wait for; the last is one to the sender.
     pub fn would_deadlock(message: &MessageId, cycle: &[MessageId]) -> Self {
         let waits: Vec<_> = cycle.iter().map(|id| format!("{} waits for {}", id.from(), id.to())).collect();
-        let error = format!("waiting for {} would never end: {}", message.to(), waits.join(", "));
+        let error = format!("waiting for {} would be a deadlock: {}", message.to(), waits.join(", "));
         let agents = cycle.iter().map(MessageId::from).chain([message.from(), message.to()]);
         let agents: Vec<_> = agents.map(|agent| agent.to_string()).collect();
         let refusal = Self::new(ErrorCode::WouldDeadlock, error).detail("cycle", agents);
@@ -355,12 +357,11 @@ impl Refusal {
 
     /// Too many wrong join codes in the last minute.
     pub fn too_many_codes(count: u32, limit: u32, retry_after_seconds: u64) -> Self {
-        let error =
-            format!("this join code is wrong, as {count} were in the last 60 seconds, of which {limit} are allowed");
+        let error = format!("wrong join code; too many wrong codes in the last minute ({count} of {limit})");
         Self::new(ErrorCode::RateLimited, error)
             .suggest(
-                "Ask for a new line: `c3po-coordinator invite` on the coordinator's machine. A right code lets in at \
-                 once.",
+                "Get a new join command: `c3po-coordinator invite` on the coordinator's machine. Correct codes are \
+                 still accepted.",
             )
             .detail("count", count)
             .detail("limit", limit)
@@ -370,19 +371,20 @@ impl Refusal {
     /// One session has reached its limit of calls in flight.
     pub fn too_many_calls() -> Self {
         let limit = limits::CALLS_IN_FLIGHT;
-        let error = format!("{limit} calls of this session are under way, which is as many as are allowed");
+        let error = format!("this session has {limit} calls in progress, which is the limit");
         Self::new(ErrorCode::RateLimited, error)
-            .suggest("Wait for some of them to end.")
+            .suggest("Wait until some of them have returned.")
             .detail("count", limit)
             .detail("limit", limit)
     }
 
     /// The coordinator has reached its connection limit.
     pub fn no_place(limit: usize) -> Self {
-        let error = format!("the coordinator has {limit} connections, which is as many as it may have");
+        let error = format!("the coordinator has reached its limit of {limit} connections");
         Self::new(ErrorCode::CoordDown, error)
             .suggest(
-                "It is tried again by itself; whoever runs the coordinator may give it more memory or descriptors.",
+                "c3po retries automatically; the administrator of the coordinator can give it more memory or file \
+                 descriptors.",
             )
             .detail("count", limit)
             .detail("limit", limit)
@@ -390,7 +392,7 @@ impl Refusal {
 
     /// The coordinator cannot reach its store.
     pub fn store_unavailable() -> Self {
-        let error = "the coordinator cannot reach its store, and does not know whether this was done";
+        let error = "the coordinator cannot reach its store; it is unknown whether this was done";
         Self::new(ErrorCode::StoreUnavailable, error).detail("applied", "unknown")
     }
 
@@ -404,8 +406,8 @@ impl Refusal {
 /// Returns the owner of a quota, from the id of its key or the word for callers without a key.
 fn whose(key: &str) -> String {
     match key {
-        "anybody" => "those without a key".to_owned(),
-        "token" => "those with the token".to_owned(),
+        "anybody" => "clients without a key".to_owned(),
+        "token" => "clients with the token".to_owned(),
         id => format!("the key {id}"),
     }
 }
@@ -462,7 +464,7 @@ mod tests {
             serde_json::to_value(&refusal).expect("a refusal is JSON"),
             serde_json::json!({
                 "error": "no agent named meshtastik", "code": "AGENT_NOT_FOUND",
-                "suggestion": "Did you mean meshtastic? list_agents shows who there is.", "advice": "list_agents",
+                "suggestion": "Did you mean meshtastic? list_agents lists all agents.", "advice": "list_agents",
                 "details": {"nearest": ["meshtastic"]},
             })
         );

@@ -56,7 +56,7 @@ pub fn shell_word(text: &str) -> String {
 /// Errors: `INVALID_REQUEST` if it contains a character that terminals interpret.
 pub fn check_plain(field: &str, text: &str) -> Result<(), Refusal> {
     if text.chars().any(is_obeyed) {
-        return Err(Refusal::invalid(format!("{field}: it has control characters")));
+        return Err(Refusal::invalid(format!("{field} contains control characters")));
     }
     Ok(())
 }

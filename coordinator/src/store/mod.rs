@@ -63,7 +63,7 @@ pub enum StoreError {
     #[error("{} has {} agents", .0.key, .0.count)]
     Crowded(Crowded),
     /// The new name differs from the name of an existing agent only in case. Nothing was changed.
-    #[error("{name} differs from the agent {known} in case alone")]
+    #[error("{name} differs from the existing agent {known} only in case")]
     Alike {
         /// The new name.
         name: AgentId,

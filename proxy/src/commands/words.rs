@@ -139,7 +139,7 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
                 wanted(refusal).unwrap_or_else(|| "NAME,NAME".to_owned())
             );
         }
-        Advice::StoreAway => "Try again in a few seconds; if it stays, the coordinator's Redis or disk needs a look.",
+        Advice::StoreAway => "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk.",
         Advice::StoreFull => "The coordinator's store needs room: its disk, or maxmemory of its Redis. Reading goes on.",
     }
     .to_owned()

@@ -31,13 +31,13 @@ pub struct SendMessage {
     pub context: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// Default true; false for news
+    /// Default true; false if you need no answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_response: Option<bool>,
-    /// Seconds until it lapses unread; default a week
+    /// Seconds until it expires unread; default 7 days
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<u64>,
-    /// Keep it on this host if the coordinator is away, and send it later
+    /// If the coordinator is unreachable, queue it on this host and send it later
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_if_down: Option<bool>,
 }
@@ -52,7 +52,7 @@ pub struct ReplyTo {
     pub response: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
-    /// True if you expect an answer to this in turn
+    /// True if you need an answer to your reply
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires_response: Option<bool>,
     /// As in send_message
@@ -71,7 +71,7 @@ pub struct GetMessages {
     /// Default 50
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// next_cursor of the page before, or that of a [cut: …]
+    /// next_cursor of the previous page, or the cursor in a [cut: …]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -174,7 +174,7 @@ pub struct Broadcast {
 #[serde(deny_unknown_fields)]
 pub struct SetStatus {
     pub status: State,
-    /// What you work on
+    /// What you are working on
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_task: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,14 +185,14 @@ pub struct SetStatus {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterAgent {
-    /// Take this name instead of the present one
+    /// Your new name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Others reach every agent of it as @role
+    /// Others send to all agents with this role as @role
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
 }

@@ -94,31 +94,33 @@ macro_rules! tools {
 
 tools! {
     SendMessage(SendMessage) = "send_message", always, writes,
-        "Send a message to another agent. Returns its id and receipt. To have an answer, call wait_for_message with that id.";
+        "Send a message to another agent. Returns its id and receipt. To get the answer, call wait_for_message with \
+         that id.";
     Reply(ReplyTo) = "reply", always, writes,
-        "Answer a message from another agent. Acknowledges it.";
+        "Answer a message from another agent. This also acknowledges it.";
     GetMessages(GetMessages) = "get_messages", always, reads,
         "Read your inbox, oldest first. Messages stay until you reply to or acknowledge them.";
     WaitForMessage(WaitForMessage) = "wait_for_message", always, reads,
-        "Wait for the next message, or with message_id for the answer to a message you sent. Running out of time is no error.";
+        "Wait for the next message, or with message_id for the answer to a message you sent. A timeout is not an \
+         error.";
     AckMessages(AckMessages) = "ack_messages", deferred, writes,
-        "Take messages that need no answer out of your inbox.";
+        "Remove messages that need no answer from your inbox.";
     ListAgents(ListAgents) = "list_agents", deferred, reads,
         "List the agents you can message.";
     GetAgentStatus(GetAgentStatus) = "get_agent_status", deferred, reads,
-        "Show one agent: what it does and how many messages it has not dealt with.";
+        "Show one agent: its status, its task and how many messages it has not handled.";
     GetThread(GetThread) = "get_thread", deferred, reads,
         "Read the whole conversation that a message belongs to.";
     MessageStatus(MessageStatus) = "message_status", deferred, reads,
         "Show how far a message got: stored, on_host, in_session, seen, answered, with the evidence.";
     Broadcast(Broadcast) = "broadcast", deferred, writes,
-        "Send one message to all agents, or to those of a role or host. Offline ones get it later.";
+        "Send one message to all agents, or only those with a role or on a host. Offline agents get it later.";
     SetStatus(SetStatus) = "set_status", deferred, writes,
-        "Tell other agents what you do.";
+        "Set the status and task that other agents see.";
     RegisterAgent(RegisterAgent) = "register_agent", deferred, writes,
-        "Say what you offer, or take another name. Registering is not needed otherwise.";
+        "Publish your capabilities and role, or change your name. Not needed for anything else.";
     Ping(Nothing) = "ping", deferred, reads,
-        "Check the link to the coordinator.";
+        "Show your agent id and check the connection to the coordinator.";
 }
 
 impl Tool {
@@ -149,7 +151,7 @@ impl Call {
     pub fn parse(name: &str, arguments: &RawValue) -> Result<Self, Refusal> {
         // serde would accept an array too, in the order of our struct fields.
         if Tool::named(name).is_some() && !arguments.get().starts_with('{') {
-            return Err(Refusal::invalid(format!("{name}: the arguments have to be an object")));
+            return Err(Refusal::invalid(format!("{name}: the arguments must be an object")));
         }
         Self::read(name, &mut serde_json::Deserializer::from_str(arguments.get()))
     }

@@ -108,7 +108,7 @@ fn id(message: &Value) -> Option<MessageId> {
 }
 
 fn unreadable(error: &serde_json::Error) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("the reply is not readable: {error}"))
+    Refusal::new(ErrorCode::Internal, format!("cannot read the coordinator's reply: {error}"))
 }
 
 #[cfg(test)]

@@ -169,8 +169,8 @@ impl TimedOut {
     pub fn any(waited_seconds: u64, pending: usize) -> Self {
         let suggestion = match pending {
             0 => "No messages are pending. You can continue with other work.".to_owned(),
-            1 => "One message that is not new is in your inbox: get_messages shows it.".to_owned(),
-            count => format!("{count} messages that are not new are in your inbox: get_messages shows them."),
+            1 => "Your inbox has one older message: get_messages shows it.".to_owned(),
+            count => format!("Your inbox has {count} older messages: get_messages shows them."),
         };
         Self {
             status: "timeout".into(),

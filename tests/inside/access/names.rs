@@ -15,7 +15,7 @@ async fn a_name_that_differs_in_case_alone_is_refused_at_hello_with_the_known_on
     let mut link = Link::open(&served.address).await?;
     let refusal = link.hello(&Who::new("Web")).await?.expect_err("it looks like another")["data"].clone();
     assert_eq!((&refusal["code"], &refusal["details"]["nearest"]), (&json!("CONFLICT"), &json!(["web"])));
-    assert_eq!(refusal["error"], "Web differs from the agent web in case alone");
+    assert_eq!(refusal["error"], "Web differs from the existing agent web only in case");
     let suggestion = refusal["suggestion"].as_str().context("a suggestion")?;
     assert!(suggestion.contains("Use web") && suggestion.contains("`c3po agents rm web`"), "{refusal}");
     let mut other = served.join("other").await?;

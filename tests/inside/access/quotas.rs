@@ -78,7 +78,7 @@ async fn those_without_a_key_have_one_quota() -> Result<()> {
     .await?;
     let (mut a, mut b) = (gate.served.join("a").await?, gate.served.join("b").await?);
     let refusal = fill(&mut a, "b").await?;
-    assert!(refusal["error"].as_str().is_some_and(|said| said.contains("those without a key")), "{refusal}");
+    assert!(refusal["error"].as_str().is_some_and(|said| said.contains("clients without a key")), "{refusal}");
     let long = json!({"target": "a", "message": "x".repeat(2_000)});
     assert_eq!(b.refusal("send_message", long.clone()).await?, "QUOTA_EXCEEDED");
     let key = gate.key("agent", "c", &[]).await?;

@@ -52,7 +52,7 @@ async fn a_rate_limit_error_names_the_count_and_the_limit() -> Result<()> {
         homeassistant.send("human", "hi").await?;
     }
     let refusal = homeassistant.refused("send_message", json!({"target": "human", "message": "hi"})).await?;
-    assert_eq!(refusal["error"], "2 sends in the last 60 seconds; at most 2 are allowed; nothing was sent");
+    assert_eq!(refusal["error"], "rate limit: 2 sends in the last 60 seconds, at most 2 are allowed; nothing was sent");
     assert_eq!((&refusal["details"]["count"], &refusal["details"]["limit"]), (&json!(2), &json!(2)));
     for tool in ["ping", "list_agents", "get_messages"] {
         homeassistant.call(tool, json!({})).await?;

@@ -15,7 +15,7 @@ async fn an_unknown_target_is_an_error_with_the_nearest_names() -> Result<()> {
         refused,
         Err(json!({
             "error": "no agent named meshtastik", "code": "AGENT_NOT_FOUND",
-            "suggestion": "Did you mean meshtastic? list_agents shows who there is.", "advice": "list_agents",
+            "suggestion": "Did you mean meshtastic? list_agents lists all agents.", "advice": "list_agents",
             "details": {"nearest": ["meshtastic"]},
         }))
     );

@@ -84,7 +84,7 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
     let refused = meshtastic.try_call("wait_for_message", json!({"message_id": second, "timeout": 60})).await?;
     let refusal = refused.err().context("it was not refused")?;
     assert_eq!(refusal["code"], "WOULD_DEADLOCK");
-    assert_eq!(refusal["error"], "waiting for homeassistant would never end: homeassistant waits for meshtastic");
+    assert_eq!(refusal["error"], "waiting for homeassistant would be a deadlock: homeassistant waits for meshtastic");
     assert_eq!(refusal["details"]["message_id"], first.as_str());
     assert_eq!(refusal["details"]["cycle"], json!(["homeassistant", "meshtastic", "homeassistant"]));
     // A wait for any message returns the question; after its answer each agent may wait for the other.

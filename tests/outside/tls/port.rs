@@ -26,7 +26,13 @@ async fn who_speaks_plainly_to_tls_or_tls_to_a_plain_port_is_told_so() -> Result
     assert!(answer.status == 400 && answer.body.contains("https://"), "{answer:?}");
     let url = format!("http://{}", with.address());
     let told = refusal(&session(work.path(), "plain", &url, &[]).await?).await?;
-    ensure!(told["code"] == "INVALID_REQUEST" && told["suggestion"] == "Write https:// for http://.", "{told}");
+    ensure!(
+        told["code"] == "INVALID_REQUEST"
+            && told["suggestion"]
+                == "Use https:// instead of http:// in the \
+                  coordinator's URL.",
+        "{told}"
+    );
 
     let folder = TempDir::new()?;
     let without = Coordinator::start(folder.path()).await?;
