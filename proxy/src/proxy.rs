@@ -49,7 +49,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     }
     stop.cancel();
     if tokio::time::timeout(END_MAX, tracker.wait()).await.is_err() {
-        tracing::debug!("something is still under way; ending without it");
+        tracing::debug!("some work is still in progress; ending without it");
         return Ok(());
     }
     serving.await.context("serving MCP")?

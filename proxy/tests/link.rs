@@ -445,7 +445,7 @@ async fn what_cannot_be_kept_on_the_host_is_refused() {
     let send = json!({"target": "b", "message": "hi", "queue_if_down": true});
     let refusal = outcome(running.call("send_message", send)).await.unwrap_err();
     assert_eq!((refusal.code, &refusal.details["applied"]), (ErrorCode::CoordDown, &json!("no")));
-    assert!(refusal.error.contains("could not be kept on this host"), "{refusal}");
+    assert!(refusal.error.contains("could not be queued on this host"), "{refusal}");
 }
 
 #[tokio::test]

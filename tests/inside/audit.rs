@@ -291,7 +291,7 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
     let text = String::from_utf8(checked.stdout)?;
     assert_eq!(
         text,
-        "deny  message from a (host testhost) to vault (nobody has that name yet)\n  rule 1: it is a vault\n"
+        "deny  message from a (host testhost) to vault (no agent has that name yet)\n  rule 1: it is a vault\n"
     );
 
     for looking in ["agents", "status", "inbox"] {

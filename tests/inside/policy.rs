@@ -168,10 +168,10 @@ async fn outdated(served: &Served, why: &str) -> Result<()> {
     };
     for words in [&["policy", "show"][..], &["policy", "check", "a", "b", "message"]] {
         let said = c3po(words).await?;
-        assert!(said.contains(why) && said.contains("the rules before it stay in force"), "{said}");
+        assert!(said.contains(why) && said.contains("the previous rules stay in force"), "{said}");
     }
     let said = c3po(&["doctor"]).await?;
-    assert!(said.contains("warn  policy") && said.contains("the rules before it stay in force"), "{said}");
+    assert!(said.contains("warn  policy") && said.contains("the previous rules stay in force"), "{said}");
     Ok(())
 }
 

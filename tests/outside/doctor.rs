@@ -83,7 +83,7 @@ async fn on_a_host_that_is_well_every_way_is_tried_and_nothing_is_left_behind() 
     diagnosis.check("session", "ok", &["web", "connected", "0 unread"]);
     diagnosis.check("plugin", "warn", &["no claude command"]);
     diagnosis.check("coordinator", "ok", &[&coordinator.url(), "round trip"]);
-    diagnosis.check("clock", "ok", &["this host's is as the coordinator's"]);
+    diagnosis.check("clock", "ok", &["this host's agrees with the coordinator's"]);
     let stages = |via: &str, proof: &str| format!("stored, on_host, in_session ({via}), seen ({proof})");
     diagnosis.check("by a wait", "ok", &[&stages("wait_for_message", "tool_call")]);
     diagnosis.check("by a hook", "ok", &[&stages("post_tool_batch", "hook")]);
@@ -115,7 +115,7 @@ async fn what_is_broken_is_named_and_what_depends_on_it_is_skipped() -> Result<(
     fs::set_permissions(work.join("c3po"), Permissions::from_mode(0o755))?;
     let diagnosis = Diagnosis::of(work, "ftp://nas").await?;
     diagnosis.check("configuration", "fail", &["neither http:// nor https://"]);
-    diagnosis.check("sockets", "warn", &["open to others", "/tmp/c3po-"]);
+    diagnosis.check("sockets", "warn", &["accessible to other users", "/tmp/c3po-"]);
     diagnosis.check("coordinator", "skip", &[]);
     Ok(())
 }

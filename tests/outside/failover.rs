@@ -105,7 +105,7 @@ async fn whichever_of_two_coordinators_is_killed_every_session_is_back_within_te
     let first = join(home.path(), &nas_folder, &nas).await?;
     ensure!(first.contains("Next: `c3po install`") && !first.contains("same fleet"), "{first}");
     let second = join(home.path(), &laptop_folder, &laptop).await?;
-    ensure!(second.contains(&format!("It is the same fleet as at {}", nas.url())), "{second}");
+    ensure!(second.contains(&format!("It serves the same fleet as {}", nas.url())), "{second}");
     let written = std::fs::read_to_string(file(home.path()))?;
     ensure!(written.contains(&format!("coordinator_url = \"{},{}\"", nas.url(), laptop.url())), "{written}");
 

@@ -133,11 +133,12 @@ async fn what_was_refused_after_it_had_waited_is_told_by_the_doctor() -> Result<
         Ok(String::from_utf8(doctor.output().await?.stdout)?)
     };
     let waiting = doctor().await?;
-    assert!(waiting.contains("1 of homeassistant wait on this host"), "{waiting}");
+    assert!(waiting.contains("messages that homeassistant queued on this host: 1"), "{waiting}");
     coordinator.restart().await?;
     let refused = eventually("it is refused", SOON, async || {
         let said = doctor().await.ok()?;
-        (said.contains("1 of homeassistant were refused") && !said.contains("wait on this host")).then_some(said)
+        (said.contains("of homeassistant that were refused: 1;") && !said.contains("queued on this host"))
+            .then_some(said)
     })
     .await?;
     assert!(refused.contains("no agent named nobody"), "{refused}");

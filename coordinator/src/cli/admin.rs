@@ -276,7 +276,7 @@ impl Admin {
             ),
             Self::Guard(GuardCommand::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
             Self::Guard(GuardCommand::Allow(Two { one, other })) => {
-                format!("{one} and {other} may go on, and are counted anew.")
+                format!("{one} and {other} may continue; their count starts again.")
             }
             Self::Guard(GuardCommand::Stop(Two { one, other })) => format!(
                 "Messages between {one} and {other} are refused until you allow them:\n\n  {}\n",

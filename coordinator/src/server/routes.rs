@@ -50,7 +50,7 @@ fn for_administrators(table: Table) -> Table {
     const LOOKS: Access = Access::by(Administer);
     const CHANGES: Access = Access::by(Administer).lasting();
     let rotate = "Give a key another text; the one before is worth nothing";
-    let allow = "Let two agents go on: they are counted anew, and no longer stopped";
+    let allow = "Allow two agents to continue; their count starts again";
     let stop = "Refuse what two agents send each other until they are allowed";
     table
         .row(KEYS, LOOKS, "Every key, the newest first", get(keys::list))

@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     /// The messages' ids, or the ends of them
     #[arg(required_unless_present = "all", value_name = "ID")]
     ids: Vec<Typed>,
-    /// Every message that waits and wants no answer
+    /// Every message in the inbox that wants no answer
     #[arg(long, conflicts_with = "ids")]
     all: bool,
 }
@@ -38,22 +38,22 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
     } else {
         acked.acked.iter().try_for_each(|id| printer.line(&format!("{id}  acknowledged")))?;
         if arguments.all && acked.acked.is_empty() && questions == 0 {
-            printer.line("Nothing waits.")?;
+            printer.line("The inbox is empty.")?;
         }
     }
     if questions > 0 {
         eprintln!(
-            "c3po: {questions} more {}; `c3po reply` answers",
-            if questions == 1 { "wants an answer" } else { "want answers" }
+            "c3po: {questions} more {}; answer with `c3po reply`",
+            if questions == 1 { "message wants an answer" } else { "messages want answers" }
         );
     }
     if acked.unknown.is_empty() {
         return Ok(());
     }
     let unknown: Vec<_> = acked.unknown.iter().map(MessageId::as_str).collect();
-    let error = format!("never in your inbox, or no longer kept: {}", unknown.join(", "));
+    let error = format!("not in your inbox, or no longer kept: {}", unknown.join(", "));
     Err(Refusal::new(ErrorCode::MessageNotFound, error)
-        .suggest("`c3po inbox` shows what is in it, with the ids.")
+        .suggest("`c3po inbox` shows the messages in your inbox with their ids.")
         .into())
 }
 

@@ -20,7 +20,7 @@ use crate::config::Config;
 pub(super) struct Arguments {
     #[command(subcommand)]
     action: Option<AgentsAction>,
-    /// Only those with a connected session
+    /// Only agents with a connected session
     #[arg(long)]
     online: bool,
 }
@@ -28,7 +28,7 @@ pub(super) struct Arguments {
 /// Actions besides listing them.
 #[derive(Debug, clap::Subcommand)]
 enum AgentsAction {
-    /// Forget an agent that no session holds, with its mail; its name is free then
+    /// Delete an agent that no session holds, with its messages; its name becomes free
     Rm {
         /// Its name
         #[arg(add = completions::agents())]
@@ -47,10 +47,10 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         return printer.document(&json!({"agents": agents}));
     }
     if agents.is_empty() && online {
-        return printer.line("Nobody is online; `c3po agents` lists those who were.");
+        return printer.line("No agent is online; `c3po agents` lists all agents.");
     }
     if agents.is_empty() {
-        return printer.line("No agents yet: start a session with c3po in it.");
+        return printer.line("No agents yet: start a session that loads c3po.");
     }
     let rows: Vec<_> = agents.iter().map(|agent| row(printer, agent)).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
@@ -69,7 +69,7 @@ async fn remove(config: &Config, printer: &Printer, agent_id: AgentId) -> Result
         1 => " One message in its inbox has expired.".to_owned(),
         count => format!(" {count} messages in its inbox have expired."),
     };
-    printer.line(&format!("{} is forgotten, and its name is free.{mail}", removed.agent_id))
+    printer.line(&format!("{} is deleted, and its name is free.{mail}", removed.agent_id))
 }
 
 fn row(printer: &Printer, agent: &AgentRecord) -> Vec<String> {

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// The entries to print.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Continue with new entries as they come; Ctrl-C ends it
+    /// Continue with new entries as they arrive; Ctrl-C ends it
     #[arg(long)]
     follow: bool,
     /// Only entries since a time such as 2026-01-15T10:30:00Z, or since 10m, 2h or 3d ago
@@ -52,7 +52,7 @@ async fn every_page(config: &Config, printer: &Printer, mut query: AuditQuery, f
             // A running follow continues when the coordinator is back.
             Err(Failure::NoCoordinator(refusal)) if follow && query.after.is_some() => {
                 if !is_away {
-                    eprintln!("c3po: {}; it is asked again until it answers", harmless(&refusal.to_string(), false));
+                    eprintln!("c3po: {}; retrying until it answers", harmless(&refusal.to_string(), false));
                 }
                 is_away = true;
                 tokio::time::sleep(LOOK).await;

@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     /// Only to agents on this host
     #[arg(long)]
     host: Option<String>,
-    /// A line about its subject
+    /// The subject, one line
     #[arg(long)]
     title: Option<String>,
     /// low, normal, high or urgent

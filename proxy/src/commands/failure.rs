@@ -39,7 +39,7 @@ impl Failure {
             return Self::NobodyReads;
         }
         let why = format!("cannot write the output: {error}");
-        Self::Stopped { why, advice: "Have it written elsewhere and run this again.".to_owned() }
+        Self::Stopped { why, advice: "Redirect the output to another place and run this again.".to_owned() }
     }
 
     /// Reports the failure and the next step on standard error, as JSON if requested; returns the exit code.

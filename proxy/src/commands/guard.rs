@@ -17,7 +17,7 @@ use crate::config::Config;
 pub(super) enum GuardAction {
     /// List the pairs that are stopped, or near the limit of messages without a person
     List,
-    /// Let two agents go on: they are counted anew, and no longer stopped
+    /// Allow two agents to continue; their count starts again
     Allow {
         /// One of them
         #[arg(add = completions::agents())]
@@ -53,8 +53,8 @@ fn with_the_way(failure: Failure, typed: &str) -> Failure {
         return Failure::Refused(refusal);
     }
     Failure::Refused(refusal.suggest(format!(
-        "Run `c3po-coordinator guard {typed}` on the coordinator's machine, or join this host with a line of \
-         `c3po-coordinator invite --scope admin`."
+        "Run `c3po-coordinator guard {typed}` on the coordinator's machine, or join this host with the command that \
+         `c3po-coordinator invite --scope admin` prints."
     )))
 }
 
@@ -80,7 +80,7 @@ async fn rule(config: &Config, printer: &Printer, path: &str, agents: [AgentId; 
     let [one, other] = &pair.agents;
     printer.line(&match pair.standing {
         Standing::Stopped => format!("Messages between {one} and {other} are refused until you allow them."),
-        Standing::Open | Standing::Suspected => format!("{one} and {other} may go on, and are counted anew."),
+        Standing::Open | Standing::Suspected => format!("{one} and {other} may continue; their count starts again."),
     })
 }
 

@@ -13,11 +13,11 @@ use crate::config::Config;
 /// Actions on hosts.
 #[derive(Debug, Subcommand)]
 pub(super) enum HostsAction {
-    /// Give the agents, their mail and the keys of a host to another name of it; needs an admin key
+    /// Move the agents of a host, their messages and its keys to another name; needs an admin key
     Rename {
-        /// Its name until now
+        /// Its present name
         old: String,
-        /// Its name from now on
+        /// Its new name
         new: String,
     },
 }
@@ -33,11 +33,14 @@ pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) 
     }
     let RenamedHost { from, to, agents, keys } = renamed;
     let (from, to) = (harmless(&from, false), harmless(&to, false));
-    printer.line(&format!("{from} is {to} now, with {agents} agents and {keys} keys."))?;
+    printer.line(&format!("{from} is renamed to {to}, with {agents} agents and {keys} keys."))?;
     if keys > 0 {
         return Ok(());
     }
-    printer.line(&format!("No key stands for it: start its sessions with C3PO_HOST={to}, or they are {from} again."))
+    printer.line(&format!(
+        "No key authenticates it: start its sessions with C3PO_HOST={to}, or they use the name \
+                           {from} again."
+    ))
 }
 
 /// Adds the command for the coordinator's machine to a denial.

@@ -35,7 +35,7 @@ pub(super) async fn run(config: Config, printer: &Printer) -> Result<(), Failure
             // A session needs a little space in the store; reading does not.
             let pending = rest::get::<PendingMessages>(&config, "/api/pending", &json!({"limit": PENDING_MAX})).await?;
             let error = harmless(&refusal.error, false);
-            eprintln!("c3po: {error}; what is shown now stays in the inbox as not shown");
+            eprintln!("c3po: {error}; these messages stay in the inbox as not shown");
             print(&pending.read.messages, printer)
         }
         outcome => outcome,
@@ -47,7 +47,7 @@ fn print(messages: &[Message], printer: &Printer) -> Result<(), Failure> {
         return printer.document(&json!({"messages": messages, "count": messages.len()}));
     }
     if messages.is_empty() {
-        return printer.line("Nothing waits.");
+        return printer.line("The inbox is empty.");
     }
     messages.iter().try_for_each(|message| printer.message(message))
 }

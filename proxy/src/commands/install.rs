@@ -34,20 +34,20 @@ pub(super) struct Arguments {
     /// Also show c3po in Claude Code's status line
     #[arg(long)]
     statusline: bool,
-    /// With --statusline: take the place of another status line
+    /// With --statusline: replace another status line
     #[arg(long, requires = "statusline")]
     force: bool,
-    /// Let sessions use c3po's tools without asking: send, reply, read, wait, acknowledge, list
+    /// Allow sessions to use c3po's tools without asking: send, reply, read, wait, acknowledge, list
     #[arg(long, conflicts_with = "no_allow")]
     allow: bool,
-    /// Do not ask about that; sessions go on asking [default without a terminal]
+    /// Do not ask about that; sessions keep asking [default without a terminal]
     #[arg(long)]
     no_allow: bool,
-    /// Where the coordinator is, such as http://127.0.0.1:8420; tried, and written to this host's config.toml. On the
-    /// network use `c3po join`
+    /// The coordinator's URL, such as http://127.0.0.1:8420; it is tested, and written to this host's config.toml. For
+    /// a coordinator on the network, use `c3po join`
     #[arg(long, value_name = "URL")]
     coordinator: Option<String>,
-    /// A file that holds the coordinator's token, which is written to config.toml; `-` reads standard input
+    /// A file with the coordinator's token, which is written to config.toml; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The claude command [default: the one in PATH]
@@ -86,7 +86,7 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         None => steps.tell(
             "plugin",
             Outcome::Left,
-            "there is no claude command to load it; run this again when there is",
+            "there is no claude command yet; run this again when Claude Code is installed",
         )?,
         Some(claude) if arguments.dry_run => tell_plan(claude, &situation, &arguments, &mut steps)?,
         Some(claude) => register(claude, &situation, &arguments, &mut steps).await?,
@@ -100,9 +100,9 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         return Err(client::missing(None));
     }
     steps.end(if arguments.dry_run {
-        "Nothing was changed. The same without --dry-run does it."
+        "Nothing was changed. Run this without --dry-run to make the changes."
     } else {
-        "Start Claude Code, or type /reload-plugins in sessions that run. `c3po status` shows whether the coordinator \
+        "Start Claude Code, or type /reload-plugins in running sessions. `c3po status` shows whether the coordinator \
          answers."
     })
 }
@@ -121,16 +121,16 @@ impl Situation {
         let settings = SettingsFile::in_folder(&config.places.claude_dir);
         let before = settings.read().map_err(|error| Failure::Stopped {
             why: format!("{error:#}"),
-            advice: "Mend that file first: Claude Code does not take it either.".to_owned(),
+            advice: "Fix that file first: Claude Code cannot read it either.".to_owned(),
         })?;
         let bundle = Bundle::in_data(&config.places.data_dir);
         if let Some(source) = settings::foreign_marketplace(&before, bundle.folder()) {
             return Err(Failure::Stopped {
                 why: format!(
-                    "Claude Code has another marketplace named {MARKETPLACE}, from {source}; it was left alone"
+                    "Claude Code has another marketplace named {MARKETPLACE}, from {source}; it was not changed"
                 ),
                 advice: format!(
-                    "If you can do without it, run `{}`, then this again.",
+                    "If you do not need it, run `{}`, then run this again.",
                     client::typed(claude.as_ref(), &["plugin", "marketplace", "remove", MARKETPLACE])
                 ),
             });
@@ -200,7 +200,7 @@ fn tell_plan(
     let path = situation.settings.path().display();
     if !settings::enabled(&situation.before) {
         let members: Vec<_> = OURS.iter().map(|(group, member)| format!("{group}.{member}")).collect();
-        let text = format!("claude rewrites {path} with {}; a backup stays beside it", members.join(" and "));
+        let text = format!("claude rewrites {path} with {}; a backup is kept beside it", members.join(" and "));
         steps.tell("settings", Outcome::Would, text)?;
     }
     if arguments.allow && permissions::allowed(&situation.before).is_some() {
@@ -253,8 +253,8 @@ async fn call_claude(claude: &ClaudeCommand, situation: &Situation) -> Result<()
     if claude.plugin().await?.is_some_and(|plugin| plugin.enabled) {
         return Ok(());
     }
-    let why = format!("claude says it has installed {PLUGIN}, but does not list it as enabled");
-    Err(Failure::Stopped { why, advice: format!("Look at `{}`.", claude.typed(&["plugin", "list"])) })
+    let why = format!("claude reported that it installed {PLUGIN}, but does not list it as enabled");
+    Err(Failure::Stopped { why, advice: format!("Check the output of `{}`.", claude.typed(&["plugin", "list"])) })
 }
 
 /// Allows the tools if the user passes or answers yes: once, because the question came with the first installation.
@@ -286,13 +286,13 @@ async fn try_coordinators(config: &Config, urls: &str, steps: &mut Steps<'_>) ->
                 steps.tell("reached", Outcome::Done, format!("{url} answers"))?;
                 continue;
             }
-            Ok(Ok((_, body))) => serde_json::from_str(&body).unwrap_or_else(|_| Refusal::invalid("it is not well")),
+            Ok(Ok((_, body))) => serde_json::from_str(&body).unwrap_or_else(|_| Refusal::invalid("it is not healthy")),
             Ok(Err(refusal)) => link::for_host(refusal, &config.coordinators),
             Err(_) => Refusal::new(ErrorCode::CoordDown, format!("no coordinator at {url}: no answer")),
         };
         let refusal = refusal.detail("coordinator", url);
         let text = format!(
-            "{url} was written down, and does not answer as it should: {}\n{}",
+            "{url} was saved, but does not answer as expected: {}\n{}",
             refusal.error,
             words::suggestion(&refusal)
         );
@@ -318,7 +318,8 @@ fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Ste
 fn tell_kept_status_line(situation: &Situation, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let value = status_line::value(&situation.bundle.program());
     let text = format!(
-        "{} has another statusLine, which stays. To replace it say --force, or write there:\n\"statusLine\": {value}",
+        "{} has another statusLine, which was kept. To replace it, pass --force, or write there:\n\"statusLine\": \
+         {value}",
         situation.settings.path().display()
     );
     steps.tell("status line", Outcome::Left, text)
@@ -340,7 +341,7 @@ fn plan_host_file(config: &Config, arguments: &Arguments) -> Result<Option<Plan>
         .with_context(|| path.display().to_string())
         .map_err(stopped)?;
     if let Plan::Conflict { key, line } = plan {
-        let why = format!("{} has another {key}, which stays", path.display());
+        let why = format!("{} has another {key}, which was kept", path.display());
         let advice = match line {
             Some(line) => format!("Write there by hand: {line}"),
             None => format!("Change {key} there by hand."),
@@ -356,7 +357,10 @@ fn token(file: &Path) -> Result<String, Failure> {
     let text = text.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?;
     let token = text.trim();
     if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-        return Err(Failure::Usage(format!("{} holds no token: one line of visible characters", file.display())));
+        return Err(Failure::Usage(format!(
+            "{} has no token, which is one line of visible characters",
+            file.display()
+        )));
     }
     Ok(token.to_owned())
 }

@@ -11,7 +11,7 @@ use super::print::Printer;
 /// The folder of the pages.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The folder, such as ~/.local/share/man/man1; it is made where it is missing
+    /// The folder, such as ~/.local/share/man/man1; it is created if missing
     folder: PathBuf,
 }
 

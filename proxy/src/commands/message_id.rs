@@ -28,9 +28,7 @@ impl FromStr for Typed {
             return Ok(Self::Suffix(text.to_ascii_lowercase()));
         }
         text.parse().map(Self::Whole).map_err(|error| {
-            format!(
-                "{error}; give the whole id, or at least {SUFFIX_MIN} characters of its end for a message that waits"
-            )
+            format!("{error}; give the whole id, or at least {SUFFIX_MIN} characters of its end if it is in your inbox")
         })
     }
 }
@@ -69,12 +67,14 @@ fn only(ids: &[MessageId], suffix: &str) -> Result<MessageId, Failure> {
     match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
         (Some(one), Some(other)) => Err(Failure::Stopped {
-            why: format!("several messages that wait end in {suffix}, such as {one} and {other}"),
+            why: format!("several ids in the inbox end in {suffix}, such as {one} and {other}"),
             advice: "Give more of the id's end, or the whole id.".to_owned(),
         }),
         (None, _) => Err(Failure::Stopped {
-            why: format!("no message that waits ends in {suffix}"),
-            advice: "Give the whole id as it was printed; `c3po inbox` shows those that wait.".to_owned(),
+            why: format!("no id in the inbox ends in {suffix}"),
+            advice: "Give the whole id as it was printed; `c3po inbox` shows the messages in your inbox with their \
+                     ids."
+                .to_owned(),
         }),
     }
 }
@@ -96,7 +96,7 @@ mod tests {
             Err(Failure::Stopped { why, .. }) => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(why("c8c2"), "several messages that wait end in c8c2, such as a::b::5706c8c2 and a::b::0000c8c2");
-        assert_eq!(why("ffff"), "no message that waits ends in ffff");
+        assert_eq!(why("c8c2"), "several ids in the inbox end in c8c2, such as a::b::5706c8c2 and a::b::0000c8c2");
+        assert_eq!(why("ffff"), "no id in the inbox ends in ffff");
     }
 }

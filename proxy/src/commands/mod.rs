@@ -51,31 +51,31 @@ const STDIN_MAX: u64 = 4 * TEXT_MAX as u64;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  refused; standard error says why and what to try
+  1  refused; standard error has the reason and what to try
   2  wrong usage or configuration
   3  no coordinator
-  4  nothing came in time
+  4  timeout
   5  the coordinator cannot use its store";
 
 /// The part of `c3po join --help` about the code.
 const JOIN: &str = "\
-`c3po join` asks for the code that `c3po-coordinator invite` printed on the terminal, or reads
-it from standard input or from the variable C3PO_JOIN_CODE. It takes none as an argument: every
-user of a machine sees the arguments of a program.";
+`c3po join` asks on the terminal for the code that `c3po-coordinator invite` printed, or reads it
+from standard input or from the variable C3PO_JOIN_CODE. The code cannot be an argument: every
+user of a machine can see the arguments of a program.";
 
 /// The text of `c3po hook --help`.
 const HOOK: &str = "\
-It reads what the client writes about the event on standard input, asks the proxy of
-the same session, prints what the client is to do, and ends within 200 ms, or 500 ms
-where the client does not read that. Where no proxy answers it prints nothing and ends
-with 0: the session goes on as without c3po.
+It reads the client's description of the event from standard input, asks the proxy of the
+same session, prints the answer for the client, and ends within 200 ms, or within 500 ms if
+the client does not read that answer. If no proxy answers, it prints nothing and ends with
+exit code 0: the session continues as without c3po.
 
 Events: session-start user-prompt-submit pre-tool-use post-tool-batch (or post-tool-use)
 permission-request notification stop stop-failure subagent-stop session-end wait";
 
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "c3po", version, about = "Messages between agents, on hosts and containers of your own")]
+#[command(name = "c3po", version, about = "Messages between agents on your own hosts and containers")]
 #[command(after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
@@ -87,48 +87,48 @@ pub struct Cli {
 /// The options that all commands share.
 #[derive(Debug, clap::Args)]
 struct Manner {
-    /// Print JSON: one document, or one per line where a command follows
+    /// Print JSON: one document, or one per line if the command keeps running
     #[arg(long, global = true)]
     json: bool,
-    /// Print times in UTC, not in this host's zone; JSON always has UTC
+    /// Print times in UTC instead of this host's time zone; JSON always has UTC
     #[arg(long, global = true)]
     utc: bool,
-    /// Speak as this agent, which no session may hold at the time; a key that covers the name makes it
+    /// Act as this agent, which no session may hold at the same time; it is created if the key covers the name
     #[arg(long = "as", value_name = "NAME", global = true, default_value = "human", add = completions::agents())]
     name: AgentId,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show whether this host reaches a coordinator, and who is there
+    /// Show whether this host reaches a coordinator, and which agents are online
     #[command(after_help = EXIT_CODES)]
     Status,
-    /// Check everything that has to work on this host, and send test messages the whole way
+    /// Check everything that c3po needs on this host, and send test messages end to end
     #[command(after_help = EXIT_CODES)]
     Doctor,
-    /// List the agents, or forget one
+    /// List the agents, or delete one
     #[command(after_help = EXIT_CODES, aliases = ["list", "ls"])]
     Agents(agents::Arguments),
     /// Send a message
     #[command(after_help = EXIT_CODES)]
     Send(send::Arguments),
-    /// Send a message that wants no answer to every agent, or to those of a role or a host
+    /// Send a message that wants no answer to all agents, or only those with a role or on a host
     #[command(after_help = EXIT_CODES)]
     Broadcast(broadcast::Arguments),
-    /// Show the messages that wait for you
+    /// Show the messages in your inbox
     #[command(after_help = EXIT_CODES)]
     Inbox {
-        /// Go on with new ones as they come, as `c3po tail` does; Ctrl-C ends it
+        /// Continue with new messages as they arrive, like `c3po tail`; Ctrl-C ends it
         #[arg(long, short)]
         follow: bool,
     },
-    /// Show the messages that you sent lately, and how far each got
+    /// Show the messages that you sent recently, and how far each got
     #[command(after_help = EXIT_CODES)]
     Sent,
     /// Answer a message
     #[command(after_help = EXIT_CODES)]
     Reply(reply::Arguments),
-    /// Take messages that need no answer out of your inbox
+    /// Remove messages that need no answer from your inbox
     #[command(after_help = EXIT_CODES)]
     Ack(ack::Arguments),
     /// Show the conversation that a message belongs to
@@ -137,10 +137,10 @@ enum Command {
     /// Show how far a message got, with the evidence
     #[command(after_help = EXIT_CODES)]
     Receipt(receipt::Arguments),
-    /// Show the messages that wait for you, then new ones as they come; Ctrl-C ends it
+    /// Show the messages in your inbox, then new ones as they arrive; Ctrl-C ends it
     #[command(after_help = EXIT_CODES)]
     Tail,
-    /// Let this host in at a coordinator, with the line that it printed
+    /// Join this host to a coordinator, with a code from `c3po-coordinator invite`
     #[command(after_help = format!("{JOIN}\n\n{EXIT_CODES}"))]
     Join(join::Arguments),
     /// Show the audit: each event in order, with agents and reasons
@@ -152,16 +152,16 @@ enum Command {
     /// Show, allow or stop pairs of agents that write to each other without a person; needs an admin key
     #[command(after_help = EXIT_CODES, subcommand)]
     Guard(guard::GuardAction),
-    /// Move the agents and keys of a host to another name of it
+    /// Rename a host, with its agents and keys
     #[command(after_help = EXIT_CODES, subcommand)]
     Hosts(hosts::HostsAction),
-    /// Make Claude Code load c3po in every session of yours
+    /// Make Claude Code load c3po in all your sessions
     #[command(after_help = EXIT_CODES)]
     Install(install::Arguments),
     /// Revert `c3po install`
     #[command(after_help = EXIT_CODES)]
     Uninstall(uninstall::Arguments),
-    /// Print one line about this session's mail, for the client's status line
+    /// Print one line about this session's messages, for the client's status line
     Statusline,
     /// Print a completion script for a shell, such as: source <(c3po completions bash)
     Completions(completions::Arguments),
@@ -169,12 +169,12 @@ enum Command {
     Man(man::Arguments),
     /// Serve MCP on standard input and output; a client starts it beside a session
     Proxy,
-    /// Report an event of a session to its proxy; a client runs it at its hooks
+    /// Report an event of a session to its proxy; run by the hooks of a client
     #[command(after_help = HOOK)]
     Hook {
         /// The event, such as session-start or stop
         event: Option<String>,
-        /// Of wait: session-start, where it begins together with the session
+        /// For wait: session-start, if it starts together with the session
         beginning: Option<String>,
     },
 }
@@ -232,7 +232,7 @@ fn in_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 
 fn run_hook(event: Option<&str>, beginning: Option<&str>) -> ExitCode {
     hook::run(event, beginning).unwrap_or_else(|| {
-        eprintln!("c3po: a client runs this at its hooks; see c3po hook --help");
+        eprintln!("c3po: missing or unknown event; the hooks of a client run this: see `c3po hook --help`");
         ExitCode::from(2)
     })
 }
@@ -291,7 +291,7 @@ fn text(argument: String) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     std::io::stdin().take(STDIN_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > STDIN_MAX {
-        return Err(failed(format!("it is longer than the {TEXT_MAX} characters that a message may have")));
+        return Err(failed(format!("it is longer than {TEXT_MAX} characters")));
     }
     let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
     Ok(text.trim_end_matches('\n').to_owned())

@@ -17,7 +17,7 @@ use crate::config::Config;
 pub(super) enum PolicyAction {
     /// Show the rules in force, and where their file is
     Show,
-    /// Show whether FROM may do VERB to TO, and by which rule; the exit code is 1 where not
+    /// Show whether FROM may do VERB to TO, and by which rule; exit code 1 if not
     Check {
         /// The sender
         #[arg(add = completions::agents())]
@@ -51,7 +51,7 @@ async fn show(config: &Config, printer: &Printer) -> Result<(), Failure> {
 fn summary(policy: &PolicyInForce) -> String {
     let path = harmless(&policy.path, false);
     match (policy.rules, policy.text.is_empty()) {
-        (_, true) => format!("# no rules are in force; they would be in {path} on the coordinator's machine"),
+        (_, true) => format!("# no rules are in force; the policy file would be {path} on the coordinator's machine"),
         (1, false) => format!("# 1 rule is in force, from {path} on the coordinator's machine"),
         (count, false) => format!("# {count} rules are in force, from {path} on the coordinator's machine"),
     }
@@ -61,7 +61,7 @@ fn summary(policy: &PolicyInForce) -> String {
 fn warn(outdated: Option<&str>) {
     if let Some(why) = outdated {
         let why = harmless(why, false);
-        eprintln!("c3po: the policy file is not in force as it is now: {why}; the rules before it stay in force");
+        eprintln!("c3po: the current policy file is invalid: {why}; the previous rules stay in force");
     }
 }
 
@@ -90,7 +90,7 @@ fn explain(printer: &Printer, answer: &PolicyAnswer) -> Result<(), Failure> {
 /// Returns a side of the question with the coordinator's facts about it.
 fn party(party: &PolicyParty) -> String {
     if !party.known {
-        return format!("{} (nobody has that name yet)", party.id);
+        return format!("{} (no agent has that name yet)", party.id);
     }
     let role = party.role.as_ref().map(|role| format!("role {}", harmless(role, false)));
     let host = party.host.as_ref().map(|host| format!("host {}", harmless(host, false)));
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(summary(1, "x"), "# 1 rule is in force, from /data/policy.toml on the coordinator's machine");
         assert_eq!(
             summary(0, ""),
-            "# no rules are in force; they would be in /data/policy.toml on the coordinator's machine"
+            "# no rules are in force; the policy file would be /data/policy.toml on the coordinator's machine"
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::config::Config;
 /// The message to look up.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The message's id, or the end of the id of one that waits
+    /// The message's id, or the end of the id if it is in your inbox
     id: Typed,
 }
 
@@ -66,23 +66,23 @@ fn explain(history: &[Step]) -> Vec<String> {
 fn evidence(step: &Step) -> String {
     let place = step.session.as_deref().map(place).unwrap_or_default();
     match (step.stage, step.via) {
-        (Stage::QueuedOnHost, _) => "on the sender's disk, until a coordinator is there".to_owned(),
+        (Stage::QueuedOnHost, _) => "on the sender's disk, until a coordinator is reachable".to_owned(),
         (Stage::Stored, _) => "the coordinator's store has committed it".to_owned(),
-        (Stage::OnHost, Some(Via::Deliver)) => format!("on the recipient's host{place}: its proxy took it"),
+        (Stage::OnHost, Some(Via::Deliver)) => format!("on the recipient's host{place}: its proxy received it"),
         (Stage::OnHost, _) => format!("on the recipient's host{place}, as the next step proves"),
         (Stage::InSession, Some(Via::Terminal)) => "printed on a person's terminal".to_owned(),
         (Stage::InSession, via) => format!("in the session's context{place}{}", way(via)),
         (Stage::Seen, Some(Via::ToolCall)) => format!("the model's next tool call came after it{place}"),
-        (Stage::Seen, Some(Via::Hook)) => format!("the model went on after it, as a later hook shows{place}"),
+        (Stage::Seen, Some(Via::Hook)) => format!("the model continued after it, as a later hook shows{place}"),
         (Stage::Seen, Some(Via::Transcript)) => {
             format!("the model answered after it, as the client's own transcript shows{place}")
         }
-        (Stage::Seen, _) => format!("the model went on after it{place}"),
+        (Stage::Seen, _) => format!("the model continued after it{place}"),
         (Stage::Answered, _) => match &step.reply_id {
             Some(reply) => format!("by the reply {reply}"),
             None => "by a reply".to_owned(),
         },
-        (Stage::Expired, _) => "its time was over, or the one-shot session of its sender or recipient was".to_owned(),
+        (Stage::Expired, _) => "it expired, or the one-shot session of its sender or recipient ended".to_owned(),
         (Stage::Refused, _) => "a policy or the recipient's client refused it".to_owned(),
         (Stage::Held, _) => "the recipient's client holds it for a person".to_owned(),
     }
@@ -97,9 +97,9 @@ fn way(via: Option<Via>) -> String {
         }
         Some(Via::UserPromptSubmit) => "the UserPromptSubmit hook, with a prompt",
         Some(Via::PostToolBatch) => "the PostToolBatch hook, between two steps of a turn",
-        Some(Via::Stop) => "the Stop hook, which had the turn go on",
+        Some(Via::Stop) => "the Stop hook, which continued the turn",
         Some(Via::InboxSocket) => "a post to its inbox socket, confirmed by the prompt that it made",
-        Some(Via::AsyncRewake) => "the hook that waits beside it, confirmed by the prompt that it made",
+        Some(Via::AsyncRewake) => "the waiting hook, confirmed by the prompt that it made",
         Some(Via::Channel) => "a channel notification, confirmed by the prompt that it made",
         Some(Via::Transcript) => "an earlier way, as the client's own transcript shows",
         Some(Via::Deliver | Via::ToolCall | Via::Hook | Via::Reply | Via::Terminal) => "another way",
@@ -142,10 +142,10 @@ mod tests {
         ]));
         let expected = [
             "the coordinator's store has committed it",
-            "on the recipient's host (session 3): its proxy took it",
+            "on the recipient's host (session 3): its proxy received it",
             "in the session's context (session 3) by the UserPromptSubmit hook, with a prompt",
-            "the model went on after it, as a later hook shows (session 3)",
-            "again in the session's context (session 3, context 1) by the Stop hook, which had the turn go on",
+            "the model continued after it, as a later hook shows (session 3)",
+            "again in the session's context (session 3, context 1) by the Stop hook, which continued the turn",
             "by the reply b::a::00000002",
         ];
         assert_eq!(explain(&history), expected);
@@ -193,7 +193,7 @@ mod tests {
             "the model answered after it, as the client's own transcript shows (session 2, context 8)",
             "again printed on a person's terminal",
             "by a reply",
-            "the model went on after it (session ␛[2J)",
+            "the model continued after it (session ␛[2J)",
         ];
         assert_eq!(explain(&history), expected);
     }
@@ -209,7 +209,7 @@ mod tests {
             serde_json::to_value(document).unwrap(),
             json!({"message_id": "a::b::00000001", "stage": "in_session", "history": [{
                 "stage": "in_session", "at": "2026-01-15T10:30:00.000Z", "via": "stop", "session": "1",
-                "evidence": "in the session's context (session 1) by the Stop hook, which had the turn go on",
+                "evidence": "in the session's context (session 1) by the Stop hook, which continued the turn",
             }]})
         );
     }

@@ -16,7 +16,7 @@ pub(super) struct Arguments {
     id: Typed,
     /// The answer; - reads it from standard input
     text: String,
-    /// Report that the request was not met
+    /// Mark the answer as an error: the request was not fulfilled
     #[arg(long)]
     error: bool,
 }

@@ -102,7 +102,7 @@ fn asked_in_vain(failure: Failure, question: &Question) -> Failure {
 fn read<T: DeserializeOwned>(coordinator: String, status: u16, body: &str) -> Result<RestReply<T>, Failure> {
     let foreign = || {
         let error = format!("{coordinator} answers, but not as a coordinator: HTTP {status}");
-        Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
+        Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL and the version of the coordinator.")
     };
     if status != 200 {
         let refusal = serde_json::from_str::<Refusal>(body).unwrap_or_else(|_| foreign());

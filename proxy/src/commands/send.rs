@@ -33,16 +33,16 @@ pub(super) struct Arguments {
     /// How long to wait, in seconds [default: C3PO_TIMEOUT, or 60]
     #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = clap::value_parser!(u64).range(1..=WAIT_MAX))]
     timeout: Option<u64>,
-    /// The subject, in a line
+    /// The subject, one line
     #[arg(long)]
     title: Option<String>,
-    /// Background to the message
+    /// Background of the message
     #[arg(long)]
     context: Option<String>,
     /// low, normal, high or urgent
     #[arg(long)]
     priority: Option<Priority>,
-    /// Keep it on this host where no coordinator can be reached, to be sent once, later
+    /// If no coordinator is reachable, queue it on this host and send it once, later
     #[arg(long, conflicts_with = "wait")]
     queue: bool,
     /// State that no answer is needed
@@ -52,7 +52,11 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     if arguments.wait && arguments.target.starts_with('@') {
-        return Err(Failure::Usage("--wait waits for one agent's answer, and a role may be many".to_owned()));
+        return Err(Failure::Usage(
+            "--wait waits for the answer of one agent, but a role can be several \
+                                   agents"
+                .to_owned(),
+        ));
     }
     let timeout = arguments.timeout.unwrap_or(config.timeout);
     let wait = arguments.wait;
@@ -95,8 +99,8 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
 }
 
 /// The note about a message that was queued on this host.
-const QUEUED: &str = "no coordinator can be reached, so the message is on this host's disk alone. A session of this host \
-                      sends it once the coordinator is back, else your next `c3po send`.";
+const QUEUED: &str = "no coordinator is reachable, so the message is only on this host's disk. The next session or \
+                      `c3po send` on this host that reaches the coordinator sends it.";
 
 /// The link's reply about a message that it queued.
 #[derive(Deserialize)]
@@ -113,7 +117,7 @@ async fn note_absence(session: &CommandSession, printer: &Printer, sent: &Sent) 
     if agent.status == Status::Offline {
         let seen = printer.moment(agent.last_seen);
         eprintln!(
-            "c3po: {recipient} is offline since {seen}; the message waits there until {}",
+            "c3po: {recipient} is offline since {seen}; the message stays in its inbox until {}",
             printer.moment(sent.message.expires_at)
         );
     }

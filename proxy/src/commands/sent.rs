@@ -13,7 +13,7 @@ use crate::config::Config;
 pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Failure> {
     let mut asked = rest::get::<SentMessages>(&config, "/api/sent", &json!({})).await;
     if let Some(person) = asked.as_ref().err().and_then(rest::person) {
-        eprintln!("c3po: as {person}, for this host's key is not for {}", config.agent);
+        eprintln!("c3po: acting as {person}, because this host's key does not cover {}", config.agent);
         config.agent = person;
         asked = rest::get(&config, "/api/sent", &json!({})).await;
     }
@@ -23,7 +23,7 @@ pub(super) async fn run(mut config: Config, printer: &Printer) -> Result<(), Fai
     }
     let sent = answer.read;
     if sent.messages.is_empty() {
-        return printer.line(&format!("{} sent nothing lately.", sent.agent_id));
+        return printer.line(&format!("{} has sent nothing recently.", sent.agent_id));
     }
     let rows: Vec<_> = sent.messages.iter().map(|message| row(printer, message)).collect();
     aligned(&rows).iter().try_for_each(|line| printer.line(line))
@@ -37,7 +37,7 @@ fn row(printer: &Printer, message: &SentMessage) -> Vec<String> {
         message.message_id.to_string(),
         format!("to {}", message.to),
         printer.moment(message.at),
-        message.stage.map_or("not kept any more", Stage::as_str).to_owned(),
+        message.stage.map_or("no longer kept", Stage::as_str).to_owned(),
         about.into_iter().chain(title).collect::<Vec<_>>().join("  "),
     ]
 }
@@ -63,6 +63,6 @@ mod tests {
         ];
         assert_eq!(row(&printer, &message), expected);
         let gone = SentMessage { stage: None, reply_to: None, title: None, ..message };
-        assert_eq!(row(&printer, &gone)[3..], ["not kept any more", ""]);
+        assert_eq!(row(&printer, &gone)[3..], ["no longer kept", ""]);
     }
 }

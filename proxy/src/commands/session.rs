@@ -113,7 +113,7 @@ impl CommandSession {
     fn tell_name(&self, wished: &AgentId) {
         let agent = self.standing().agent;
         if agent != *wished {
-            eprintln!("c3po: as {agent}, for this host's key is not for {wished}");
+            eprintln!("c3po: acting as {agent}, because this host's key does not cover {wished}");
         }
     }
 

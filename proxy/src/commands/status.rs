@@ -104,11 +104,11 @@ fn milliseconds(time: Duration) -> f64 {
 fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
     let link = match &report.error {
         None => format!("{} to {}", printer.tinted(Tone::Good, report.link.as_str()), report.coordinator),
-        Some(refusal) => format!("none to {}, which answers: {}", report.coordinator, harmless(&refusal.error, false)),
+        Some(refusal) => format!("none to {}; it answers: {}", report.coordinator, harmless(&refusal.error, false)),
     };
     let rows = [
         ("link", Some(link)),
-        ("round trip", Some(format!("{} ms, with a connection of its own", report.round_trip_ms))),
+        ("round trip", Some(format!("{} ms, on a separate connection", report.round_trip_ms))),
         ("agent", report.pending.map(|_| report.agent_id.to_string())),
         ("pending", report.pending.map(|pending| pending.to_string())),
         ("online", Some(listed(&report.agents_online, report.agents))),
@@ -120,11 +120,11 @@ fn print(report: &StatusReport, printer: &Printer) -> Result<(), Failure> {
 
 /// Returns the state of the store, with its consequence.
 fn store(word: &str) -> String {
-    format!("{}: it takes no new messages, and reading goes on", harmless(word, false))
+    format!("{}: new messages are refused, reading still works", harmless(word, false))
 }
 
 fn listed(online: &[AgentId], agents: usize) -> String {
     let names: Vec<_> = online.iter().map(AgentId::as_str).collect();
-    let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     format!("{names} ({} of {agents})", online.len())
 }

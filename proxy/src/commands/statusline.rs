@@ -81,9 +81,9 @@ mod tests {
         status = Status { unread: 0, agents_online: None, link: link::State::Reconnecting, ..status };
         assert_eq!(text(&status, &plain), "c3po web · reconnecting");
         let error =
-            "the coordinator at nas:8430 shows another certificate (sha256:ab) than the one this host trusts (x)";
+            "the coordinator at nas:8430 presents another certificate (sha256:ab) than the one this host trusts (x)";
         status = Status { link: link::State::Failed, last_error: Some(error.to_owned()), ..status };
-        let refused = "c3po web · refused: the coordinator at nas:8430 shows another certificate";
+        let refused = "c3po web · refused: the coordinator at nas:8430 presents another certificate";
         assert_eq!(text(&status, &plain), refused);
         status.last_error = Some("x".repeat(71));
         assert_eq!(text(&status, &plain), format!("c3po web · refused: {}…", "x".repeat(70)));

@@ -43,9 +43,9 @@ async fn say_changes(session: &CommandSession) -> Failure {
         }
         if was_up && !is_up {
             let why = now.last_error.as_deref().unwrap_or("the connection ended");
-            eprintln!("c3po: the coordinator is away ({}); trying again", harmless(why, false));
+            eprintln!("c3po: the coordinator is unreachable ({}); retrying", harmless(why, false));
         } else if is_up && !was_up {
-            eprintln!("c3po: the coordinator is back");
+            eprintln!("c3po: connected to the coordinator again");
         }
         was_up = is_up;
         if changes.changed().await.is_err() {

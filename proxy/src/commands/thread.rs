@@ -14,7 +14,7 @@ use crate::config::Config;
 /// The conversation to print.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Any message of it: its id, or the end of the id of one that waits
+    /// Any message of it: its id, or the end of the id if it is in your inbox
     id: Typed,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Arguments {
 const CALLS: [&[&str]; 2] = [&["plugin", "uninstall", PLUGIN], &["plugin", "marketplace", "remove", MARKETPLACE]];
 
 /// The hooks of running sessions would look for a program that is gone.
-const RELOAD: &str = "Type /reload-plugins in sessions that run, or end them.";
+const RELOAD: &str = "Type /reload-plugins in running sessions, or end them.";
 
 pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let mut steps = Steps::new(printer, arguments.dry_run);
@@ -51,8 +51,15 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     }
     take_out(&file, &bundle).map_err(stopped)?;
     file.without_needless(backup).map_err(stopped)?;
-    let (outcome, found) =
-        if changed { (Outcome::Done, "is as without c3po") } else { (Outcome::Unchanged, "has nothing of c3po") };
+    let (outcome, found) = if changed {
+        (Outcome::Done, "has no c3po settings any more")
+    } else {
+        (
+            Outcome::Unchanged,
+            "has no c3po \
+                                      settings",
+        )
+    };
     let mut text = format!("{} {found}", file.path().display());
     for backup in file.backups().map_err(stopped)? {
         text += &format!("\nbackup: {}", backup.display());
@@ -68,12 +75,13 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     let config_file = &config.places.config_file;
     let mut next = RELOAD.to_owned();
     if config_file.exists() {
-        next += &format!(" {} stays: the commands of c3po use it.", config_file.display());
+        next += &format!(" {} is kept, because the commands of c3po use it.", config_file.display());
     }
     if let Some(id) = config.coordinators.key_id() {
         let urls: Vec<_> = config.coordinators.urls.iter().map(|target| as_written(target)).collect();
         next += &format!(
-            "\nThis host's key {id} stays valid at {}. `c3po-coordinator keys revoke {id}` on the coordinator's machine ends it.",
+            "\nThis host's key {id} stays valid at {}. To revoke it, run `c3po-coordinator keys revoke {id}` on the \
+             coordinator's machine.",
             urls.join(", ")
         );
     }
@@ -82,19 +90,19 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
 
 fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {
     let calls = CALLS.map(|call| format!("claude {}", call.join(" ")));
-    let text = format!("there is no claude command to ask; where there is one, run:\n{}", calls.join("\n"));
+    let text = format!("there is no claude command here; where there is one, run:\n{}", calls.join("\n"));
     steps.tell("plugin", Outcome::Left, text)
 }
 
 fn tell_plan(file: &SettingsFile, bundle: &Bundle, changed: bool, mut steps: Steps<'_>) -> Result<(), Failure> {
     if changed {
-        let text = format!("take ours out of {}; a backup stays beside it", file.path().display());
+        let text = format!("remove the settings of c3po from {}; a backup is kept beside it", file.path().display());
         steps.tell("settings", Outcome::Would, text)?;
     }
     if bundle.folder().exists() {
         steps.tell("files", Outcome::Would, format!("remove {}", bundle.folder().display()))?;
     }
-    steps.end("Nothing was changed. The same without --dry-run does it.")
+    steps.end("Nothing was changed. Run this without --dry-run to make the changes.")
 }
 
 /// Removes our entries that `claude` left in the file, and our status line.
@@ -150,7 +158,7 @@ async fn unregister(claude: &ClaudeCommand, steps: &mut Steps<'_>) -> Result<(),
 
 fn refused(claude: &ClaudeCommand, call: &[&str], said: &str) -> Failure {
     let why = format!("`{}` failed:\n{said}", claude.typed(call));
-    Failure::Stopped { why, advice: "Mend what it names and run this again.".to_owned() }
+    Failure::Stopped { why, advice: "Fix the problem that it names and run this again.".to_owned() }
 }
 
 #[cfg(test)]

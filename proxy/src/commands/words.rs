@@ -43,49 +43,52 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
     let url = shell_word(&place.url);
     Some(match advice {
         Advice::NothingListens => format!(
-            "Nothing listens on port {port} of {host}. See {there} whether the coordinator runs (`systemctl status \
+            "Nothing listens on port {port} of {host}. Check {there} whether the coordinator runs (`systemctl status \
              c3po-coordinator`, or `docker compose ps`), or correct the port: `c3po doctor` names the file."
         ),
         Advice::NoAnswer => format!(
-            "Is {host} on (`ping -c 1 {host}`)? If so, a firewall drops what is sent to its port {port}: open it {there}."
+            "Check that {host} is up (`ping -c 1 {host}`). If it is, a firewall drops the packets to port {port}: open \
+             that port {there}."
         ),
         Advice::SaysNothing => format!(
-            "What listens on port {port} hangs, or is another program. Look {there}: `ss -ltnp 'sport = :{port}'`; if it is \
-             the coordinator, start it again."
+            "The program on port {port} hangs, or is not the coordinator. Check {there} which one it is: `ss -ltnp \
+             'sport = :{port}'`; if it is the coordinator, restart it."
         ),
         Advice::NoRoute => {
-            format!("This host has no way to {host}: is its network up, or its VPN? `ping -c 1 {host}` tries it.")
+            format!("This host has no route to {host}. Check its network or VPN; `ping -c 1 {host}` tests the route.")
         }
         Advice::NoSuchHost => format!(
-            "No host is known here as {host}. Correct the name (`c3po doctor` names the file), or write its address; \
-             `getent hosts {host}` tries it."
+            "The host name {host} does not resolve. Correct it (`c3po doctor` names the file), or use an IP address; \
+             `getent hosts {host}` tests the name."
         ),
         Advice::AnotherProgram => format!(
-            "Correct the port (`c3po doctor` names the file), or end that program {there}: `ss -ltnp 'sport = :{port}'` \
+            "Correct the port (`c3po doctor` names the file), or stop that program {there}: `ss -ltnp 'sport = \
+             :{port}'` \
              names it."
         ),
         Advice::WriteHttp => format!(
-            "If the coordinator is to speak TLS, start it {there} with `--tls auto`; if not, let this host in anew with a \
-             line of `c3po-coordinator invite` there, and until then nothing is sent to {url}."
+            "If the coordinator should use TLS, start it {there} with `--tls auto`. If not, join this host again with \
+             the command that `c3po-coordinator invite` prints there; until then nothing is sent to {url}."
         ),
         Advice::AnotherCertificate => format!(
-            "If the coordinator was set up anew, `c3po join {url}` asks for the code that `c3po-coordinator invite` prints \
-             {there}; if not, somebody may be in between."
+            "If the coordinator was set up again, run `c3po join {url}` and enter the code that `c3po-coordinator \
+             invite` prints {there}. If not, this may be a man-in-the-middle attack."
         ),
         Advice::UnknownCertificate => format!(
-            "If it is the coordinator's own, `c3po join {url}` asks for the code that `c3po-coordinator invite` prints {there}, \
-             or set C3PO_FINGERPRINT to the value in the coordinator's log."
+            "If the coordinator made its certificate itself, run `c3po join {url}` and enter the code that \
+             `c3po-coordinator invite` prints {there}, or set C3PO_FINGERPRINT to the fingerprint in the coordinator's \
+             log."
         ),
         Advice::JoinAgain => format!(
-            "Let this host in: `c3po join {url}` asks for the code that `c3po-coordinator invite` prints {there}."
+            "Join this host: run `c3po join {url}` and enter the code that `c3po-coordinator invite` prints {there}."
         ),
         Advice::StoreAway => format!(
-            "Nothing was lost. Look {there} whether its Redis or disk is well; the coordinator's log says more \
-             (`journalctl -u c3po-coordinator -n 20`, or `docker compose logs coordinator`). It goes on by itself."
+            "Nothing was lost. Check {there} whether its Redis or disk works; the coordinator's log has more \
+             (`journalctl -u c3po-coordinator -n 20`, or `docker compose logs coordinator`). It recovers automatically."
         ),
         Advice::StoreFull => format!(
-            "Make room {there}: on the disk (`df -h`), or raise Redis' maxmemory. Reading goes on meanwhile, and nothing was \
-             lost."
+            "Make room {there}: free disk space (`df -h`), or raise maxmemory of its Redis. Reading still works, and \
+             nothing was lost."
         ),
         _ => return None,
     })
@@ -94,25 +97,32 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
 fn general(advice: Advice, refusal: &Refusal) -> String {
     let nearest: Vec<_> = refusal.details.get("nearest").and_then(Value::as_array).into_iter().flatten().collect();
     match advice {
-        Advice::ListAgents if nearest.is_empty() => "Check the agent's spelling; `c3po agents` lists all of them.",
+        Advice::ListAgents if nearest.is_empty() => {
+            "Check the spelling of the agent id; `c3po agents` lists all \
+                                                     agents."
+        }
         Advice::ListAgents => {
             let names: Vec<_> = nearest.into_iter().filter_map(Value::as_str).collect();
-            return format!("Did you mean {}? `c3po agents` lists all of them.", names.join(" or "));
+            return format!("Did you mean {}? `c3po agents` lists all agents.", names.join(" or "));
         }
-        Advice::NameRecipient => "Use an agent id, id@host, or @role; `c3po agents` lists them.",
-        Advice::Broadcast => "`c3po broadcast TEXT` sends to all; @role is everybody with a role.",
+        Advice::NameRecipient => "Use an agent id, id@host, or @role; `c3po agents` lists all agents.",
+        Advice::Broadcast => "`c3po broadcast TEXT` sends to all agents; @ROLE is all agents with that role.",
         Advice::AskAnother => "Ask another agent (`c3po agents`), try later, or send it with --priority urgent.",
-        Advice::UseWholeId => "Use the full id as it was printed; `c3po inbox` shows those that wait.",
+        Advice::UseWholeId => {
+            "Use the full id as it was printed; `c3po inbox` shows the messages in your inbox with \
+                               their ids."
+        }
         Advice::ReadThread => {
-            "Nothing to do: the sender has an answer. `c3po thread ID` shows it; `c3po send AGENT TEXT` adds to it."
+            "Nothing to do: the sender already has an answer. `c3po thread ID` shows it; to add to it, use `c3po send \
+             AGENT TEXT`."
         }
         Advice::AnswerIt => "Answer it with `c3po reply ID TEXT`.",
-        Advice::AnswerFirst => "Answer first the message that is named: its sender waits for you.",
-        Advice::SendAgain => "Send it again in a moment.",
-        Advice::ListTools => "`c3po --help` lists what there is.",
+        Advice::AnswerFirst => "First answer the message of that agent: it is waiting for you.",
+        Advice::SendAgain => "Send it again in a few seconds.",
+        Advice::ListTools => "`c3po --help` lists the commands.",
         Advice::StartOne => {
-            "Start one with `make up`, or let this host in at one on the network, with the line that `c3po-coordinator invite` \
-             prints there. C3PO_COORDINATOR_URL names another one without a key."
+            "Start a coordinator with `make up`, or join this host to one on the network, with the command that \
+             `c3po-coordinator invite` prints there. For one without keys at another address, set C3PO_COORDINATOR_URL."
         }
         Advice::WorkOn
         | Advice::NothingListens
@@ -121,26 +131,36 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
         | Advice::NoRoute
         | Advice::NoSuchHost
         | Advice::AnotherProgram => "`c3po doctor` reports what is wrong; nothing was lost.",
-        Advice::WriteHttps => "Write https:// for http://: `c3po doctor` names the file.",
-        Advice::WriteHttp => "Write http:// for https://, if that is meant: `c3po doctor` names the file.",
+        Advice::WriteHttps => "Use https:// instead of http://; `c3po doctor` names the file.",
+        Advice::WriteHttp => {
+            "If the coordinator should not use TLS, write http:// instead of https://; `c3po doctor` \
+                              names the file."
+        }
         Advice::AnotherCertificate => {
-            "If the coordinator was set up anew, join with a new line (`c3po-coordinator invite` on its machine); if not, \
-             somebody may be in between."
+            "If the coordinator was set up again, join again with the command that `c3po-coordinator invite` prints on \
+             its machine. If not, this may be a man-in-the-middle attack."
         }
         Advice::UnknownCertificate => {
-            "If it is the coordinator's own, join with a line of `c3po-coordinator invite`, or set C3PO_FINGERPRINT to the \
-             value in the coordinator's log."
+            "If the coordinator made its certificate itself, join with the command that `c3po-coordinator invite` \
+             prints, or set C3PO_FINGERPRINT to the fingerprint in the coordinator's log."
         }
-        Advice::JoinAgain => "Let this host in, with a line from `c3po-coordinator invite` on the coordinator's machine.",
+        Advice::JoinAgain => {
+            "Join this host with the command that `c3po-coordinator invite` prints on the \
+                              coordinator's machine."
+        }
         Advice::CoveredName => {
             return format!(
-                "Use a name that it covers, with --as, or ask for a key of further names: `c3po-coordinator invite --agents \
+                "Use a name that the key covers, with --as, or get a key for more names: `c3po-coordinator invite \
+                 --agents \
                  {}` on the coordinator's machine.",
                 wanted(refusal).unwrap_or_else(|| "NAME,NAME".to_owned())
             );
         }
         Advice::StoreAway => "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk.",
-        Advice::StoreFull => "The coordinator's store needs room: its disk, or maxmemory of its Redis. Reading goes on.",
+        Advice::StoreFull => {
+            "The coordinator's store needs more space: its disk, or maxmemory of its Redis. Reading \
+                              still works."
+        }
     }
     .to_owned()
 }
@@ -173,7 +193,7 @@ mod tests {
             assert!(!said.contains("session") && !said.contains("tools/list"), "{}: {said}", refusal.code);
         }
         let found = suggestion(&Refusal::agent_not_found("a", &["b".parse().unwrap()]));
-        assert_eq!(found, "Did you mean b? `c3po agents` lists all of them.");
+        assert_eq!(found, "Did you mean b? `c3po agents` lists all agents.");
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl Coordinators {
         {
             // The key would be sent in the clear, to any server there.
             problems.push(format!(
-                "{plain} is without TLS, and this host knows its coordinator by a certificate: write https://, or take out \
-                 C3PO_FINGERPRINT (fingerprint in config.toml)"
+                "{plain} does not use TLS, but this host has the fingerprint of a certificate: write https://, or \
+                 remove C3PO_FINGERPRINT (fingerprint in config.toml)"
             ));
             urls.retain(|url| !url.starts_with("ws://"));
         }
@@ -124,7 +124,7 @@ pub fn problem_of_urls(urls: &str) -> Option<String> {
 fn targets(urls: &str) -> Result<Vec<String>, String> {
     let targets: Vec<_> =
         urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(target).collect::<Result<_, _>>()?;
-    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which names no URL")) } else { Ok(targets) }
+    if targets.is_empty() { Err(format!("C3PO_COORDINATOR_URL is '{urls}', which has no URL")) } else { Ok(targets) }
 }
 
 fn target(url: &str) -> Result<String, String> {
@@ -133,7 +133,7 @@ fn target(url: &str) -> Result<String, String> {
         Some(parts) => parts,
         // A single word is more often a mistake than a host at port 80.
         None if url.contains(':') => ("http", url),
-        None => return Err(wrong("is no URL")),
+        None => return Err(wrong("is not a URL")),
     };
     let scheme = match scheme.to_ascii_lowercase().as_str() {
         "http" | "ws" => "ws",
@@ -145,7 +145,7 @@ fn target(url: &str) -> Result<String, String> {
     let target = format!("{scheme}://{place}{}", wire::PATH);
     match target.parse::<Uri>() {
         Ok(uri) if uri.host().is_some_and(|host| !host.is_empty()) => Ok(target),
-        _ => Err(wrong("is no URL")),
+        _ => Err(wrong("is not a URL")),
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
         assert!(found.fingerprints.is_empty() && problems[0].contains("64 hexadecimal digits"));
         let urls = ("C3PO_COORDINATOR_URL", "http://nas:8420,https://laptop:8420");
         let (found, problems) = read(&[urls, ("C3PO_FINGERPRINT", &print("ab"))], "");
-        assert!(problems[0].contains("ws://nas:8420/acp is without TLS"), "{problems:?}");
+        assert!(problems[0].contains("ws://nas:8420/acp does not use TLS"), "{problems:?}");
         assert_eq!(found.urls, ["wss://laptop:8420/acp"], "the key would be said in the clear");
     }
 

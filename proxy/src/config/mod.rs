@@ -240,8 +240,8 @@ impl Config {
         if file.token.is_some() && coordinators.token.is_none() {
             let file = sources.file_name.display();
             warnings.push(format!(
-                "the environment names another coordinator or certificate than {file}, so the token of that file is not sent: \
-                 set C3PO_TOKEN, or take out C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
+                "the environment sets another coordinator or certificate than {file}, so the token in that file is not \
+                 sent: set C3PO_TOKEN, or unset C3PO_COORDINATOR_URL and C3PO_FINGERPRINT"
             ));
         }
         let wished = variable("C3PO_AGENT_ID").or(file.agent_id);
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!((config.agent.as_str(), config.timeout), ("b", 7));
         let config = read(&[("C3PO_COORDINATOR_URL", "http://evil:8420")], Some(file));
         assert_eq!(config.coordinators.token, None);
-        assert!(config.warnings[0].contains("the token of that file is not sent"), "{:?}", config.warnings);
+        assert!(config.warnings[0].contains("the token in that file is not sent"), "{:?}", config.warnings);
     }
 
     #[test]

@@ -43,9 +43,13 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
         let shown = part.display();
         let is_open = found.mode() & EVERYBODY != 0 && (found.is_file() || found.mode() & STICKY == 0);
         match (is_foreign(found.uid()), is_open) {
-            (true, _) => Some(format!("{shown} belongs to the user {}, who may lead this host elsewhere", found.uid())),
+            (true, _) => Some(format!(
+                "{shown} belongs to the user {}, who can redirect this host to another \
+                                       coordinator",
+                found.uid()
+            )),
             (false, true) => Some(format!(
-                "{shown} can be written by everybody (mode {:03o}): read what stands there, then `chmod go-w {}`",
+                "{shown} is writable by other users (mode {:03o}): check its content, then run `chmod go-w {}`",
                 found.mode() & 0o777,
                 shell_word(&shown.to_string())
             )),
@@ -103,8 +107,8 @@ mod tests {
         check(0o600, 0o700, None);
         check(0o644, 0o755, None);
         check(0o664, 0o775, None);
-        check(0o666, 0o700, Some("config.toml can be written by everybody (mode 666)"));
-        check(0o600, 0o777, Some("c3po can be written by everybody (mode 777)"));
+        check(0o666, 0o700, Some("config.toml is writable by other users (mode 666)"));
+        check(0o600, 0o777, Some("c3po is writable by other users (mode 777)"));
         check(0o600, 0o1777, None);
     }
 }

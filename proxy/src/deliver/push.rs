@@ -156,7 +156,7 @@ impl Pushes {
     /// the text of the one before, also in another conversation.
     pub(super) fn told_apart(&self, mut text: String) -> String {
         while self.latest == text || self.given_up.iter().any(|push| push.text == text) {
-            text.push_str(" (Said again.)");
+            text.push_str(" (Sent again.)");
         }
         text
     }

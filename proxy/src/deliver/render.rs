@@ -63,9 +63,7 @@ pub(super) fn text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
 pub(super) fn reminder(agent: &AgentId, ids: &[MessageId]) -> String {
     let ids: Vec<_> = ids.iter().map(|id| format!("[ID: {id}]")).collect();
     let ids = ids.join(" ");
-    format!(
-        "{MARK} for {agent}: the turn in which you were shown {ids} broke off. The text stands above; deal with it now."
-    )
+    format!("{MARK} for {agent}: the turn that showed you {ids} failed. The text is above; handle it now.")
 }
 
 /// Returns the length as clients count it.

@@ -47,7 +47,7 @@ async fn push(hop: &LastHop) {
             Todo::AskClient => Some(Input::ClientState(ask_client(hop).await)),
             Todo::Read(path) => Some(Input::Conversation(read(hop, path).await)),
             Todo::Post(socket, text) => post(&socket, &text).await.err().map(|error| {
-                tracing::debug!("the session's inbox socket does not take messages: {error}");
+                tracing::debug!("the session's inbox socket does not accept messages: {error}");
                 Input::NotPushed(Way::Inbox)
             }),
             Todo::Wake(text) => (!wake(hop, text)).then_some(Input::NotPushed(Way::Rewake)),
@@ -72,7 +72,7 @@ async fn read(hop: &LastHop, path: PathBuf) -> Option<Recorded> {
     let transcript = Arc::clone(&hop.arrivals.inside().transcript);
     let read = move || transcript.lock().unwrap_or_else(PoisonError::into_inner).conversation(&path);
     let read = off_this_thread(read).await?;
-    read.inspect_err(|error| tracing::debug!("the client's transcript is no evidence: {error}")).ok()
+    read.inspect_err(|error| tracing::debug!("cannot use the client's transcript as evidence: {error}")).ok()
 }
 
 /// Runs blocking work on a thread of its own; `None` if the runtime is shutting down.

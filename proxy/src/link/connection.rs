@@ -89,7 +89,7 @@ impl LinkSocket {
         self.write(&Outgoing::request(&id, "hello", hello).text()).await.map_err(failed)?;
         match timeout(HANDSHAKE_MAX, self.read_welcome()).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(failed(format!("it gave no answer within {} s", HANDSHAKE_MAX.as_secs()))),
+            Err(_) => Err(failed(format!("it did not answer within {} s", HANDSHAKE_MAX.as_secs()))),
         }
     }
 
@@ -99,7 +99,7 @@ impl LinkSocket {
             let text = match self.read().await {
                 Incoming::Text(text) => text,
                 Incoming::Alive => continue,
-                Incoming::TakenOver => return Err(failed("the agent was taken over".to_owned())),
+                Incoming::TakenOver => return Err(failed("another session took over the agent".to_owned())),
                 Incoming::Closed(why) => return Err(failed(why)),
             };
             match Frame::parse(&text) {
@@ -120,7 +120,7 @@ impl LinkSocket {
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
             Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_TAKEN_OVER => Incoming::TakenOver,
             Some(Ok(Message::Close(Some(frame)))) if u16::from(frame.code) == CLOSE_REFUSED => {
-                Incoming::Closed(format!("the coordinator refused us: {}", frame.reason))
+                Incoming::Closed(format!("the coordinator refused the connection: {}", frame.reason))
             }
             Some(Ok(Message::Close(_))) | None => Incoming::Closed("the coordinator closed the connection".to_owned()),
             Some(Ok(_)) => Incoming::Alive,
@@ -160,7 +160,7 @@ async fn bounded(write: impl Future<Output = Result<(), tungstenite::Error>>) ->
 }
 
 fn bad_token() -> Refusal {
-    Refusal::new(ErrorCode::Unauthorized, "C3PO_TOKEN holds characters that no token has")
+    Refusal::new(ErrorCode::Unauthorized, "C3PO_TOKEN contains invalid characters")
 }
 
 fn dial_error(error: tungstenite::Error) -> DialError {
@@ -174,9 +174,9 @@ fn dial_error(error: tungstenite::Error) -> DialError {
         (_, Some(refusal)) => DialError::Refused(refusal),
         (401, None) => DialError::Refused(Refusal::new(
             ErrorCode::Unauthorized,
-            "the coordinator demands a token and did not accept ours",
+            "the coordinator requires a token, and did not accept that of this host",
         )),
-        (403, None) => DialError::Refused(Refusal::new(ErrorCode::Forbidden, "the coordinator turned us away")),
+        (403, None) => DialError::Refused(Refusal::new(ErrorCode::Forbidden, "the coordinator denied access")),
         (status, None) => DialError::failed(format!("it answers HTTP {status}"), Advice::AnotherProgram),
     }
 }

@@ -78,10 +78,16 @@ impl Directory {
         match read {
             Ok(coordinators) if coordinators == now.0.coordinators => {}
             Ok(coordinators) => {
-                tracing::info!("the configuration has changed and is used from now on");
+                tracing::info!("the configuration has changed and is in use");
                 now.0 = Endpoints::of(coordinators);
             }
-            Err(problems) => tracing::warn!("the changed configuration is not used: {}", problems.join("; ")),
+            Err(problems) => tracing::warn!(
+                "the changed configuration is invalid and not used: {}",
+                problems.join(
+                    "; \
+                                             "
+                )
+            ),
         }
     }
 

@@ -99,7 +99,7 @@ impl Stage {
         let seconds = after.as_secs();
         match self.0.load(Ordering::Relaxed) {
             Self::TALKING => {
-                let why = format!("it takes connections, and gave no answer within {seconds} s");
+                let why = format!("it accepted the connection, but did not answer within {seconds} s");
                 DialError::failed(why, Advice::SaysNothing)
             }
             Self::CONNECTING => DialError::failed(format!("no answer within {seconds} s"), Advice::NoAnswer),
@@ -154,7 +154,7 @@ mod tests {
         stage.is_resolved();
         assert_eq!(why(&stage), ("no answer within 5 s".to_owned(), Advice::NoAnswer));
         stage.is_connected();
-        let hung = "it takes connections, and gave no answer within 5 s".to_owned();
+        let hung = "it accepted the connection, but did not answer within 5 s".to_owned();
         assert_eq!(why(&stage), (hung, Advice::SaysNothing));
     }
 }

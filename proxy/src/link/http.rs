@@ -54,7 +54,7 @@ async fn ask(
     trust: &Trust,
     request: impl Fn(&Uri) -> Result<String, Refusal>,
 ) -> Result<(u16, String), Refusal> {
-    let uri: Uri = url.parse().map_err(|_| Refusal::invalid(format!("'{url}' is no URL")))?;
+    let uri: Uri = url.parse().map_err(|_| Refusal::invalid(format!("'{url}' is not a URL")))?;
     let (request, stage) = (request(&uri)?, Stage::default());
     let outcome = match timeout(DEADLINE, exchange(&uri, trust, &request, &stage)).await {
         Ok(Ok(answer)) => answered(&answer).ok_or_else(|| another_program(&answer)),
@@ -100,7 +100,7 @@ fn another_program(answer: &str) -> DialError {
         head.lines().find_map(|line| line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("server")));
     let server: String = server.map(|(_, name)| name.trim().chars().take(LINE_MAX).collect()).unwrap_or_default();
     let why = match (shown.as_str(), server.as_str()) {
-        ("", _) => "it takes connections, and ends them without an answer".to_owned(),
+        ("", _) => "it accepts connections, but closes them without an answer".to_owned(),
         (line, "") => format!("another program listens there: it answers '{line}'"),
         (line, server) => format!("another program listens there: {server}, which answers '{line}'"),
     };
@@ -191,6 +191,6 @@ mod tests {
             "another program listens there: nginx/1.24.0, which answers 'HTTP/1.1 404 Not Found'",
         );
         check("\u{1b}[31m-ERR\r\n", "another program listens there: it answers '[31m-ERR'");
-        check("", "it takes connections, and ends them without an answer");
+        check("", "it accepts connections, but closes them without an answer");
     }
 }

@@ -229,7 +229,7 @@ impl Journal {
             }
             match serde_json::from_slice(line) {
                 Ok(line) => lines.push((place, line)),
-                Err(error) => tracing::warn!("a line of {agent}'s journal is not readable and is left out: {error}"),
+                Err(error) => tracing::warn!("skipped an unreadable line of {agent}'s journal: {error}"),
             }
         }
         Ok(lines)

@@ -37,9 +37,9 @@ pub(crate) async fn send(link: Link, stop: CancellationToken) {
 async fn send_now_and_then(shared: &Shared, own: &AgentId) {
     loop {
         for agent in left(shared, own).await {
-            tracing::info!("sending what the last session of {agent} left on this host");
+            tracing::info!("sending the messages that the last session of {agent} queued on this host");
             if timeout(SENDING_MAX, send_as(shared, &agent)).await.is_err() {
-                tracing::debug!("not everything that {agent} left is sent yet");
+                tracing::debug!("some queued messages of {agent} are not sent yet");
             }
         }
         tokio::time::sleep(EVERY).await;
@@ -71,7 +71,7 @@ async fn send_as(shared: &Shared, agent: &AgentId) {
         let there = standing.wait_for(|now| now.state == State::Connected || now.refusal.is_some()).await;
         let refusal = there.ok().and_then(|now| now.refusal.clone());
         match refusal {
-            Some(refusal) => tracing::debug!("cannot send what {agent} left: {refusal}"),
+            Some(refusal) => tracing::debug!("cannot send the queued messages of {agent}: {refusal}"),
             None => link.send_kept(agent).await,
         }
         stop.cancel();

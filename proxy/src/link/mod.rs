@@ -256,7 +256,7 @@ impl Link {
         let mut shown = self.shared.shown();
         let Some(shown) = shown.as_mut().filter(|_| !ids.is_empty()) else { return Vec::new() };
         if let Err(error) = shown.note(ids) {
-            tracing::debug!("what is shown was not noted: {error}");
+            tracing::debug!("could not record the shown messages: {error}");
         }
         ids.iter().filter(|id| shown.had(id)).cloned().collect()
     }

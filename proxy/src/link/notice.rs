@@ -24,8 +24,8 @@ pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Mes
     };
     let excerpt: String = text.chars().take(EXCERPT).collect();
     let told = format!(
-        "Your {what} was kept on this host at {}, and was refused when the coordinator was back: {}. Nobody has it. \
-         It began: {excerpt}",
+        "Your {what} was queued on this host at {}, and was refused when the coordinator was back: {}. It was not \
+         delivered. It begins: {excerpt}",
         line.at, refusal.error
     );
     Message {
@@ -35,7 +35,7 @@ pub(super) fn of_refusal(agent: &AgentId, line: &Line, refusal: &Refusal) -> Mes
         from_agent: system,
         from_host: None,
         to_agent: agent.clone(),
-        title: Some("A message of yours was refused".to_owned()),
+        title: Some("One of your messages was refused".to_owned()),
         message: Some(told),
         context: None,
         priority: Priority::High,

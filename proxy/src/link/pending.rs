@@ -109,7 +109,7 @@ impl PendingRequest {
 }
 
 fn broke_too_often() -> Refusal {
-    let error = format!("the link broke {WRITES_MAX} times while this call was under way");
+    let error = format!("the link broke {WRITES_MAX} times while this call was in progress");
     Refusal::new(ErrorCode::Internal, error).detail("applied", "unknown")
 }
 
@@ -171,7 +171,7 @@ impl Pending {
         if receipts >= RECEIPTS_MAX {
             let is_receipt = |(_, entry): &(&i64, &PendingRequest)| matches!(entry.body, RequestBody::Receipt(_));
             let oldest = self.entries.iter().find(is_receipt).map(|(number, _)| *number);
-            tracing::warn!("more than {RECEIPTS_MAX} receipts wait for the coordinator: the oldest is dropped");
+            tracing::warn!("more than {RECEIPTS_MAX} receipts are queued for the coordinator: the oldest is dropped");
             oldest.and_then(|number| self.entries.remove(&number));
         }
         // Postponed receipts go first: `seen` is not accepted before `in_session`.

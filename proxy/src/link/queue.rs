@@ -66,14 +66,14 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
         let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
-        refusal.error = format!("{}; and it could not be kept on this host: {error}", refusal.error);
+        refusal.error = format!("{}; it could not be queued on this host: {error}", refusal.error);
         return Err(refusal);
     }
     shared.known().kept += 1;
     shared.kept.notify_one();
     let receipt = Receipt { stage: Stage::QueuedOnHost, at: Some(at) };
-    let message = "The coordinator is away. This is on this host's disk and is sent, once and in order, when the \
-                   coordinator is back; nobody has it before that.";
+    let message = "The coordinator is unreachable. This is on this host's disk, and is sent once, in order, when the \
+                   coordinator is back; it is not delivered before that.";
     let kept = QueuedReply { call_id: call.call_id, receipt, message };
     Ok(Received::of(&kept))
 }
@@ -97,7 +97,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
         }
     };
     tokio::time::timeout(BEHIND_MAX, sent).await.map_err(|_| {
-        let error = "what you sent before still waits on this host for the coordinator; nothing was sent";
+        let error = "earlier messages are still queued on this host for the coordinator; nothing was sent";
         Refusal::new(ErrorCode::CoordDown, error).advise(Advice::SendAgain).detail("applied", rules::applied(false))
     })
 }
@@ -144,7 +144,7 @@ pub(super) async fn drain_one(link: &Link, agent: &AgentId) -> Option<Duration> 
             After::LinkChanges => return None,
             After::Pause(pause) => return Some(pause),
             After::Refused => {
-                tracing::warn!("call {call_id} waited on this host and was refused: {refusal}; kept as refused");
+                tracing::warn!("queued call {call_id} was refused: {refusal}; moved to the refused messages");
                 let notice = notice::of_refusal(agent, &line, &refusal);
                 let messages = vec![Arriving::at(notice, Timestamp::now())];
                 shared.deliveries.arrived(Deliver { messages, position: 0 });

@@ -73,7 +73,7 @@ pub(super) fn applied(written: bool) -> &'static str {
 
 /// Returns the refusal of calls that the end of the process interrupted.
 pub(super) fn ending() -> Refusal {
-    Refusal::new(ErrorCode::Interrupted, "c3po is ending").suggest("Nothing to do: the session is over.")
+    Refusal::new(ErrorCode::Interrupted, "c3po is shutting down").suggest("Nothing to do: the session is over.")
 }
 
 #[cfg(test)]

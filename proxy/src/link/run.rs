@@ -95,10 +95,10 @@ impl Course {
                 *shared.shown() = seat.as_mut().and_then(|seat| seat.shown.take());
                 self.seat = seat;
             }
-            Ok(Ok(Err(error))) => tracing::debug!("no seat was taken: {error}"),
+            Ok(Ok(Err(error))) => tracing::debug!("could not take a seat: {error}"),
             Ok(Err(_)) | Err(_) => {
                 too_late.store(true, Ordering::Relaxed);
-                tracing::debug!("no seat was taken in time");
+                tracing::debug!("could not take a seat in time");
             }
         }
     }
@@ -141,7 +141,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
             }
         }
         let delay = first_delay.or_else(|| backoff.next()).unwrap_or(Duration::from_secs(30));
-        tracing::debug!("dialling again in {delay:?}");
+        tracing::debug!("reconnecting in {delay:?}");
         if stop.run_until_cancelled(pause(shared, delay)).await.is_none() {
             return;
         }
@@ -154,7 +154,7 @@ fn is_refused(shared: &Shared, refusal: Refusal) {
     // A command prints the refusal itself.
     if is_news && shared.kind == Kind::Session {
         let file = shared.config.places.config_file.display();
-        tracing::error!("refused: {refusal}; it is tried again every minute, and at once if {file} changes");
+        tracing::error!("refused: {refusal}; retrying every minute, and when {file} changes");
     }
     shared.standing.send_modify(|standing| standing.is_refused(refusal));
 }
@@ -176,7 +176,7 @@ async fn pause(shared: &Shared, delay: Duration) {
     tokio::select! {
         () = tokio::time::sleep(delay) => {}
         () = shared.directory.changes() => tracing::debug!("the configuration has changed"),
-        () = wanted => tracing::debug!("a call wants the link"),
+        () = wanted => tracing::debug!("a call needs the link"),
     }
 }
 
@@ -194,13 +194,13 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
         }
         End::Draining => {
             course.next_url += 1;
-            lost("the coordinator is going down".to_owned());
+            lost("the coordinator is shutting down".to_owned());
         }
         End::TakenOver => {
             let agent = &course.name;
-            tracing::warn!("another session is {agent} now: taking another name");
+            tracing::warn!("another session took over {agent}: taking another name");
             let refusal = Refusal::new(ErrorCode::Conflict, format!("another session took over {agent}"))
-                .suggest("Call ping to see your name now, then look with message_status whether it was sent.")
+                .suggest("Call ping to see your current name, then check with message_status whether it was sent.")
                 .detail("applied", "unknown");
             shared.pending().taken_over(&refusal);
             course.name = shared.config.agent.clone();
@@ -217,12 +217,12 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
     let urls = &entry.coordinators.urls;
     if urls.is_empty() {
         let refusal = Refusal::new(ErrorCode::InvalidRequest, shared.config.problems.join("; "));
-        return Err(refusal.suggest("Correct c3po's configuration; the session notices by itself."));
+        return Err(refusal.suggest("Correct c3po's configuration; the session then reconnects automatically."));
     }
     let name = course.name.clone();
     course.sit(shared, &name).await;
     if shared.kind == Kind::Leftover && course.seat.is_none() {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("a living process of this host is {name}")));
+        return Err(Refusal::new(ErrorCode::Conflict, format!("a running process of this host is {name}")));
     }
     let (mut refused, mut all_refuse) = (None, true);
     for _ in 0..urls.len() {

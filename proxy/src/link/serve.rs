@@ -132,7 +132,7 @@ async fn took(
         Ok(Frame::Notification { method, params }) => {
             match ToProxy::parse(&method, params) {
                 Ok(ToProxy::Draining) => *leave_at = Some(Instant::now() + DRAIN),
-                Ok(_) | Err(_) => tracing::debug!("a notification of no use: {method}"),
+                Ok(_) | Err(_) => tracing::debug!("ignored the notification {method}"),
             }
             None
         }

@@ -78,7 +78,7 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
             [one] => format!("the one this host trusts ({one})"),
             several => format!("those this host trusts ({})", several.join(", ")),
         };
-        let error = format!("the coordinator at {place} shows another certificate ({shown}) than {trusted}");
+        let error = format!("the coordinator at {place} presents another certificate ({shown}) than {trusted}");
         return DialError::Refused(unauthorized(error).advise(Advice::AnotherCertificate));
     }
     match error_of_tls {
@@ -93,7 +93,7 @@ fn not_trusted(place: &str, trust: &Trust, error: &io::Error) -> DialError {
             let error = format!("this system does not trust the certificate of the coordinator at {place}: {error}");
             DialError::Refused(unauthorized(error).advise(Advice::UnknownCertificate))
         }
-        Some(rustls::Error::InvalidMessage(_)) => DialError::failed("it does not speak TLS", Advice::WriteHttp),
+        Some(rustls::Error::InvalidMessage(_)) => DialError::failed("it does not use TLS", Advice::WriteHttp),
         _ => DialError::failed(format!("TLS: {error}"), Advice::WorkOn),
     }
 }

@@ -170,7 +170,7 @@ pub fn safe(folder: &Path) -> io::Result<()> {
         _ if !found.is_dir() => refused("is not a folder: remove it"),
         (false, _) => refused(&format!("belongs to the user with the id {}", found.uid())),
         (true, 0) => Ok(()),
-        (true, mode) => refused(&format!("is open to others (mode {mode:03o} of 077): chmod it to 700")),
+        (true, mode) => refused(&format!("is accessible to other users (mode {mode:03o} of 077): chmod it to 700")),
     }
 }
 

@@ -83,7 +83,7 @@ impl<'a> HookSocket<'a> {
             }
             if !waits {
                 waits = true;
-                tracing::warn!("another proxy answers the hooks of process {}: waiting for its end", place.client());
+                tracing::warn!("another proxy answers the hooks of process {}: waiting until it ends", place.client());
             }
             sleep(TURN).await;
         }
@@ -187,7 +187,7 @@ impl<D: Desk> Drop for Promise<'_, D> {
 async fn heard(stream: &mut BufReader<UnixStream>) -> Option<Event> {
     let line = line(stream).await?;
     let event = serde_json::from_slice(&line);
-    event.inspect_err(|error| tracing::debug!("a hook said what is no event: {error}")).ok()
+    event.inspect_err(|error| tracing::debug!("a hook sent an invalid event: {error}")).ok()
 }
 
 /// Returns the next line without its end; `None` if it is too long or the peer is gone.

@@ -117,7 +117,7 @@ fn unreadable(line: &[u8], error: &serde_json::Error) -> Option<Unreadable> {
     let is_response = !has("method") && (has("result") || has("error"));
     if is_notification || is_response {
         // JSON-RPC does not answer notifications or responses.
-        tracing::debug!("a notification or response of no use: {error}");
+        tracing::debug!("ignored a notification or response: {error}");
         return None;
     }
     let id = value.get("id").and_then(request_id).unwrap_or_default();

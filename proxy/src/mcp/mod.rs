@@ -261,7 +261,7 @@ async fn say_progress(peer: &Peer<RoleServer>, token: ProgressToken) -> std::con
         let progress = ProgressNotificationParam::new(token.clone(), began.elapsed().as_secs_f64())
             .with_message(format!("waiting for {seconds} s"));
         if let Err(error) = peer.notify_progress(progress).await {
-            tracing::debug!("progress was not said: {error}");
+            tracing::debug!("could not report progress: {error}");
         }
     }
 }

@@ -97,7 +97,7 @@ impl Transport<RoleServer> for Stdio {
         loop {
             if let Some(answer) = &mut self.answer {
                 if let Err(error) = answer.await {
-                    tracing::debug!("a line that is not a message was not answered: {error}");
+                    tracing::debug!("could not answer an invalid line: {error}");
                 }
                 self.answer = None;
             }
@@ -107,7 +107,7 @@ impl Transport<RoleServer> for Stdio {
                     if self.wants(&message) {
                         return Some(message);
                     }
-                    tracing::debug!("a message before initialize is passed over");
+                    tracing::debug!("ignored a message before initialize");
                 }
                 Some(Err(unreadable)) => {
                     let writer = self.writer.clone();

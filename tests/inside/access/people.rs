@@ -122,7 +122,7 @@ async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
     let _ = gone.hear_close().await;
     let all = host.says("agents").await?;
     ensure!(all.contains("gone") && all.contains("last seen"), "{all}");
-    assert_eq!(host.says("agents --online").await?, "Nobody is online; `c3po agents` lists those who were.\n");
+    assert_eq!(host.says("agents --online").await?, "No agent is online; `c3po agents` lists all agents.\n");
     Ok(())
 }
 
@@ -156,8 +156,8 @@ async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
     web.receipt_in(1, &[id], "seen", "tool_call").await?;
     let evidence = [
         "the coordinator's store has committed it",
-        "on the recipient's host (session 1): its proxy took it",
-        "in the session's context (session 1, context 1) by the Stop hook, which had the turn go on",
+        "on the recipient's host (session 1): its proxy received it",
+        "in the session's context (session 1, context 1) by the Stop hook, which continued the turn",
         "the model's next tool call came after it (session 1, context 1)",
     ];
     let said = host.says(&format!("receipt {id}")).await?;
@@ -186,7 +186,7 @@ async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     ensure!(said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"), "{said}");
     // An existing message is still acknowledged, and this can be repeated.
     host.fails(&format!("ack {id} sender::human::00000000"), 1).await?;
-    ensure!(host.says("inbox").await?.contains("Nothing waits."));
+    ensure!(host.says("inbox").await?.contains("The inbox is empty."));
     ensure!(host.says(&format!("ack {id}")).await?.contains("acknowledged"));
     Ok(())
 }
@@ -204,7 +204,7 @@ async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
     ensure!(host.says(&format!("thread {end}")).await?.contains("> May I?"));
     ensure!(host.says(&format!("receipt {end}")).await?.starts_with(id));
     let said = host.fails("reply 00000000 yes", 1).await?;
-    ensure!(said.contains("no message that waits ends in 00000000") && said.contains("`c3po inbox`"), "{said}");
+    ensure!(said.contains("no id in the inbox ends in 00000000") && said.contains("`c3po inbox`"), "{said}");
     ensure!(host.says(&format!("reply {end} yes")).await?.contains("::sender::"));
     sender.hear(|frame| frame["method"] == "deliver").await?;
     Ok(())
@@ -224,7 +224,7 @@ async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
     let output = host.run("ack --all").await?;
     let (said, noted) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
     assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2), "{said}{noted}");
-    ensure!(noted.contains("1 more wants an answer"), "{noted}");
+    ensure!(noted.contains("1 more message wants an answer"), "{noted}");
     ensure!(host.says("inbox").await?.lines().count() == 2, "the question stays");
     Ok(())
 }
@@ -253,7 +253,7 @@ async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
     let host = Host::with(&gate, "agent", "*").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
     web.hello(&Who::new("web")).await?.expect("it is covered");
-    assert_eq!(host.says("sent").await?, "somebody-cli sent nothing lately.\n");
+    assert_eq!(host.says("sent").await?, "somebody-cli has sent nothing recently.\n");
     host.says("inbox").await?;
     let asked = web.call("send_message", json!({"target": "somebody-cli", "message": "Which?"})).await?;
     let asked = asked["id"].as_str().context("an id")?;
@@ -437,7 +437,7 @@ async fn a_host_has_its_own_agents_forgotten_and_a_host_renamed_only_as_administ
     ensure!(host.fails("agents rm web", 1).await?.contains("connected session"));
     web.notify("goodbye", json!({})).await?;
     let said = eventually("the session is over", SOON, async || host.says("agents rm web").await.ok()).await?;
-    assert_eq!(said, "web is forgotten, and its name is free.\n");
+    assert_eq!(said, "web is deleted, and its name is free.\n");
     ensure!(host.fails("agents rm web", 1).await?.contains("no agent named web"));
     let refused = host.fails("hosts rename somebody nas", 1).await?;
     ensure!(refused.contains("`c3po-coordinator hosts rename somebody nas`"), "{refused}");

@@ -96,7 +96,7 @@ async fn a_code_is_asked_for_on_a_terminal_that_does_not_show_it() -> Result<()>
     terminal.wait_for("the question", SOON, |screen| screen.contains("it is not shown")).await?;
     terminal.write(code).await?;
     terminal.key("Enter").await?;
-    terminal.wait_for("the end", SOON, |screen| screen.contains("This host is in")).await?;
+    terminal.wait_for("the end", SOON, |screen| screen.contains("This host has joined")).await?;
     let screen = terminal.screen().await?.replace('\n', "");
     ensure!(!screen.contains(code), "{screen}");
     Ok(())

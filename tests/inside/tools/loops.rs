@@ -137,7 +137,7 @@ async fn a_person_lets_a_pair_go_on_or_stops_it() -> Result<()> {
     assert_eq!(gate.ask(&["guard", "list", "--json"]).await?.parse::<Value>()?, listed);
 
     let said = gate.ask(&["guard", "allow", "b", "a"]).await?;
-    assert_eq!(said, "b and a may go on, and are counted anew.");
+    assert_eq!(said, "b and a may continue; their count starts again.");
     let (sent, refusal) = talk(&mut a, "b", &mut b, FEW + 1).await?;
     assert_eq!((sent, code(refusal).as_deref()), (FEW, Some("LOOP_SUSPECTED")));
 

@@ -17,7 +17,7 @@ async fn two_sessions_in_one_folder_have_their_own_names_and_mail() -> Result<()
 
     scene.send(json!({"target": SECOND, "message": "only for the second"})).await?;
     let asked = other.wait_for("its mail", SOON, |asked| asked.holds("only for the second")).await?;
-    assert!(asked.holds(&format!("[c3po] This session is {SECOND} here")), "{}", asked.all_text());
+    assert!(asked.holds(&format!("[c3po] Your agent id is {SECOND}:")), "{}", asked.all_text());
     scene.ask("only for the first").await?;
     let asked = scene.shown("only for the first").await?;
     assert!(!asked.holds("only for the second") && !asked.holds(SECOND), "{}", asked.all_text());

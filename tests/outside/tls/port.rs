@@ -38,7 +38,7 @@ async fn who_speaks_plainly_to_tls_or_tls_to_a_plain_port_is_told_so() -> Result
     let without = Coordinator::start(folder.path()).await?;
     let url = format!("https://{}", without.address());
     let told = refusal(&session(folder.path(), "careful", &url, &[]).await?).await?;
-    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("it does not speak TLS"), "{told}");
+    ensure!(told["code"] == "COORD_DOWN" && told.to_string().contains("it does not use TLS"), "{told}");
     Ok(())
 }
 

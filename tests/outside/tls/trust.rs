@@ -51,7 +51,7 @@ async fn another_certificate_than_the_trusted_one_ends_the_link_and_every_tool_s
     let told = refusal(&session).await?;
     let address = way.address();
     let expected = format!(
-        "the coordinator at {address} shows another certificate ({shown}) than the one this host trusts ({trusted})"
+        "the coordinator at {address} presents another certificate ({shown}) than the one this host trusts ({trusted})"
     );
     ensure!(told["code"] == "UNAUTHORIZED" && told["error"] == expected.as_str(), "{told}");
     let next = told["suggestion"].as_str().unwrap_or_default();

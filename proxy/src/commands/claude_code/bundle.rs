@@ -64,7 +64,7 @@ impl Bundle {
     pub(in crate::commands) fn changes(&self, this: &Path) -> Result<Vec<Change>> {
         if self.folder.is_symlink() {
             // The folder behind it is someone's own, and an installation removes all other files from it.
-            bail!("{} is a link; c3po keeps its files in a folder of its own", self.folder.display());
+            bail!("{} is a symbolic link, but must be a folder; remove the link", self.folder.display());
         }
         let mut changes = Vec::new();
         for (path, text) in FILES {
@@ -196,7 +196,7 @@ mod tests {
         let bundle = Bundle::in_data(folder.path());
         std::os::unix::fs::symlink(other.path(), bundle.folder()).unwrap();
         let error = bundle.changes(&precious).unwrap_err().to_string();
-        assert!(error.contains("is a link") && precious.exists(), "{error}");
+        assert!(error.contains("is a symbolic link") && precious.exists(), "{error}");
     }
 
     #[test]

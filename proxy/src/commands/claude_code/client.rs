@@ -64,7 +64,7 @@ impl ClaudeCommand {
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |why: String| Failure::Stopped {
             why: format!("`{}` {why}", self.typed(arguments)),
-            advice: "Type that command yourself to see what it says, then run this again.".to_owned(),
+            advice: "Run that command yourself to see its output, then run this again.".to_owned(),
         };
         let output = match timeout(CALL_MAX, command.output()).await {
             Ok(output) => output.map_err(|error| failed(format!("cannot be started: {error}")))?,
@@ -83,7 +83,7 @@ impl ClaudeCommand {
         }
         Err(Failure::Stopped {
             why: format!("`{}` failed:\n{}", self.typed(arguments), answer.text),
-            advice: "Mend what it names and run this again; it goes on where it stopped.".to_owned(),
+            advice: "Fix the problem that it names and run this again; it continues where it stopped.".to_owned(),
         })
     }
 
@@ -92,7 +92,7 @@ impl ClaudeCommand {
         let arguments = ["plugin", "list", "--json"];
         let answer = self.call(&arguments).await?;
         let listed: Vec<Installed> = serde_json::from_str(&answer.text).map_err(|error| Failure::Stopped {
-            why: format!("cannot read what `{}` says: {error}", self.typed(&arguments)),
+            why: format!("cannot read the output of `{}`: {error}", self.typed(&arguments)),
             advice: "Update Claude Code; c3po is tested with 2.1.329.".to_owned(),
         })?;
         Ok(listed.into_iter().find(|plugin| plugin.id == PLUGIN))
@@ -117,6 +117,6 @@ pub(in crate::commands) fn missing(named: Option<&Path>) -> Failure {
         Some(named) => format!("there is no program {}", named.display()),
         None => "the claude command is neither in PATH nor in ~/.local/bin".to_owned(),
     };
-    let advice = "Install Claude Code, or say where it is: --claude /path/to/claude.".to_owned();
+    let advice = "Install Claude Code, or pass its path: --claude /path/to/claude.".to_owned();
     Failure::Stopped { why, advice }
 }

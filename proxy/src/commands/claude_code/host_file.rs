@@ -80,8 +80,8 @@ pub(in crate::commands) fn replace(text: &str, values: &[(&str, Option<toml::Val
         }
     }
     let replaced = lines.join("\n") + "\n";
-    let found: toml::Table = replaced.parse().context("its lines cannot be replaced")?;
-    anyhow::ensure!(found == expected, "its lines cannot be told apart; write it with one key on each line");
+    let found: toml::Table = replaced.parse().context("its lines cannot be edited")?;
+    anyhow::ensure!(found == expected, "its lines cannot be edited safely; write one key per line");
     Ok(replaced)
 }
 

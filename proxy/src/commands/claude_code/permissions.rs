@@ -56,7 +56,7 @@ pub(in crate::commands) fn ask() -> bool {
         return false;
     }
     let question = format!(
-        "May sessions use these tools of c3po without asking each time: {}?\nOther tools go on asking. [y/N] ",
+        "Allow sessions to use these c3po tools without asking each time: {}?\nOther tools still ask. [y/N] ",
         listed()
     );
     let mut answer = String::new();

@@ -70,7 +70,7 @@ impl SettingsFile {
         let digits: String = Timestamp::now().to_string().chars().filter(char::is_ascii_digit).collect();
         let copy = self.path.with_file_name(format!("{BACKUP}{digits}"));
         if copy.exists() {
-            bail!("{} is there already", copy.display());
+            bail!("{} already exists", copy.display());
         }
         fs::copy(&self.path, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         Ok(Some(copy))

@@ -118,10 +118,10 @@ impl Canary {
         let began = Instant::now();
         // A message that needs no answer does not wake a session, unless its priority is high.
         let sent = self.send(session, "waiter", Some(Priority::High)).await?;
-        let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiter was not woken")??;
+        let output = timeout(STEP_MAX, waiter.wait_with_output()).await.context("the waiting hook was not woken")??;
         let took = began.elapsed();
         let woken = String::from_utf8_lossy(&output.stderr);
-        ensure!(woken.contains(sent.as_str()), "the waiter said nothing of it: {}", silence(&woken));
+        ensure!(woken.contains(sent.as_str()), "the waiting hook did not print the message: {}", silence(&woken));
         // Claude Code makes a prompt of this form from it.
         let prompt = format!("<task-notification>\n{woken}\n</task-notification>");
         Self::hook("user-prompt-submit", json!({"prompt": prompt, "prompt_id": "2"})).await?;
@@ -143,7 +143,7 @@ impl Canary {
     async fn send(&self, session: &CommandSession, way: &str, priority: Option<Priority>) -> Result<MessageId> {
         let message = SendMessage {
             target: self.agent.to_string(),
-            message: "A message by which `c3po doctor` tries the way to a session.".to_owned(),
+            message: "A test message of `c3po doctor`.".to_owned(),
             title: Some(format!("c3po doctor, by a {way}")),
             requires_response: Some(false),
             priority,
@@ -196,7 +196,7 @@ impl Canary {
     async fn answer(&mut self, id: u64) -> Result<Value> {
         let answer = async {
             while let Some(line) = self.output.next_line().await.context("reading from it")? {
-                let message: Value = serde_json::from_str(&line).context("reading what it said")?;
+                let message: Value = serde_json::from_str(&line).context("reading its answer")?;
                 if message["id"] == id {
                     return Ok(message);
                 }

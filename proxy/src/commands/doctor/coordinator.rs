@@ -25,8 +25,8 @@ use crate::link::{Trust, as_written, http};
 const FORGET_MAX: Duration = Duration::from_secs(2);
 
 /// The advice about a policy file that is not in force.
-const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports why. Mend the file: \
-                        it is read again within a second.";
+const OUTDATED: &str = "`c3po policy show` with a key of scope operator, or the coordinator's log, reports the reason. \
+                        Fix the file; it is read again within a second.";
 
 /// The part of `GET /api/health` that is checked.
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         Ok(found) => found,
         // The key's names matter for sessions, which report that themselves.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
-            report.ok("coordinator", "it answers, and knows the key of this host")?;
+            report.ok("coordinator", "it answers, and accepts the key of this host")?;
             let why = format!("not with this key: {}", refusal.error);
             return RUNGS.iter().try_for_each(|rung| report.skip(rung, &why));
         }
@@ -80,8 +80,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
 async fn policy(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     match rest::get::<HealthChecked>(config, "/api/health", &json!({})).await {
         Ok(answer) if answer.read.policy_outdated => {
-            let found =
-                "the coordinator's file of rules cannot be used as it is now; the rules before it stay in force";
+            let found = "the coordinator's current policy file is invalid; the previous rules stay in force";
             report.warn("policy", found, OUTDATED)
         }
         _ => Ok(()),
@@ -93,7 +92,7 @@ fn about(found: &str) -> &'static str {
     if found.contains(ErrorCode::RateLimited.as_str()) {
         "Nothing is broken: wait a minute, then run `c3po doctor` again."
     } else {
-        "See the lines above; `C3PO_LOG=debug` tells more."
+        "See the lines above; `C3PO_LOG=debug c3po doctor` logs more."
     }
 }
 
@@ -104,10 +103,10 @@ async fn each(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
         let only = Config { coordinators, ..config.clone() };
         let url = as_written(target);
         match CommandSession::with(only, false, async |_| Ok(())).await {
-            Ok(()) => report.ok("url", format!("{url} answers, and knows this host"))?,
+            Ok(()) => report.ok("url", format!("{url} answers, and accepts this host"))?,
             // The key's names do not matter here.
             Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => {
-                report.ok("url", format!("{url} answers, and knows the key of this host"))?;
+                report.ok("url", format!("{url} answers, and accepts the key of this host"))?;
             }
             Err(Failure::NoCoordinator(refusal) | Failure::Refused(refusal)) => {
                 report.fail("url", format!("{url}: {refusal}"), &words::suggestion(&refusal))?;
@@ -130,7 +129,7 @@ async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, sai
     let round_trip_ms = round_trip.as_secs_f64() * 1e3;
     report.ok("coordinator", format!("{coordinator}, {}, round trip {round_trip_ms:.2} ms", pong.coordinator))?;
     if let Some(host) = session.standing().welcome.and_then(|welcome| welcome.host).filter(|host| *host != said) {
-        report.ok("host", format!("{host}, as its key says; the name {said} is ignored"))?;
+        report.ok("host", format!("{host}, from its key; the name {said} is ignored"))?;
     }
     let ahead_ms = middle.millis_ahead_of(pong.timestamp);
     let found = clock(ahead_ms, round_trip);
@@ -151,7 +150,7 @@ fn apart(ahead_ms: i64) -> Duration {
 fn clock(ahead_ms: i64, round_trip: Duration) -> String {
     let apart = apart(ahead_ms);
     if apart <= round_trip + Duration::from_millis(1) {
-        return "this host's is as the coordinator's".to_owned();
+        return "this host's agrees with the coordinator's".to_owned();
     }
     let (behind, ahead) =
         if ahead_ms < 0 { ("this host's", "the coordinator's") } else { ("the coordinator's", "this host's") };
@@ -181,7 +180,7 @@ async fn canaries(session: &CommandSession, played: &AgentId) -> [CanaryOutcome;
         }
         Err(why) => {
             let untried = || CanaryOutcome::Untried("needs a proxy".to_owned());
-            return [CanaryOutcome::Lost(format!("a proxy of our own: {why:#}")), untried(), untried()];
+            return [CanaryOutcome::Lost(format!("a test proxy: {why:#}")), untried(), untried()];
         }
     };
     let outcomes = [canary.by_wait(session).await, canary.by_hook(session).await, canary.by_waiter(session).await]
@@ -211,8 +210,8 @@ mod tests {
     #[test]
     fn the_clock_that_is_behind_is_named() {
         let check = |ahead_ms, expected: &str| assert_eq!(clock(ahead_ms, Duration::from_millis(10)), expected);
-        check(11, "this host's is as the coordinator's");
-        check(-11, "this host's is as the coordinator's");
+        check(11, "this host's agrees with the coordinator's");
+        check(-11, "this host's agrees with the coordinator's");
         check(12, "the coordinator's is 12 ms behind this host's");
         check(-7_260, "this host's is 7.3 s behind the coordinator's");
         check(-3_600_000, "this host's is 60 min 0 s behind the coordinator's");

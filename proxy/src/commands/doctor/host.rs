@@ -17,12 +17,12 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
 
 fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
     for kept in kept.iter().filter(|kept| kept.waiting > 0) {
-        let found = format!("{} of {} wait on this host for the coordinator", kept.waiting, kept.agent);
-        report.warn("journal", found, "They are sent by the next session on this host that reaches it.")?;
+        let found = format!("messages that {} queued on this host: {}", kept.agent, kept.waiting);
+        report.warn("journal", found, "The next session on this host that reaches the coordinator sends them.")?;
     }
     for kept in kept.iter().filter(|kept| kept.refused > 0) {
-        let why = kept.why.as_deref().unwrap_or("nobody noted why");
-        let found = format!("{} of {} were refused after they had waited here: {why}", kept.refused, kept.agent);
+        let why = kept.why.as_deref().unwrap_or("the reason was not recorded");
+        let found = format!("queued messages of {} that were refused: {}; {why}", kept.agent, kept.refused);
         let advice = format!("Read {}, send again what still matters, then remove it.", kept.file.display());
         report.warn("journal", found, &advice)?;
     }
@@ -32,7 +32,7 @@ fn journal(kept: &[QueuedFor], report: &mut Report<'_>) -> Result<(), Failure> {
 fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let Ok(this) = std::env::current_exe() else {
-        return report.warn("program", format!("c3po {version}, whose file is gone"), "Install c3po again.");
+        return report.warn("program", format!("c3po {version}, but its file was deleted"), "Install c3po again.");
     };
     let first = config.places.path.iter().map(|folder| folder.join("c3po")).find(|path| path.is_file());
     let found = format!("c3po {version}, {}", this.display());
@@ -40,7 +40,7 @@ fn program(config: &Config, report: &mut Report<'_>) -> Result<(), Failure> {
         Some(other) => report.warn(
             "program",
             format!("{found}; the first c3po in PATH is {}", other.display()),
-            "If that one is older, remove it, or put this one's folder before it.",
+            "If that one is older, remove it, or put this one's folder first in PATH.",
         ),
         None => report.ok("program", found),
     }
@@ -50,13 +50,13 @@ fn configuration(config: &Config, report: &mut Report<'_>) -> Result<(), Failure
     let file = &config.places.config_file;
     for problem in &config.problems {
         let advice = format!(
-            "Mend the variable, or {}. Until then commands refuse to run, and a session may be unconnected.",
+            "Fix the variable, or {}. Until then, commands refuse to run, and sessions may not connect.",
             file.display()
         );
         report.fail("configuration", problem, &advice)?;
     }
     for warning in &config.warnings {
-        report.warn("configuration", warning, "Mend what it names, or leave it: there is a way around it.")?;
+        report.warn("configuration", warning, "Fix it, or leave it: c3po works around it.")?;
     }
     if !config.problems.is_empty() {
         return Ok(());
@@ -70,7 +70,12 @@ fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
     let place = match Rendezvous::beside(std::process::id(), sockets) {
         Ok(place) => place,
         Err(error) => {
-            return report.fail("sockets", error.to_string(), "Until then hooks stay silent in every new session.");
+            return report.fail(
+                "sockets",
+                error.to_string(),
+                "Fix that; until then, hooks print nothing in new \
+                                sessions.",
+            );
         }
     };
     let taken = place.path().parent().unwrap_or(Path::new("/"));
@@ -81,7 +86,7 @@ fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
             let why =
                 local::safe(&preferred).err().map_or_else(|| "its path is too long".to_owned(), |e| e.to_string());
             let found = format!("{} instead of {}: {why}", taken.display(), preferred.display());
-            report.warn("sockets", found, "It works as it is; mend XDG_RUNTIME_DIR if you mean that folder.")
+            report.warn("sockets", found, "This folder works; fix XDG_RUNTIME_DIR if you want the other one.")
         }
     }
 }

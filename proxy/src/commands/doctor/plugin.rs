@@ -28,7 +28,7 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         Err(_) => {
             let typed = claude.typed(&["plugin", "list"]);
             let found = format!("`{typed}` did not end within {} s", LIST_MAX.as_secs());
-            return report.warn("plugin", found, "Type that command yourself to see what it does.");
+            return report.warn("plugin", found, "Run that command yourself to see its output.");
         }
     };
     let found = claude.typed(&[]).trim().to_owned();
@@ -36,17 +36,17 @@ pub(super) async fn examine(config: &Config, report: &mut Report<'_>) -> Result<
         None => report.warn("plugin", format!("{found} does not have it"), INSTALL),
         Some(plugin) if !plugin.enabled => report.warn(
             "plugin",
-            format!("{found} has it, switched off"),
-            "Type /plugin in a session, or install it again.",
+            format!("{found} has it, disabled"),
+            "Enable it with /plugin in a session, or run `c3po install` again.",
         ),
         Some(_) if is_gone(config) => {
             let folder = Bundle::in_data(&config.places.data_dir).folder().display().to_string();
-            report.fail("plugin", format!("{found} has it, and its files in {folder} are gone"), INSTALL)
+            report.fail("plugin", format!("{found} has it, but its files in {folder} are gone"), INSTALL)
         }
         Some(_) if is_outdated(config) => {
             report.warn("plugin", format!("{found} has it from another build of c3po"), INSTALL)
         }
-        Some(_) => report.ok("plugin", format!("{found} has it, switched on")),
+        Some(_) => report.ok("plugin", format!("{found} has it, enabled")),
     }
 }
 

@@ -93,7 +93,7 @@ impl<'a> Report<'a> {
         }
         Err(Failure::Stopped {
             why: format!("{failed} of {} checks failed", self.findings.len()),
-            advice: "Do what stands behind the arrows, from the top down, then run `c3po doctor` again.".to_owned(),
+            advice: "Do what the lines with -> recommend, from top to bottom, then run `c3po doctor` again.".to_owned(),
         })
     }
 }

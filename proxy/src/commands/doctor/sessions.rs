@@ -21,26 +21,36 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
         match local::ask(place.path(), Event::new(Name::Status), ANSWER_MAX).map(|answer| answer.status) {
             Ok(Some(status)) => tell(client, &status, report)?,
             Ok(None) => {
-                report.warn("session", format!("process {client}: its proxy says nothing of itself"), UPDATE)?
+                report.warn("session", format!("process {client}: its proxy does not report its status"), UPDATE)?
             }
             Err(error) if error.kind() == ErrorKind::ConnectionRefused && is_left_over(place) => silent += 1,
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let found = format!("process {client}: its proxy has ended");
-                report.warn("session", found, "In that session type /mcp and reconnect c3po, or start it again.")?;
+                report.warn(
+                    "session",
+                    found,
+                    "In that session, type /mcp and reconnect c3po, or restart the \
+                             session.",
+                )?;
             }
             Err(error) => {
                 let found = format!("process {client}: its proxy does not answer: {error}");
-                report.fail("session", found, "In that session type /mcp and reconnect c3po, or start it again.")?;
+                report.fail(
+                    "session",
+                    found,
+                    "In that session, type /mcp and reconnect c3po, or restart the \
+                             session.",
+                )?;
             }
         }
     }
     if places.len() == silent {
-        report.ok("sessions", "none runs on this host now")?;
+        report.ok("sessions", "none is running on this host")?;
     }
     Ok(())
 }
 
-const UPDATE: &str = "Start that session again: its proxy is of another version.";
+const UPDATE: &str = "Restart that session: its proxy has another version.";
 
 /// Returns whether the socket's session is over. The next session removes such a socket.
 fn is_left_over(place: &Rendezvous) -> bool {
@@ -73,10 +83,10 @@ fn tell(client: u32, status: &Status, report: &mut Report<'_>) -> Result<(), Fai
         State::Failed => report.fail(
             "session",
             found,
-            "Mend what the error names. The session tries again when config.toml changes, and every minute.",
+            "Fix the cause of the error. The session retries when config.toml changes, and every minute.",
         ),
         State::Connecting | State::Reconnecting => {
-            report.warn("session", found, "It goes on trying; see what is said about the coordinator below.")
+            report.warn("session", found, "It keeps retrying; see the check of the coordinator below.")
         }
     }
 }

@@ -52,8 +52,9 @@ fn source<'a>(
 ) -> Result<Source<'a>, String> {
     match (argument, environment) {
         (Some(code), _) if code != "-" => Err(format!(
-            "every user of this machine sees the arguments of a program, so the code must not be one: run `c3po join {url}` \
-             and enter the code when it asks; a script sets {CODE_VARIABLE} or writes it to standard input"
+            "every user of this machine can see the arguments of a program, so the code must not be one: run `c3po \
+             join {url}` and enter the code when asked; a script can set {CODE_VARIABLE} or write the code to standard \
+             input"
         )),
         (None, Some(code)) => Ok(Source::Environment(code)),
         _ if is_terminal => Ok(Source::Terminal),

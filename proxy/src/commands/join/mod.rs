@@ -21,12 +21,12 @@ use crate::link::http::post_json;
 /// The coordinator and the options.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where the coordinator is, such as https://nas:8420
+    /// The coordinator's URL, such as https://nas:8420
     url: String,
     /// Every user of a machine sees arguments, so a code among them is refused; `-` reads standard input.
     #[arg(hide = true)]
     code: Option<String>,
-    /// The name of this host in the coordinator's list of keys [default: its own]
+    /// The name of this host in the coordinator's list of keys [default: its host name]
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
 }
@@ -71,7 +71,7 @@ fn look(config: &Config, arguments: &Arguments) -> Result<Joining, Failure> {
         return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL: ", "")));
     }
     if let (Some(_), Some(place)) = (code.fingerprint, url.strip_prefix("http://")) {
-        let why = format!("the coordinator of this code speaks TLS: write https://{place} for {url}");
+        let why = format!("the coordinator of this code uses TLS: write https://{place} instead of {url}");
         return Err(Failure::Usage(why));
     }
     let before = host_file::text(&config.places.config_file).map_err(unwritable)?.unwrap_or_default();
@@ -114,9 +114,10 @@ async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
     let trust = Trust::new(code.fingerprint.into_iter().collect());
     let asked = post_json(url, &trust, join::PATH, &[], &body).await;
     let (status, answer) = asked.map_err(|refusal| match refusal.code {
-        ErrorCode::CoordDown => {
-            refusal.suggest("Check that the coordinator runs and is reached from here, then run the same line again.")
-        }
+        ErrorCode::CoordDown => refusal.suggest(
+            "Check that the coordinator runs and is reachable from this host, then run the same \
+                             command again.",
+        ),
         _ => refusal,
     })?;
     if status == 200 {
@@ -126,8 +127,8 @@ async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
 }
 
 fn foreign(url: &str, status: u16) -> Refusal {
-    let error = format!("{url} answers, but not as a coordinator that lets hosts in: HTTP {status}");
-    Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL, and the version of the coordinator.")
+    let error = format!("{url} answers, but not as a coordinator that hosts can join: HTTP {status}");
+    Refusal::new(ErrorCode::NotSupported, error).suggest("Check the URL and the version of the coordinator.")
 }
 
 /// Returns the failure of a key that was made and cannot be stored.
@@ -135,7 +136,7 @@ fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
     Failure::Stopped {
         why: format!("this host's file: {error:#}"),
         advice: format!(
-            "Mend that and ask for another line: the code was used. The key {key_id} that it made is lost: \
+            "Fix that and get a new join command, because the code was used. Its key {key_id} is lost; revoke it: \
              `c3po-coordinator keys revoke {key_id}`."
         ),
     }
@@ -144,7 +145,7 @@ fn lost(error: &anyhow::Error, key_id: &str) -> Failure {
 fn unwritable(error: anyhow::Error) -> Failure {
     Failure::Stopped {
         why: format!("this host's file: {error:#}"),
-        advice: "Mend that; the code was not used yet.".to_owned(),
+        advice: "Fix that and run this again; the code was not used yet.".to_owned(),
     }
 }
 
@@ -168,7 +169,10 @@ fn tell(
     let until = joined.expires_at.as_deref().map(|end| format!(" until {end}")).unwrap_or_default();
     // The coordinator chose parts of each line.
     let line = |text: &str| printer.line(&harmless(text, false));
-    line(&format!("This host is in at {url}{until}, as: {agents}. Its key {} is in {file}.", joined.key_id))?;
+    line(&format!(
+        "This host has joined {url}{until}, for these agents: {agents}. Its key {} is in {file}.",
+        joined.key_id
+    ))?;
     if let Some(host) = joined.host.as_ref().filter(|host| *host != said) {
         line(&called(said, host))?;
     }
@@ -176,30 +180,30 @@ fn tell(
     let others = others.join(", ");
     match relation {
         Relation::Added => {
-            line(&format!("It is the same fleet as at {others}: this host uses whichever of them answers."))?
+            line(&format!("It serves the same fleet as {others}: this host uses whichever of them answers."))?
         }
-        Relation::Instead => line(&format!("It is not used at {others} any more."))?,
+        Relation::Instead => line(&format!("This host no longer uses {others}."))?,
         Relation::First | Relation::Again => {}
     }
     let older = joined.older_key.as_ref().filter(|older| older.valid);
     if let Some(older) = older {
         line(&format!(
-            "The older key {} of this host stays valid. On the coordinator's machine this ends it: `{}`.",
+            "The older key {} of this host stays valid. To revoke it, run on the coordinator's machine: `{}`.",
             older.id, older.revoke
         ))?;
     }
-    printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tries everything.")
+    printer.line("Next: `c3po install` makes Claude Code load c3po; `c3po doctor` tests everything.")
 }
 
 /// Returns the report for a host whose own name differs from its known one.
 fn called(said: &str, host: &str) -> String {
     let number = host.strip_prefix(said).and_then(|rest| rest.strip_prefix('-'));
     if number.is_none_or(|number| number.parse::<u32>().is_err()) {
-        return format!("It is called {host} there, by its older key or by the invite.");
+        return format!("Its name there is {host}, from its older key or the invite.");
     }
     format!(
-        "It is called {host}: another key stands for {said}, and keeps its agents and their mail. If this is that machine, \
-         join with a line of `c3po-coordinator invite --host {}`.",
+        "Its name there is {host}: another key belongs to {said}, and keeps its agents and messages. If this is that \
+         machine, join with the command that `c3po-coordinator invite --host {}` prints.",
         shell_word(said)
     )
 }
@@ -212,17 +216,19 @@ async fn check(key: &str) -> Result<(), Failure> {
     }
     if config.coordinators.token.as_ref().map(Secret::expose) != Some(key) {
         return Err(Failure::Stopped {
-            why: "this host is in, and C3PO_TOKEN or C3PO_COORDINATOR_URL in the environment keeps it from using its new key"
+            why: "this host has joined, but C3PO_TOKEN or C3PO_COORDINATOR_URL in the environment prevents the use of \
+                  its new key"
                 .to_owned(),
-            advice: "Remove these variables, also where sessions start.".to_owned(),
+            advice: "Remove these variables here and in the environment of your sessions.".to_owned(),
         });
     }
     match CommandSession::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents covers no person; this refusal shows that the key is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
-        Err(Failure::NoCoordinator(refusal)) => {
-            Err(Failure::NoCoordinator(refusal.suggest("This host is in; `c3po status` tries the connection again.")))
-        }
+        Err(Failure::NoCoordinator(refusal)) => Err(Failure::NoCoordinator(refusal.suggest(
+            "This host has joined; `c3po status` tests the connection \
+                                                        again.",
+        ))),
         outcome => outcome,
     }
 }
@@ -237,7 +243,7 @@ mod tests {
         assert!(taken.contains(r"`c3po-coordinator invite --host 'ann'\''s box'`"), "{taken}");
         for host in ["media", "0123456789ab-x", "0123456789abc"] {
             let named = called("0123456789ab", host);
-            assert_eq!(named, format!("It is called {host} there, by its older key or by the invite."));
+            assert_eq!(named, format!("Its name there is {host}, from its older key or the invite."));
         }
     }
 }

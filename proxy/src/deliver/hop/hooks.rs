@@ -163,7 +163,7 @@ impl Hop {
         let notes = self.in_flight.free(&turns, wanted);
         let tells_name = !self.knows_name && self.generation > 0 && event.name != Name::Stop;
         let named = (tells_name && self.agent != self.wished)
-            .then(|| format!("{MARK} This session is {} here: another one is {}.\n", self.agent, self.wished));
+            .then(|| format!("{MARK} Your agent id is {}: another session has {}.\n", self.agent, self.wished));
         if notes.is_empty() && named.is_none() {
             return Answer::default();
         }

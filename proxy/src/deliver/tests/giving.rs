@@ -198,10 +198,10 @@ fn a_session_is_told_the_name_it_did_not_wish() {
     let mut scene = Scene::of(Hop::new(agent("web"), None, false, true));
     scene.on(Input::Begins(agent("web-2"), 1));
     let text = scene.print(&event(Name::UserPromptSubmit)).unwrap();
-    assert!(text.contains("web-2 here: another one is web"), "{text}");
+    assert!(text.contains("Your agent id is web-2: another session has web"), "{text}");
     assert_eq!(scene.hear(&event(Name::PostToolBatch)), Answer::default());
     let again = scene.hear(&starts("clear", "s2"));
-    assert!(again.stdout.contains("web-2 here"), "another context: {again:?}");
+    assert!(again.stdout.contains("id is web-2"), "another context: {again:?}");
     scene.on(Input::Begins(agent("backend"), 0));
     assert_eq!(scene.hear(&event(Name::PostToolBatch)), Answer::default(), "it chose that name");
 }
