@@ -22,7 +22,7 @@ fetch() {
     else
         found=$(shasum -a 256 "$work/$archive")
     fi
-    [ "${found%% *}" = "$expected" ] || refuse "$archive is not what its checksum says; nothing was installed"
+    [ "${found%% *}" = "$expected" ] || refuse "$archive does not match its checksum; nothing was installed"
     mkdir -p "$2"
     tar -xzf "$work/$archive" -C "$2" --strip-components 1
 }
@@ -59,7 +59,7 @@ client() {
     *:"$folder":*) ;;
     *) echo "note: $folder is not in PATH" ;;
     esac
-    echo "next: the line for $folder/c3po join that the coordinator prints (c3po-coordinator invite)"
+    echo "next: join this host with the command that c3po-coordinator invite prints ($folder/c3po join ...)"
     echo "then, for Claude Code: $folder/c3po install"
 }
 

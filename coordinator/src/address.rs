@@ -74,17 +74,21 @@ pub enum AddressError {
     /// The scheme is unknown.
     #[error(
         "it must be sqlite:PATH, redis://HOST:PORT, redis+sentinel://HOST:PORT,HOST:PORT/MASTER or \
-         redis+cluster://HOST:PORT,HOST:PORT; with TLS rediss:// in the place of redis://"
+         redis+cluster://HOST:PORT,HOST:PORT; with TLS rediss:// instead of redis://"
     )]
     Kind,
     /// The path of the file is missing.
     #[error("sqlite: needs the path of a file")]
     NoPath,
     /// A server is not `HOST:PORT`.
-    #[error("'{0}' is not HOST:PORT; a '/', '?', '#', '@' or ',' in a password is written %2F, %3F, %23, %40 or %2C")]
+    #[error(
+        "'{0}' is not HOST:PORT; a '/', '?', '#', '@' or ',' in a password must be written %2F, %3F, %23, %40 or %2C"
+    )]
     ServerAddress(String),
     /// Several servers are given with a scheme for one.
-    #[error("several servers are redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
+    #[error(
+        "for several servers, write redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER"
+    )]
     Several,
     /// The name of the master is missing.
     #[error("the name of the master that the sentinels watch is missing: redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
@@ -96,10 +100,12 @@ pub enum AddressError {
     #[error("a cluster has only the database 0")]
     ClusterDatabase,
     /// The user or password is not percent-encoded correctly.
-    #[error("in the user or password a '%' is not followed by two hexadecimal digits, or they are no UTF-8; % is %25")]
+    #[error(
+        "in the user or password a '%' is not followed by two hexadecimal digits, or they are not UTF-8; write % as %25"
+    )]
     Escape,
     /// The address has a query or a fragment.
-    #[error("c3po knows no options behind '?' or '#'; the certificate authority of a Redis is said with --redis-ca")]
+    #[error("c3po accepts no options after '?' or '#'; set the certificate authority of a Redis with --redis-ca")]
     Options,
 }
 

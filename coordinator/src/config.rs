@@ -165,11 +165,11 @@ pub enum ConfigError {
     /// There are certificates for a store without TLS.
     #[error(
         "--redis-ca, --redis-cert and --redis-key (or C3PO_REDIS_CA, _CERT and _KEY) are for a Redis with TLS, and the \
-         store is {0}: write rediss:// for redis://"
+         store is {0}: write rediss:// instead of redis://"
     )]
     NoTls(StoreAddress),
     /// There is no default data folder.
-    #[error("neither XDG_DATA_HOME nor HOME is set: say where the coordinator keeps its files with --data-dir")]
+    #[error("neither XDG_DATA_HOME nor HOME is set: pass the coordinator's folder with --data-dir")]
     NoDataFolder,
 }
 
@@ -233,7 +233,7 @@ pub enum Tls {
 
 /// The text is not a TLS setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is auto, off, or the files of a certificate and of its key: CERT,KEY")]
+#[error("it must be auto, off, or CERT,KEY, the files of a certificate and its key")]
 pub struct TlsError;
 
 impl FromStr for Tls {
@@ -262,7 +262,7 @@ fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
 fn message_life(text: &str) -> Result<Duration, String> {
     let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
     if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
-        return Err("messages live from 1 hour to 30 days: write 1h, 7d or 30d".to_owned());
+        return Err("it must be from 1 hour to 30 days, such as 1h, 7d or 30d".to_owned());
     }
     Ok(life)
 }
@@ -271,7 +271,7 @@ fn message_life(text: &str) -> Result<Duration, String> {
 fn quota(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         limit @ 1..QUOTA_MIN => {
-            Err(format!("{limit} bytes are less than one long message takes: write 1MB or more, or 0"))
+            Err(format!("{limit} bytes are less than one long message needs: write 1MB or more, or 0"))
         }
         limit => Ok(limit),
     }

@@ -22,9 +22,9 @@ pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let (owner, user) = (fs::metadata(found)?.uid(), geteuid().as_raw());
     let (folder, found) = (folder.display(), found.display());
     bail!(
-        "the data folder {folder} cannot be written ({error}): {found} belongs to uid {owner}, and this coordinator runs \
-         as uid {user}; make that its owner, such as by `chown {user} FOLDER` on the host of a container, or name \
-         another folder with --data-dir"
+        "the data folder {folder} cannot be written ({error}): {found} belongs to uid {owner}, and this coordinator \
+         runs as uid {user}; change its owner, for a container with `chown {user} FOLDER` on its host, or pass another \
+         folder with --data-dir"
     )
 }
 
@@ -59,15 +59,15 @@ fn check(folder: &Path) -> anyhow::Result<()> {
         Exposure::Private => Ok(()),
         Exposure::Readable => {
             let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
-            closed.with_context(|| format!("closing the data folder {shown} to others"))
+            closed.with_context(|| format!("removing the permissions of other users from the data folder {shown}"))
         }
         Exposure::Writable => bail!(
-            "others can write the data folder {shown} (mode {mode:03o}), and may have put a certificate, a policy or a \
-             database there: look what lies in it, then `chmod 700 {word}`"
+            "the data folder {shown} is writable by other users (mode {mode:03o}), who may have put a certificate, a \
+             policy or a database there: check its content, then run `chmod 700 {word}`"
         ),
         Exposure::Foreign => bail!(
-            "the data folder {shown} belongs to uid {}, who reads and replaces what lies in it, and this coordinator runs as \
-             uid {user}: look what lies in it and `chown {user} {word}`, or name another folder with --data-dir",
+            "the data folder {shown} belongs to uid {}, who can read and replace its files, and this coordinator runs \
+             as uid {user}: check its content and run `chown {user} {word}`, or pass another folder with --data-dir",
             found.uid()
         ),
     }

@@ -12,7 +12,7 @@ pub struct Fleet(String);
 
 /// The text is not the name of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not the name of a fleet, which is 1 to {NAME_MAX} of a-z, 0-9 and '-'")]
+#[error("'{0}' is not the name of a fleet, which has 1 to {NAME_MAX} characters of a-z, 0-9 and '-'")]
 pub struct FleetError(String);
 
 impl Default for Fleet {

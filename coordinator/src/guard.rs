@@ -160,7 +160,9 @@ pub(crate) async fn keep(guard: &Guard, store: &dyn Store, stop: &CancellationTo
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         let outcome = load(guard, store).await;
         if let (Err(error), false) = (&outcome, is_lost) {
-            tracing::warn!("no ruling of `guard` takes effect here until the store can be read again: {error}");
+            tracing::warn!(
+                "`guard allow` and `guard stop` take no effect here until the store can be read again: {error}"
+            );
         }
         is_lost = outcome.is_err();
     }

@@ -108,7 +108,7 @@ pub async fn run(
     done.cancel();
     auditing.close();
     if tokio::time::timeout(FLUSH, auditing.wait()).await.is_err() {
-        tracing::error!("the end of the audit was not written within {FLUSH:?}");
+        tracing::error!("the last audit entries were not written within {FLUSH:?}");
     }
     store.close().await;
     outcome

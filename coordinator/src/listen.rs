@@ -17,13 +17,14 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     });
     match (host, port) {
         ("", _) => Err(format!(
-            "it needs an address before the port: 127.0.0.1:{port} serves this machine alone, 0.0.0.0:{port} the network"
+            "it needs an address before the port: 127.0.0.1:{port} serves only this machine, 0.0.0.0:{port} serves the \
+             network"
         )),
         (host, "") => Err(format!("it needs a port: {host}:8420")),
         (host, number) => match number.parse() {
-            Err(_) => Err(format!("{number:?} is no port: {host}:8420")),
+            Err(_) => Err(format!("{number:?} is not a port: {host}:8420")),
             Ok(port) => resolve(host, port).map_err(|why| {
-                format!("{host} is no address of this machine ({why}): 0.0.0.0:{port} serves the whole network")
+                format!("{host} is not an address of this machine ({why}): 0.0.0.0:{port} serves the whole network")
             }),
         },
     }
@@ -53,11 +54,11 @@ mod tests {
             let refusal = listen_address(text).unwrap_err();
             assert!(refusal.contains(expected), "{text}: {refusal}");
         };
-        check("8440", "127.0.0.1:8440 serves this machine alone, 0.0.0.0:8440 the network");
-        check(":8440", "127.0.0.1:8440 serves this machine alone");
+        check("8440", "127.0.0.1:8440 serves only this machine, 0.0.0.0:8440 serves the network");
+        check(":8440", "127.0.0.1:8440 serves only this machine");
         check("nas", "nas:8420");
         check("nas:", "nas:8420");
-        check("nas:http", "\"http\" is no port: nas:8420");
+        check("nas:http", "\"http\" is not a port: nas:8420");
         check("nas.invalid:8440", "0.0.0.0:8440 serves the whole network");
     }
 }

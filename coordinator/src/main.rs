@@ -72,7 +72,7 @@ async fn serve(listen: SocketAddr, config: Config, stop: CancellationToken) -> a
     let admission = match (config.is_open, listen.ip().is_loopback()) {
         (false, _) => "clients need a key",
         (true, true) => "open to this machine",
-        (true, false) => "OPEN to the network: everybody on it may be anybody",
+        (true, false) => "OPEN to the network: anyone on it can act as any agent",
     };
     tracing::info!("serving the fleet {} on {address} with {}; {admission}", config.fleet, config.store);
     run(listener, config, store, stop).await
@@ -82,13 +82,13 @@ fn refused_to_listen(listen: SocketAddr, error: std::io::Error) -> anyhow::Error
     let advice = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!(
-                ": another coordinator or program listens there; `ss -ltnp 'sport = :{}'` names it; end that one, or choose \
-                 another port with --listen",
+                ": another coordinator or program listens there; `ss -ltnp 'sport = :{}'` names it; stop that one, or \
+                 choose another port with --listen",
                 listen.port()
             )
         }
         std::io::ErrorKind::AddrNotAvailable => {
-            ": that is no address of this machine; 0.0.0.0 stands for all of them".to_owned()
+            ": that is not an address of this machine; 0.0.0.0 means all of its addresses".to_owned()
         }
         _ => String::new(),
     };
@@ -129,5 +129,5 @@ async fn stop_on_signals(stop: &CancellationToken) -> anyhow::Result<()> {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         stop.cancel();
     }
-    bail!("stopped at once by a second signal")
+    bail!("stopped immediately by a second signal")
 }

@@ -71,7 +71,7 @@ impl Metrics {
         };
         let registry = &mut metrics.registry;
         registry.register("calls", "Tool calls by tool and outcome", metrics.calls.clone());
-        registry.register("call_seconds", "How long calls took, waits aside", metrics.call_seconds.clone());
+        registry.register("call_seconds", "How long calls took, except waits", metrics.call_seconds.clone());
         registry.register("messages_stored", "Messages that were accepted", metrics.messages_stored.clone());
         let loops = metrics.loops_suspected.clone();
         registry.register("loops_suspected", "Messages that were refused with LOOP_SUSPECTED", loops);
@@ -80,15 +80,19 @@ impl Metrics {
             "Links refused before the upgrade",
             metrics.connections_refused.clone(),
         );
-        registry.register("audit_entries", "Entries of the audit that were written", metrics.audit_entries.clone());
-        registry.register("audit_lost", "Entries of the audit that were not written", metrics.audit_lost.clone());
-        registry.register("connections", "Connections that have a place", metrics.connections.clone());
-        registry.register("connections_max", "How many connections there may be", metrics.connections_max.clone());
-        registry.register("limit", "What bounds a connection, in the unit of its name", metrics.limits.clone());
+        registry.register("audit_entries", "Audit entries that were written", metrics.audit_entries.clone());
+        registry.register("audit_lost", "Audit entries that were lost", metrics.audit_lost.clone());
+        registry.register("connections", "Open connections", metrics.connections.clone());
+        registry.register("connections_max", "The connection limit", metrics.connections_max.clone());
+        registry.register("limit", "The limits of a connection, in the unit of the name", metrics.limits.clone());
         let store = metrics.store_bytes.clone();
-        registry.register("store_bytes", "What the embedded store uses, may use, has free and leaves free", store);
+        registry.register(
+            "store_bytes",
+            "Bytes of the embedded store: used, its limit, free on its disk, kept free",
+            store,
+        );
         registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
-        registry.register("listeners", "Waits and links that wait for news", metrics.listeners.clone());
+        registry.register("listeners", "Waits and links that listen for new messages", metrics.listeners.clone());
         metrics
     }
 

@@ -68,7 +68,7 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
 fn health_says_that_nobody_answers() -> Result<()> {
     let output = coordinator(&["health", "--listen", "127.0.0.1:9"])?;
     let said = String::from_utf8(output.stderr)?;
-    assert!(!output.status.success() && said.contains("no coordinator answers at 127.0.0.1:9"), "{said}");
+    assert!(!output.status.success() && said.contains("no coordinator is running at 127.0.0.1:9"), "{said}");
     Ok(())
 }
 
@@ -143,6 +143,10 @@ fn a_store_is_copied_and_restored_and_redis_is_referred_to_its_own_tools() -> Re
     );
     assert!(!busy.status.success() && said(&busy).contains("in use by another coordinator"), "{}", said(&busy));
     let restored = coordinator(&["restore", copy, "--data-dir", data])?;
-    assert!(restored.status.success() && said(&restored).contains("kept from before: "), "{}", said(&restored));
+    assert!(
+        restored.status.success() && said(&restored).contains("the previous files are kept: "),
+        "{}",
+        said(&restored)
+    );
     Ok(())
 }

@@ -25,19 +25,19 @@ use tokio::runtime::{Builder, Runtime};
 enum Lab {
     /// Two agents, through two real proxies, ask and answer
     Demo,
-    /// Two real sessions that ask and answer, as an animated picture for the documents
+    /// Two real sessions that ask and answer, as an animated picture for the documentation
     Record(record::Options),
     /// Many agents on one coordinator: how long they take to connect, their cost, how fast messages reach them
     Load(load::Options),
     /// Mixed load on two coordinators and one Redis: memory and descriptors over time
     Soak(soak::Options),
-    /// Many messages while coordinators, their store, proxies and links are killed: none may be lost, none shown twice
+    /// Many messages while coordinators, their store, proxies and links are killed: none may be lost or shown twice
     Chaos(chaos::Options),
-    /// Real sessions of Claude Code with a scripted model, whose persons do anything: no message may be lost, no receipt lie
+    /// Real sessions of Claude Code with a scripted model and random user input: no message may be lost, no receipt wrong
     Hostile(hostile::Options),
-    /// Malformed, oversized, slow, half-sent and random input to every entry, and how it affects a good client
+    /// Malformed, oversized, slow, incomplete and random input to every interface, and its effect on a good client
     Siege(siege::Options),
-    /// The cost of c3po, beside the least that the same work can cost on this machine
+    /// The cost of c3po, compared with the minimum for the same work on this machine
     Bench(bench::Options),
     /// Runs a command beside a coordinator, whose address it finds in C3PO_COORDINATOR_URL
     Beside(beside::Options),

@@ -80,8 +80,7 @@ impl Advice {
                  in that reply. The message that you sent stays with its recipient."
             }
             Self::SendAgain => {
-                "Send it again in a few seconds, or with queue_if_down, which puts it behind the queued \
-                                messages."
+                "Send it again in a few seconds, or with queue_if_down, which puts it behind the queued messages."
             }
             Self::ListTools => "See tools/list for the available tools.",
             Self::WorkOn
@@ -114,8 +113,7 @@ impl Advice {
             }
             Self::CoveredName => "Use a name that the key covers: C3PO_AGENT_ID for a session, --as for a command.",
             Self::StoreAway => {
-                "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or \
-                                disk."
+                "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk."
             }
             Self::StoreFull => {
                 "Try again later. The administrator of the coordinator has to give its store more space: maxmemory of \

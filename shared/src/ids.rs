@@ -19,8 +19,7 @@ pub const AGENT_ID_MAX: usize = 64;
 pub enum IdError {
     /// The text is not an agent id.
     #[error(
-        "'{0}' is not an agent id: it has 1 to 64 characters of A-Z a-z 0-9 _ . - and begins with a letter or \
-             digit"
+        "'{0}' is not an agent id: it has 1 to 64 characters of A-Z a-z 0-9 _ . - and begins with a letter or digit"
     )]
     Agent(String),
     /// The text is not a message id.

@@ -202,7 +202,7 @@ async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the
     let entries: Vec<_> = store.audit(0, 100).await?.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
     let of_a: Vec<_> = entries.iter().filter(|entry| entry["agent"] == "a").map(short).collect();
     assert_eq!(of_a.len(), 5, "{of_a:?}");
-    assert!(of_a[3].starts_with("denied a message 2 sends in the last 60 seconds"), "{of_a:?}");
+    assert!(of_a[3].starts_with("denied a message rate limit: 2 sends in the last 60 seconds"), "{of_a:?}");
     assert_eq!(of_a[4], "session_ended a draining");
     Ok(())
 }

@@ -20,9 +20,12 @@ const SOON: Duration = Duration::from_secs(20);
 async fn what_is_refused_is_told_in_sentences() -> Result<()> {
     let gate = Gate::start().await?;
     let refused = gate.ask(&["keys", "revoke", "00000000"]).await.expect_err("there is none");
-    assert_eq!(refused.to_string(), "there is no key 00000000. See `c3po-coordinator keys list`.");
+    assert_eq!(refused.to_string(), "there is no key 00000000. List the keys with `c3po-coordinator keys list`.");
     let refused = gate.ask(&["invites", "revoke", "00000000"]).await.expect_err("there is none");
-    assert_eq!(refused.to_string(), "there is no open invite 00000000. See `c3po-coordinator invites list`.");
+    assert_eq!(
+        refused.to_string(),
+        "there is no open invite 00000000. List the invites with `c3po-coordinator invites list`."
+    );
     let refused = gate.ask(&["invite", "--uses", "0"]).await.expect_err("nobody may use it");
     assert_eq!(refused.to_string(), "uses is 0; it must be from 1 to 1000. Check parameter values and formats.");
     Ok(())
@@ -42,7 +45,7 @@ async fn the_audit_is_read_over_the_socket() -> Result<()> {
     assert!(said.contains("Z  key_changed  created  key ") && said.contains("(by local)"), "{said}");
     let json: serde_json::Value = serde_json::from_str(audit(&["--json"]).await?.lines().last().context("a line")?)?;
     assert_eq!(json["verb"], "created");
-    assert_eq!(audit(&["--agent", "nobody"]).await?, "Nothing of that is in the audit.");
+    assert_eq!(audit(&["--agent", "nobody"]).await?, "The audit has no such entries.");
     Ok(())
 }
 
@@ -69,7 +72,8 @@ async fn health_behind_tls_tells_of_the_store() -> Result<()> {
     eventually("it is missed", SOON, async || {
         let unwell = health().await.ok()?;
         let said = String::from_utf8_lossy(&unwell.stderr).into_owned();
-        (!unwell.status.success() && said.contains("is not well") && said.contains("REDIS_UNAVAILABLE")).then_some(())
+        (!unwell.status.success() && said.contains("is not healthy") && said.contains("REDIS_UNAVAILABLE"))
+            .then_some(())
     })
     .await
 }

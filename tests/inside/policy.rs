@@ -132,7 +132,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     outdated(&served, "policy.toml, line 2, column 8: ").await?;
     fs::remove_file(&file)?;
     let heard = eventually("the missing file was noticed", RELOADED, async || changes(&served, 3).await).await?;
-    assert!(heard[2].ends_with("policy.toml is gone"), "{heard:?}");
+    assert!(heard[2].ends_with("policy.toml does not exist any more"), "{heard:?}");
     assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
 
     fs::write(&file, "")?;
@@ -231,7 +231,7 @@ async fn a_case_is_explained_over_rest() -> Result<()> {
     let (_, answer) = ask("from=cam&to=nobody&verb=reply").await?;
     assert_eq!((&answer["effect"], &answer["to"]["known"]), (&json!("deny"), &json!(false)));
     let (_, answer) = ask("from=cam&to=ops-1&verb=reply").await?;
-    assert_eq!(answer["reason"], "no rule is about it, and [default] says deny");
+    assert_eq!(answer["reason"], "no rule matches, and [default] is deny");
     assert!(answer.get("rule").is_none(), "{answer}");
     for query in ["", "from=cam&to=ops-1&verb=fly", "from=-&to=ops-1&verb=message"] {
         let (status, answer) = ask(query).await?;

@@ -67,7 +67,7 @@ async fn a_host_whose_disk_is_full_keeps_what_it_accepted_and_refuses_the_rest()
     let (accepted, refusal) = send_until_refused(&sender, true).await?;
     assert!(accepted > 10, "{accepted}");
     let sentence = refusal["error"].as_str().context("a sentence")?;
-    assert!(sentence.contains("could not be kept on this host") && sentence.contains("No space left"), "{sentence}");
+    assert!(sentence.contains("could not be queued on this host") && sentence.contains("No space left"), "{sentence}");
     assert_eq!((&refusal["code"], &refusal["details"]["applied"]), (&json!("COORD_DOWN"), &json!("no")));
     let journal = fs::read_to_string(disk.path().join("c3po/journal/sender.jsonl"))?;
     assert!(journal.ends_with('\n') && journal.lines().count() == accepted, "nothing is half-written");

@@ -198,7 +198,7 @@ async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Re
     let part = "cluster support disabled";
     assert!(matches!(&refused, OpenError::Refused { reason, .. } if reason.contains(part)), "{refused}");
     let refused = open(&format!("redis+cluster://127.0.0.1:{}", lost.port())).await.expect_err("it has no slots");
-    let part = "does not know who has which slots";
+    let part = "did not return a slot map";
     assert!(matches!(&refused, OpenError::Unreachable { reason, .. } if reason.contains(part)), "{refused}");
     // One good server among the named ones is enough.
     let (good, lost) = (cluster.masters[1].port(), lost.port());

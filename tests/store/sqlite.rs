@@ -144,7 +144,7 @@ async fn a_newer_or_foreign_database_is_refused() -> Result<()> {
     fs::write(&path, newer)?;
     let error = refused(&path).await;
     assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
-    assert!(error.to_string().contains("update this program"));
+    assert!(error.to_string().contains("update c3po-coordinator"));
 
     let mut foreign = whole;
     foreign[68..72].copy_from_slice(b"them");

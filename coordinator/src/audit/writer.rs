@@ -77,7 +77,7 @@ impl Writer {
         let mut complained = false;
         while let Err(error) = store.note(batch, self.bound).await {
             if done.is_cancelled() || !error.passes() {
-                tracing::error!("{count} entries of the audit were lost: {error}");
+                tracing::error!("{count} audit entries were lost: {error}");
                 for entry in batch.drain(..) {
                     // A gap counts for its missing entries, which were counted as lost before.
                     self.missing.fetch_add(entry.count.unwrap_or(1), Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Writer {
                 return;
             }
             if !complained {
-                tracing::warn!("the audit waits for the store: {error}");
+                tracing::warn!("audit entries wait for the store: {error}");
                 complained = true;
             }
             // Shutdown ends the pause, for a last attempt.

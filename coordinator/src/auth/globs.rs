@@ -13,14 +13,15 @@ pub(crate) struct AgentGlobs(Vec<String>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GlobError {
     /// The list is empty.
-    #[error("no agents are named: say which, such as web-*, or * for all")]
+    #[error("no agents are given: name them, such as web-*, or * for all")]
     Empty,
     /// The list is too long.
-    #[error("{0} globs are more than the {GLOBS_MAX} that one key may have")]
+    #[error("a key can have at most {GLOBS_MAX} globs, not {0}")]
     Many(usize),
     /// No agent name can match this glob.
     #[error(
-        "'{0}' is no glob of agent names: letters, digits, '_', '.', '-', '*' and '?' make one, {AGENT_ID_MAX} at most"
+        "'{0}' is not a glob of agent names, which has at most {AGENT_ID_MAX} letters, digits, '_', '.', '-', '*' and \
+         '?'"
     )]
     Characters(String),
 }

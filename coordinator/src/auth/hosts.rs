@@ -33,7 +33,7 @@ pub(super) async fn settle_host(store: &dyn Store, mut key: Key) -> Result<Key, 
         key = Key { host, revision: key.revision + 1, ..key };
         store.put_key(&key, KEYS_MAX).await?;
     }
-    Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
+    Err(Refusal::new(ErrorCode::Conflict, "other keys are being created at the same time; try again"))
 }
 
 /// Returns a free host name, skipping the first `before` free names.

@@ -120,7 +120,7 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
             return Ok((kept, text));
         }
     }
-    Err(Refusal::new(ErrorCode::Conflict, "others are making keys at the same time; try again"))
+    Err(Refusal::new(ErrorCode::Conflict, "other keys are being created at the same time; try again"))
 }
 
 /// Returns a new key that is not stored yet, with its secret.
@@ -173,7 +173,10 @@ pub(crate) async fn rotate(store: &dyn Store, id: &str, by: &Principal) -> Resul
     let fresh = Fresh::of(id.to_owned())?;
     let (key, _) = change(store, id, by.presented(), |key| {
         if !key.is_valid(Timestamp::now()) {
-            return Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} has ended; make a new one")));
+            return Err(Refusal::new(
+                ErrorCode::Conflict,
+                format!("the key {id} was revoked or has expired; create a new one"),
+            ));
         }
         key.hash = secret::hash(&fresh.text);
         Ok(true)
@@ -221,7 +224,7 @@ async fn change(
             return Ok((key, true));
         }
     }
-    Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by others; try again")))
+    Err(Refusal::new(ErrorCode::Conflict, format!("the key {id} is being changed by another request; try again")))
 }
 
 /// Returns the key of this id if it is still valid at this revision; `None` if no key was presented.
@@ -260,9 +263,9 @@ pub(crate) async fn invite(
     let keys = store.keys().await.map_err(unchanged)?;
     let key_hash = vouching(&keys, key)?.map(|key| key.hash.clone());
     if store.invites().await.map_err(unchanged)?.len() >= INVITES_MAX {
-        let error = format!("there are {INVITES_MAX} open invites, which is as many as there may be");
+        let error = format!("the limit of {INVITES_MAX} open invites is reached");
         return Err(Refusal::new(ErrorCode::Conflict, error).suggest(
-            "End those that nobody needs: `c3po-coordinator invites list`, then `c3po-coordinator invites revoke ID`.",
+            "Revoke unneeded invites: `c3po-coordinator invites list`, then `c3po-coordinator invites revoke ID`.",
         ));
     }
     let code = secret::join_code(fingerprint)?;
@@ -382,7 +385,7 @@ pub(crate) async fn join(
         let Some(again) = invited(store, request).await? else { return Ok(None) };
         presented = again;
     }
-    Err(Refusal::new(ErrorCode::Conflict, "others are joining at the same time; try again"))
+    Err(Refusal::new(ErrorCode::Conflict, "other hosts are joining at the same time; try again"))
 }
 
 fn checked(name: &str, agents: &[String]) -> Result<Vec<String>, Refusal> {
@@ -400,10 +403,8 @@ fn in_the_way(keys: &[Key], now: Timestamp) -> Result<Option<&Key>, Refusal> {
     }
     let ended = keys.iter().filter_map(|key| key.ended_at(now).map(|end| (end, key)));
     let (_, oldest) = ended.min_by_key(|(end, _)| *end).ok_or_else(|| {
-        Refusal::new(ErrorCode::Conflict, format!("there are {KEYS_MAX} valid keys, which is as many as there may be"))
-            .suggest(
-                "End those that nobody uses: `c3po-coordinator keys list`, then `c3po-coordinator keys revoke ID`.",
-            )
+        Refusal::new(ErrorCode::Conflict, format!("the limit of {KEYS_MAX} valid keys is reached"))
+            .suggest("Revoke unused keys: `c3po-coordinator keys list`, then `c3po-coordinator keys revoke ID`.")
     })?;
     Ok(Some(oldest))
 }

@@ -139,7 +139,7 @@ fn hold(key: Key) -> Option<CachedKey> {
             Some(CachedKey { key, hash, principal })
         }
         _ => {
-            tracing::error!("the key {} cannot be read and admits nobody", key.id);
+            tracing::error!("the record of the key {} is unreadable, so the key is not accepted", key.id);
             None
         }
     }

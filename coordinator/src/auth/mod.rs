@@ -82,11 +82,8 @@ impl Auth {
 }
 
 fn refusal(was_presented: bool) -> Refusal {
-    let error = if was_presented {
-        "the coordinator does not know the key that was presented, or it was revoked or has expired"
-    } else {
-        "no key was presented"
-    };
+    let error =
+        if was_presented { "the key is unknown, was revoked, or has expired" } else { "this request has no key" };
     Refusal::new(ErrorCode::Unauthorized, error)
 }
 

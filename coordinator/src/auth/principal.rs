@@ -53,11 +53,11 @@ impl Right {
 
     fn describe(self) -> &'static str {
         match self {
-            Self::Speak => "speak as an agent",
-            Self::Look => "see who is there",
-            Self::Remove => "have agents forgotten",
-            Self::Operate => "look into audit and policy",
-            Self::Administer => "see or change keys, invites and pairs of agents",
+            Self::Speak => "act as an agent",
+            Self::Look => "list agents",
+            Self::Remove => "delete agents",
+            Self::Operate => "read audit and policy",
+            Self::Administer => "list or change keys, invites and pairs of agents",
         }
     }
 }
@@ -140,9 +140,9 @@ impl Principal {
         match &principal.who {
             Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => {
                 let error =
-                    format!("the key {id} has {AT_ONCE_PER_KEY} links and requests at once, as many as a key may have");
+                    format!("the key {id} has reached its limit of {AT_ONCE_PER_KEY} concurrent links and requests");
                 Err(Refusal::new(ErrorCode::RateLimited, error)
-                    .suggest("End some of them, or give each host a key of its own.")
+                    .suggest("End some of them, or give each host its own key.")
                     .detail("limit", AT_ONCE_PER_KEY)
                     .detail("count", before))
             }
@@ -251,15 +251,19 @@ impl Principal {
             return Ok(());
         }
         let error = match &self.who {
-            Who::Key { id, scope, .. } => format!("the key {id} is for '{scope}' and may not {}", right.describe()),
+            Who::Key { id, scope, .. } => {
+                format!("the key {id} has the scope '{scope}' and may not {}", right.describe())
+            }
             who => format!(
                 "{} may not {}",
                 if matches!(who, Who::Local) { "this socket" } else { "you" },
                 right.describe()
             ),
         };
-        Err(Refusal::new(ErrorCode::Forbidden, error)
-            .suggest("Ask whoever runs the coordinator for a key of another scope: `c3po-coordinator keys create NAME --scope SCOPE`."))
+        Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
+            "Ask the administrator of the coordinator for a key with another scope: `c3po-coordinator keys create NAME \
+             --scope SCOPE`.",
+        ))
     }
 
     /// Returns whether it may act as that agent. A wildcard does not cover `human`: that needs its exact name or an admin
@@ -286,7 +290,7 @@ impl Principal {
         match &self.who {
             Who::Key { id, agents, .. } if !self.covers(agent) => {
                 let globs = agents.as_slice().join(", ");
-                let but = if agents.cover(agent) { ", which a key has to name" } else { "" };
+                let but = if agents.cover(agent) { ", which a key must name exactly" } else { "" };
                 let error = format!("the key {id} does not cover {agent}{but}, only {globs}");
                 let refusal = Refusal::new(ErrorCode::Forbidden, error)
                     .advise(Advice::CoveredName)
@@ -373,7 +377,7 @@ mod tests {
         assert!(key(Scope::Agent, "human").covers(&human) && key(Scope::Admin, "*").covers(&human));
         assert!(!key(Scope::Admin, "web-*").covers(&human) && Principal::token().covers(&human));
         let refusal = key(Scope::Agent, "*").speaks_as(&human).expect_err("it is not named");
-        assert_eq!(refusal.error, "the key 0a1b2c3d does not cover human, which a key has to name, only *");
+        assert_eq!(refusal.error, "the key 0a1b2c3d does not cover human, which a key must name exactly, only *");
         let person = |principal: &Principal| principal.person(&human).map(|person| person.to_string());
         assert_eq!(person(&key(Scope::Agent, "*")).as_deref(), Some("nas-cli"));
         assert_eq!(person(&key(Scope::Agent, "web-*")), None, "it covers no such agent either");

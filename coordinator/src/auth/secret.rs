@@ -12,7 +12,7 @@ const SECRET_LENGTH: usize = 32;
 
 /// The system cannot provide random bytes.
 #[derive(Debug, thiserror::Error)]
-#[error("the system gives no random bytes")]
+#[error("the system provides no random bytes")]
 pub(crate) struct NoRandomness;
 
 /// A new key: its secret is returned once and never stored.

@@ -32,11 +32,11 @@ pub(crate) async fn follow(auth: &Auth, store: &dyn Store, stop: &CancellationTo
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         match look(auth, store).await {
             Ok(()) if complained => {
-                tracing::info!("the keys are followed again");
+                tracing::info!("key changes can be read again");
                 complained = false;
             }
             Err(error) if !complained => {
-                tracing::warn!("no change of a key takes effect here until the store can be read again: {error}");
+                tracing::warn!("key changes take no effect here until the store can be read again: {error}");
                 complained = true;
             }
             Ok(()) | Err(_) => {}
@@ -65,7 +65,7 @@ pub(crate) async fn note_uses(auth: &Auth, store: &dyn Store, stop: &Cancellatio
         if !uses.is_empty() {
             match store.note_uses(&uses).await {
                 Ok(()) => noted = now,
-                Err(error) => tracing::debug!("when keys were used was not noted: {error}"),
+                Err(error) => tracing::debug!("could not record when keys were used: {error}"),
             }
         }
         if is_over {

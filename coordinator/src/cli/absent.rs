@@ -35,12 +35,14 @@ fn port(name: &str) -> Option<u16> {
 fn said(kind: io::ErrorKind, path: &Path, ports: &[u16], service: Option<&Path>) -> String {
     let (shown, others) = (path.display(), ports.iter().map(|port| format!("`--listen 127.0.0.1:{port}`")));
     if kind == io::ErrorKind::PermissionDenied {
-        return format!("{shown} is not open to this user: run the same as the user of the coordinator, or by sudo");
+        return format!(
+            "this user has no access to {shown}: run the same command as the coordinator's user, or with sudo"
+        );
     }
     let mut text = format!("no coordinator is listening on {shown}; ");
     let others: Vec<_> = others.collect();
     text += &match (others.is_empty(), service) {
-        (false, _) => format!("add {} for one that is", others.join(" or ")),
+        (false, _) => format!("add {} for one that is running", others.join(" or ")),
         (true, Some(service)) => {
             format!("add `--data-dir {}` for the service of this machine", shell_word(&service.display().to_string()))
         }
@@ -63,10 +65,10 @@ mod tests {
         };
         let (missing, denied) = (io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied);
         check(missing, &[], None, "; pass the --data-dir and --listen it was started with");
-        check(missing, &[8440], Some(SERVICE), "; add `--listen 127.0.0.1:8440` for one that is");
-        check(missing, &[1, 2], None, "; add `--listen 127.0.0.1:1` or `--listen 127.0.0.1:2` for one that is");
+        check(missing, &[8440], Some(SERVICE), "; add `--listen 127.0.0.1:8440` for one that is running");
+        check(missing, &[1, 2], None, "; add `--listen 127.0.0.1:1` or `--listen 127.0.0.1:2` for one that is running");
         check(missing, &[], Some(SERVICE), "; add `--data-dir /var/lib/c3po` for the service of this machine");
-        check(denied, &[8440], Some(SERVICE), "or by sudo");
+        check(denied, &[8440], Some(SERVICE), "or with sudo");
     }
 
     #[test]

@@ -240,8 +240,8 @@ impl Admin {
                 format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
             }
             Self::Keys(KeysCommand::Rotate { .. }) => format!(
-                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or let the host in \
-                 again under its name, with the line of:\n\n  {}\n",
+                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or join \
+                 the host again under its name, with the command from:\n\n  {}\n",
                 said("key")?,
                 said("id")?,
                 said("name")?,
@@ -251,7 +251,7 @@ impl Admin {
                 format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
             }
             Self::Invite(_) => format!(
-                "On the new host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n{}\
+                "Run this on the new host before {}:\n\n  {}\n\nor, if c3po is not installed there yet:\n\n  {}\n\n{}\
                  This is the invite {id}; to end it earlier:\n\n  {end}\n",
                 said("expires_at")?,
                 said("line")?,
@@ -261,14 +261,14 @@ impl Admin {
                 end = typed.line(&format!("invites revoke {}", said("id")?))
             ),
             Self::Invites(InvitesCommand::Revoke { .. }) => {
-                format!("The invite {} has ended: its line lets nobody in any more.", said("id")?)
+                format!("The invite {} is revoked: no host can join with it any more.", said("id")?)
             }
             Self::Agents(AgentsCommand::Rm { json: false, .. }) => {
                 let expired = &answer["expired"];
-                format!("{} is forgotten; {expired} messages of its inbox have expired.", said("agent_id")?)
+                format!("{} is deleted; {expired} messages in its inbox have expired.", said("agent_id")?)
             }
             Self::Hosts(Hosts::Rename { json: false, .. }) => format!(
-                "{} is {} now, with {} agents and {} keys.",
+                "{} is renamed to {}, with {} agents and {} keys.",
                 said("from")?,
                 said("to")?,
                 answer["agents"],
@@ -329,7 +329,7 @@ fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
 
 fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
     if keys.is_empty() {
-        return format!("There are no keys. `{}` prints the line that lets a host in.", typed.line("invite"));
+        return format!("There are no keys. `{}` prints the command with which a host joins.", typed.line("invite"));
     }
     let row = |key: &Value| {
         let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
@@ -353,7 +353,10 @@ fn state(key: &Value) -> String {
 
 fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String {
     if invites.is_empty() {
-        return format!("There are no open invites. `{}` prints the line that lets a host in.", typed.line("invite"));
+        return format!(
+            "There are no open invites. `{}` prints the command with which a host joins.",
+            typed.line("invite")
+        );
     }
     let row = |invite: &Value| {
         let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();

@@ -49,7 +49,7 @@ impl AuditOptions {
             return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
         }
         if entries.is_empty() {
-            return Ok("Nothing of that is in the audit.".to_owned());
+            return Ok("The audit has no such entries.".to_owned());
         }
         let rows: Vec<_> = entries.iter().map(|entry| entry.columns(moment(entry.at))).collect();
         Ok(Columns::default().lines(&rows).join("\n"))

@@ -18,8 +18,8 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
     SqliteStore::back_up(&database, &data_dir, file)?;
     let word = |path: &Path| shell_word(&path.display().to_string());
     Ok(format!(
-        "{} holds every message and key and the certificate: keep it as secret as a password.\n\
-         With the coordinator stopped, this puts it back:\n\n  \
+        "{} contains every message, every key and the certificate: keep it as secret as a password.\n\
+         To restore it, stop the coordinator and run:\n\n  \
          {command} --data-dir {} --store {} restore {}\n",
         file.display(),
         word(&data_dir),
@@ -34,8 +34,8 @@ pub fn back_up(settings: ServeFlags, file: &Path) -> Result<String> {
 pub fn restore(settings: ServeFlags, file: &Path) -> Result<String> {
     let (database, data_dir) = embedded(settings)?;
     let moved = SqliteStore::restore(file, &database, &data_dir)?;
-    let mut lines = vec![format!("{} is restored from {}", database.display(), file.display())];
-    lines.extend(moved.iter().map(|path| format!("kept from before: {}", path.display())));
+    let mut lines = vec![format!("{} was restored from {}", database.display(), file.display())];
+    lines.extend(moved.iter().map(|path| format!("the previous files are kept: {}", path.display())));
     Ok(lines.join("\n"))
 }
 

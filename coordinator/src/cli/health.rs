@@ -25,7 +25,7 @@ pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
     let (listen, question) = (settings.listen, || (Method::GET, "/api/health", String::new()));
     let address = SocketAddr::new(reachable(listen.ip()), listen.port());
     let connecting = timeout(DEADLINE, TcpStream::connect(address)).await.map_err(std::io::Error::from).flatten();
-    let stream = connecting.with_context(|| format!("no coordinator answers at {address}"))?;
+    let stream = connecting.with_context(|| format!("no coordinator is running at {address}"))?;
     let mut answer = exchange(stream, question(), DEADLINE).await.with_context(|| format!("asking {address}"))?;
     if answer.status == SPEAKS_TLS {
         let path = control_socket(&settings.data_dir()?, listen.port());
@@ -35,7 +35,7 @@ pub async fn ask(settings: &ServeFlags) -> anyhow::Result<String> {
         answer = exchange(stream, question(), DEADLINE).await.with_context(|| format!("asking {}", path.display()))?;
     }
     if answer.status != StatusCode::OK {
-        bail!("the coordinator at {address} is not well: {}", answer.body);
+        bail!("the coordinator at {address} is not healthy: {}", answer.body);
     }
     Ok(answer.body)
 }

@@ -75,7 +75,7 @@ impl Policies {
         let usable = match found {
             Ok(Some(bytes)) => parse(&self.path, bytes),
             Ok(None) if before.policy.is_empty() => Ok(CurrentRules::default()),
-            Ok(None) => Err(format!("{} is gone", self.path.display())),
+            Ok(None) => Err(format!("{} does not exist any more", self.path.display())),
             Err(why) => Err(why.clone()),
         };
         let (now, taken) = match usable {
@@ -102,7 +102,7 @@ pub(crate) async fn keep(policies: Arc<Policies>, note: impl Fn(String), stop: C
         Ok(())
     };
     let report = |why: &str| {
-        let failure = format!("not read again, the previous rules stay in force: {why}");
+        let failure = format!("rejected, the previous rules stay in force: {why}");
         tracing::warn!("the policy was {failure}");
         note(failure);
     };
@@ -125,7 +125,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<CurrentRules, String> {
     if bytes.len() as u64 > POLICY_BYTES_MAX {
         return Err(format!("{place} has more than {POLICY_BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("{place} is not a text: {error}"))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("{place} is not a text file: {error}"))?;
     if text.trim().is_empty() {
         return Err(format!("{place} is empty; for no rules, write a comment into it"));
     }
@@ -154,7 +154,7 @@ mod tests {
         assert!(Policies::open(None, &path).is_err(), "nor at the start");
         assert_eq!((policies.in_force().text.as_str(), policies.outdated()), (rule, Some(why)));
         fs::remove_file(&path).expect("removed");
-        assert!(look().expect_err("nothing is there").ends_with("policy.toml is gone"));
+        assert!(look().expect_err("nothing is there").ends_with("policy.toml does not exist any more"));
         assert_eq!(policies.current().len(), 1);
         fs::write(&path, "# none\n").expect("written");
         assert_eq!(look(), Ok(0));

@@ -91,7 +91,7 @@ impl TryFrom<String> for Selector {
             None if text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-*?".contains(c)) => {
                 Ok(Self::Id(Glob::new(&text)))
             }
-            None => Err(format!("'{}' fits no agent id: those are of A-Z a-z 0-9 _ . - alone", clip(&text))),
+            None => Err(format!("'{}' matches no agent id, which has only A-Z a-z 0-9 _ . -", clip(&text))),
         }
     }
 }
@@ -210,8 +210,8 @@ impl Policy {
             return Verdict { effect: rule.effect, reason: rule.reason.0.clone(), rule: Some(number) };
         }
         let (effect, reason) = match self.defaults.get(&verb) {
-            Some(effect) => (*effect, format!("no rule is about it, and [default] says {effect}")),
-            None => (Effect::Allow, "no rule is about it".to_owned()),
+            Some(effect) => (*effect, format!("no rule matches, and [default] is {effect}")),
+            None => (Effect::Allow, "no rule matches".to_owned()),
         };
         Verdict { effect, reason, rule: None }
     }
@@ -328,7 +328,7 @@ mod tests {
         check(&rule("").replace("\"message\"", "\"shout\""), "line 4, column 8", "'shout' is not one of message");
         check(&rule("").replace("\"a\"", "\"group:a\""), "line 2, column 8", "role:ROLE");
         check(&rule("").replace("\"a\"", "[]"), "line 2, column 8", "the list is empty");
-        check(&rule("").replace("\"a\"", "\"Küche\""), "line 2, column 8", "fits no agent id");
+        check(&rule("").replace("\"a\"", "\"Küche\""), "line 2, column 8", "matches no agent id");
         check("[default]\nfly = \"deny\"", "line 2, column 1", "'fly' is not one of");
         check("[[rule]]\nfrom = \"a\"", "line 1, column 1", "missing field `to`");
         check("[[rule]\n", "line 1, column", "");

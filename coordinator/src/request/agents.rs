@@ -107,14 +107,14 @@ pub(super) async fn register(office: &Office, caller: &Caller, call: tools::Regi
 
 async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {
     let name = AgentId::from_any(name)
-        .ok_or_else(|| Refusal::invalid(format!("name: nothing of '{}' can be an agent id", name.trim())))?;
+        .ok_or_else(|| Refusal::invalid(format!("name: no part of '{}' can be an agent id", name.trim())))?;
     if name == caller.agent {
         return Ok(None);
     }
     let (Some(tenure), true) = (&caller.tenure, caller.renamable) else {
         let error = format!("this connection cannot change its name from {} to {name}", caller.agent);
         return Err(Refusal::new(ErrorCode::NotSupported, error)
-            .suggest("Say the name where you connect: X-Agent-ID for /mcp, --as for commands."));
+            .suggest("Set the name when you connect: X-Agent-ID for /mcp, --as for commands."));
     };
     let before = office.store.agent(&caller.agent).await?;
     let host = caller.host.clone().unwrap_or_else(|| host::UNKNOWN.to_owned());

@@ -85,5 +85,5 @@ fn check_kept(office: &Office) -> Result<(), Refusal> {
     }
     let error = "this coordinator keeps no audit";
     Err(Refusal::new(ErrorCode::NotSupported, error)
-        .suggest("Start it with --audit-entries N, or without that option."))
+        .suggest("Start it with --audit-entries N, or without --audit-entries 0."))
 }

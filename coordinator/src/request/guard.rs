@@ -144,11 +144,11 @@ pub(crate) async fn rule(
     let pair = Pair::of(one, other);
     office.store.rule(&pair, is_stopped).await?;
     let (verb, by) = (if is_stopped { "stop" } else { "allow" }, principal.name());
-    tracing::info!("{by} ruled for {one} and {other}: {verb}");
+    tracing::info!("{by} changed the pair {one} and {other}: {verb}");
     let entry = Entry::new(Event::GuardChanged).by(one).to(other).verb(verb).because(format!("by {by}"));
     office.audit.note(principal.sign(entry));
     if let Err(error) = guard::load(&office.guard, office.store.as_ref()).await {
-        tracing::debug!("the rulings were not read again at once: {error}");
+        tracing::debug!("could not reload the stopped pairs immediately: {error}");
     }
     Ok(office.guard.standing(&pair, Instant::now()))
 }

@@ -49,8 +49,7 @@ pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
     let Some(of) = of.filter(|of| *of != host && agent.id != AgentId::human()) else { return Ok(()) };
     let error = format!("{} belongs to the host {of}, and this is {host}", agent.id);
-    Err(Refusal::new(ErrorCode::Forbidden, error)
-        .suggest("Speak as an agent of this host, or as yourself without --as."))
+    Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Act as an agent of this host, or as yourself without --as."))
 }
 
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
@@ -80,7 +79,7 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
         }
         refused.insert(claim.name);
     }
-    let error = format!("{base} and {NAMES_MAX} names after it are taken");
+    let error = format!("{base} and {NAMES_MAX} numbered names after it are taken");
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 

@@ -40,8 +40,8 @@ pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::
 fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, Refusal> {
     let Some(Cursor { at, from: Some(from) }) = cursor else { return Ok(0) };
     let Some(first) = placed.first().filter(|first| first.position == *at) else {
-        let error = format!("cursor: the message at {at} is no longer in your inbox, or is none of those asked for");
-        return Err(Refusal::new(ErrorCode::MessageNotFound, error).suggest("Its thread still has it."));
+        let error = format!("cursor: the message at {at} is no longer in your inbox, or does not match this request");
+        return Err(Refusal::new(ErrorCode::MessageNotFound, error).suggest("It is still in its thread."));
     };
     page::check_within(&first.message, *from)?;
     Ok(*from)

@@ -109,12 +109,12 @@ impl From<StoreError> for Refusal {
             StoreError::Crowded(crowded) => Self::too_many_agents(&crowded.key, crowded.count, crowded.limit),
             StoreError::Alike { name, known } => Self::alike(&name, &known),
             StoreError::TakenOver(agent) => {
-                Self::new(ErrorCode::Conflict, format!("another session is {agent} now; nothing was done"))
-                    .suggest("Call again: c3po reconnects under a name of its own.")
+                Self::new(ErrorCode::Conflict, format!("another session took over {agent}; nothing was done"))
+                    .suggest("Call again: c3po reconnects under another name.")
             }
             StoreError::Corrupt(what) => {
-                tracing::error!("the store holds something unreadable: {what}");
-                Self::new(ErrorCode::Internal, "the store holds something that cannot be read")
+                tracing::error!("the store has unreadable data: {what}");
+                Self::new(ErrorCode::Internal, "the store has unreadable data")
             }
         }
     }

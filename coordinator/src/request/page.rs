@@ -97,7 +97,10 @@ pub(super) fn check_within(message: &Message, from: usize) -> Result<(), Refusal
     if from < length || from == 0 {
         return Ok(());
     }
-    Err(Refusal::invalid(format!("cursor: {} has {length} characters and nothing behind {from}", message.id)))
+    Err(Refusal::invalid(format!(
+        "cursor: {} has only {length} characters, and the cursor starts at {from}",
+        message.id
+    )))
 }
 
 #[cfg(test)]

@@ -270,7 +270,7 @@ async fn heard<T>(
     let outcome = taking.await;
     unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
     if let Err(StoreError::OverQuota(_)) = &outcome {
-        let why = "the quota of the key is used up".to_owned();
+        let why = "the storage quota of the key is used up".to_owned();
         office.audit.note(entry(caller, Event::Denied, message).because(why));
     }
     outcome
@@ -310,8 +310,8 @@ async fn sent(
         SendOutcome::Repeated(accepted)
             if !says_the_same(&accepted, &message) || !caller.principal.covers(&accepted.from_agent) =>
         {
-            let error = "this call_id was used for something else; nothing was sent";
-            Err(Refusal::invalid(error).suggest("Give every call an id of its own (UUIDv7)."))
+            let error = "this call_id was used for another call; nothing was sent";
+            Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
         }
         SendOutcome::Repeated(accepted) => {
             let kept = office.store.message(&accepted.id).await?;
@@ -322,7 +322,7 @@ async fn sent(
         SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
         SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
         SendOutcome::Away => {
-            let error = format!("{} is away and takes no new work", message.to_agent);
+            let error = format!("{} is away and accepts no new messages", message.to_agent);
             Err(Refusal::new(ErrorCode::AgentUnavailable, error))
         }
         SendOutcome::IdTaken => Ok(None),

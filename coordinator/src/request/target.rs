@@ -44,7 +44,7 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
         return Ok(office.store.introduce(id, None, &Quota::default()).await?);
     }
     if id.is_reserved() {
-        return Err(Refusal::invalid(format!("{id} is no agent")).advise(Advice::Broadcast));
+        return Err(Refusal::invalid(format!("{id} is not an agent")).advise(Advice::Broadcast));
     }
     let known = everyone(office).await?;
     let same: Vec<_> = known.iter().filter(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str())).collect();

@@ -196,7 +196,7 @@ async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Opti
         })),
         None if furthest(&kept.history) == Stage::Expired => {
             let mut timed_out = TimedOut::of(id.clone(), 0);
-            timed_out.message = "The message expired before anybody answered".to_owned();
+            timed_out.message = "The message expired before it was answered".to_owned();
             timed_out.suggestion = "Send it again if it still matters.".to_owned();
             Ok(Some(Reply::TimedOut(timed_out)))
         }

@@ -180,5 +180,5 @@ impl Serving {
 }
 
 fn no_tls() -> Refusal {
-    Refusal::invalid("this coordinator speaks TLS, and was spoken to without").advise(Advice::WriteHttps)
+    Refusal::invalid("plain HTTP request on a TLS port").advise(Advice::WriteHttps)
 }

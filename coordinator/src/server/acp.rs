@@ -32,7 +32,7 @@ pub(super) async fn upgrade(
     let mut response = match create_response_with_body(&request, Body::empty) {
         Ok(response) => response,
         Err(error) => {
-            let refusal = Refusal::invalid(format!("no link begins with this request: {error}"));
+            let refusal = Refusal::invalid(format!("this request does not open a link: {error}"));
             return Refused::from(refusal).into_response();
         }
     };

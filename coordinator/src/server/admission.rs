@@ -57,11 +57,11 @@ pub(super) fn bound(asked: Option<usize>, memory: Option<u64>, dearest: u64) -> 
     let bound = asked.unwrap_or_else(|| held_by(memory, dearest)).min(possible);
     if asked.is_none_or(|asked| asked > possible) && possible < FEW {
         tracing::warn!(
-            "only {descriptors} descriptors may be open, which are enough for {possible} connections; raise `ulimit -n` \
-             (LimitNOFILE in systemd, ulimits in Docker)"
+            "the limit of {descriptors} open files allows only {possible} connections; raise `ulimit -n` (LimitNOFILE \
+             in systemd, ulimits in Docker)"
         );
     } else {
-        tracing::debug!("{bound} connections at once");
+        tracing::debug!("connection limit: {bound}");
     }
     bound
 }
@@ -92,7 +92,7 @@ impl Admission {
     /// Returns the connection with a slot, or rejects it.
     pub(super) fn admit(&self, stream: TcpStream) -> Option<AdmittedStream> {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!("small frames may wait for large ones on this connection: {error}");
+            tracing::debug!("cannot set TCP_NODELAY on this connection: {error}");
         }
         match Slots::take(&self.places) {
             Some(place) => Some(AdmittedStream { stream, stalled: None, _place: place }),

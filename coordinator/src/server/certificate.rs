@@ -28,7 +28,7 @@ pub(super) fn own(data_dir: &Path, listen: IpAddr) -> anyhow::Result<Certificate
         close_to_others(&files.key).with_context(|| files.key.display().to_string())?;
     } else {
         make(data_dir, &folder, listen).or_else(|error| if is_there() { Ok(()) } else { Err(error) })?;
-        tracing::info!("made a certificate, which is kept in {}", folder.display());
+        tracing::info!("created a certificate in {}", folder.display());
     }
     Ok(files)
 }

@@ -32,7 +32,7 @@ impl ControlSocket {
     /// the port proves that there is no other.
     pub(super) fn bind(data_dir: &Path, port: u16) -> anyhow::Result<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
-        made.with_context(|| format!("making {}", data_dir.display()))?;
+        made.with_context(|| format!("creating {}", data_dir.display()))?;
         let path = place(data_dir, port);
         // Bound in a private folder, and moved once its mode is restricted. The name is short, because socket paths have a
         // small limit.
@@ -43,10 +43,11 @@ impl ControlSocket {
             }
             _ => {}
         }
-        DirBuilder::new().mode(0o700).create(&private).with_context(|| format!("making {}", private.display()))?;
+        DirBuilder::new().mode(0o700).create(&private).with_context(|| format!("creating {}", private.display()))?;
         let made = private.join("s");
         let listener = UnixListener::bind(&made).with_context(|| format!("listening on {}", made.display()))?;
-        fs::set_permissions(&made, Permissions::from_mode(0o600)).context("closing the control socket to others")?;
+        fs::set_permissions(&made, Permissions::from_mode(0o600))
+            .context("removing the permissions of other users from the control socket")?;
         fs::rename(&made, &path).with_context(|| format!("replacing {}", path.display()))?;
         fs::remove_dir(&private).with_context(|| format!("removing {}", private.display()))?;
         let inode = fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.ino();

@@ -173,14 +173,14 @@ pub(super) async fn program(
 ) -> Result<Plain<Bytes>, Refused> {
     let programs = server.downloads.programs().await.map_err(|error| unreadable(&error))?;
     let Some(program) = programs.get(&machine) else {
-        let error = "this coordinator has no program for such a machine";
+        let error = "this coordinator has no c3po program for that kind of machine";
         let refusal = Refusal::new(ErrorCode::NotSupported, error).suggest(
-            "Put it into downloads/SYSTEM-PROCESSOR/c3po of the coordinator's data folder, or build it there.",
+            "Put it into downloads/SYSTEM-PROCESSOR/c3po in the coordinator's data folder, or build it on the new host.",
         );
         return Err(Refused::with(StatusCode::NOT_FOUND, refusal));
     };
     let Ok(place) = Arc::clone(&server.downloads.places).try_acquire_owned() else {
-        let error = format!("{AT_ONCE} hosts are fetching it; try again soon");
+        let error = format!("{AT_ONCE} hosts are downloading it, which is the limit; try again in a minute");
         return Err(Refusal::new(ErrorCode::RateLimited, error).into());
     };
     let file = File::open(program).await.map_err(|error| unreadable(&error))?;

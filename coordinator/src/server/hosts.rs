@@ -25,7 +25,7 @@ pub(super) async fn remove(
 ) -> RestAnswer<RemovedAgent> {
     let store = &server.office.store;
     if agent_id.is_reserved() {
-        return Err(Refusal::invalid(format!("{agent_id} is no agent of a session")).into());
+        return Err(Refusal::invalid(format!("{agent_id} is not the agent of a session")).into());
     }
     let known = store.agent(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
@@ -33,8 +33,8 @@ pub(super) async fn remove(
     match store.remove(&agent_id).await? {
         Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
         Removal::Held => {
-            let error = format!("{agent_id} is a connected session, which ends by itself");
-            Err(Refusal::new(ErrorCode::Conflict, error).suggest("End the session first.").into())
+            let error = format!("{agent_id} is held by a connected session");
+            Err(Refusal::new(ErrorCode::Conflict, error).suggest("End that session first.").into())
         }
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
@@ -70,7 +70,7 @@ pub(super) async fn rename(
 ) -> RestAnswer<RenamedHost> {
     check_name("to", &to)?;
     if from == to {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("the host is {to} already")).into());
+        return Err(Refusal::new(ErrorCode::Conflict, format!("the host already has the name {to}")).into());
     }
     let mut agents = move_agents(&server, &from, &to).await?;
     let renamed = issue::rename_host(server.office.store.as_ref(), &from, &to, &principal).await?;
@@ -80,7 +80,7 @@ pub(super) async fn rename(
     // A session may have come back under the old name in the meantime.
     agents += move_agents(&server, &from, &to).await?;
     if agents == 0 && renamed.is_empty() {
-        let error = format!("no agent and no key is of the host {from}");
+        let error = format!("no agent and no key belongs to the host {from}");
         let suggestion = "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";
         return Err(Refusal::new(ErrorCode::AgentNotFound, error).suggest(suggestion).into());
     }

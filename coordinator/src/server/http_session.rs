@@ -89,7 +89,7 @@ impl HttpSessions {
     ) -> Result<Caller, Refusal> {
         let Some(name) = agent_header(headers)? else {
             return Err(Refusal::invalid(format!("Missing {AGENT_HEADER} header"))
-                .suggest(format!("Send the header {AGENT_HEADER} with the name you want to be known by.")));
+                .suggest(format!("Send the header {AGENT_HEADER} with your agent id.")));
         };
         let session_id = label(headers, SESSION_HEADER)?;
         let instance = principal
@@ -140,7 +140,7 @@ impl HttpSessions {
             tokio::time::sleep(HTTP_PRESENCE / 3).await;
             // If the lease was lost meanwhile, the call itself detects that later.
             if let Err(error) = office.store.renew(tenure, HTTP_PRESENCE).await {
-                tracing::debug!("a hold was not renewed: {error}");
+                tracing::debug!("a lease was not renewed: {error}");
             }
             if let Some(client) = self.clients().get_mut(&caller.agent) {
                 client.heard = Instant::now();

@@ -111,7 +111,7 @@ impl Joins {
         // The same error as for a code that never existed, so that clients cannot learn which codes existed.
         let error = "this join code is unknown, was used, or has expired";
         Refusal::new(ErrorCode::Unauthorized, error)
-            .suggest("Ask for a new one: `c3po-coordinator invite` on the coordinator's machine.")
+            .suggest("Get a new one: `c3po-coordinator invite` on the coordinator's machine.")
     }
 }
 
@@ -142,17 +142,18 @@ pub(super) async fn announce(server: &AppState) {
     }
     let store = server.office.store.as_ref();
     if let Err(error) = end_earlier(store).await {
-        tracing::warn!("the invites of earlier starts stay open: {error}");
+        tracing::warn!("could not revoke the invites of earlier starts: {error}");
     }
     match server.joins.invite(store, NewInvite::default(), START, None).await {
         Ok(invite) => {
             noted(server, "invited", Some(&invite.id), START);
-            tracing::warn!("no host has a key yet; the line that lets one in is printed below");
+            tracing::warn!("no host has a key yet; the command with which the first one joins is printed below");
             if let Some(warning) = &invite.warning {
                 tracing::warn!("{warning}");
             }
             eprintln!(
-                "\nNobody has a key yet. On the first host, until {}:\n\n  {}\n\nor, where c3po is not installed yet:\n\n  {}\n\n\
+                "\nNo host has a key yet. Run this on the first host before {}:\n\n  {}\n\nor, if c3po is not \
+                 installed there yet:\n\n  {}\n\n\
                  For more: `{}`\n",
                 invite.expires_at,
                 invite.line,
@@ -189,11 +190,12 @@ fn loopback_warning(listen: SocketAddr, reached_at: IpAddr) -> Option<String> {
     let port = listen.port();
     Some(if listen.ip().is_loopback() {
         format!(
-            "the coordinator listens on {listen}, where only this machine reaches it: --listen 0.0.0.0:{port} serves the network"
+            "the coordinator listens on {listen}, where only this machine can reach it; to serve the network, start it \
+             with --listen 0.0.0.0:{port}"
         )
     } else {
-        "this machine has no way to a network at the moment, so the line names an address that only this machine reaches; \
-         connect it and make another invite, or start the coordinator with --public-url https://NAME:PORT"
+        "this machine has no route to a network, so the command has an address that only this machine can reach; \
+         connect it and create another invite, or start the coordinator with --public-url https://NAME:PORT"
             .to_owned()
     })
 }
@@ -239,7 +241,7 @@ mod tests {
         let alone = warning("127.0.0.1:8421", "127.0.0.1").expect("nobody else reaches it");
         assert!(alone.contains("--listen 0.0.0.0:8421"), "{alone}");
         let offline = warning("0.0.0.0:8420", "127.0.0.1").expect("nobody else reaches it");
-        assert!(offline.contains("no way to a network") && offline.contains("--public-url"), "{offline}");
+        assert!(offline.contains("no route to a network") && offline.contains("--public-url"), "{offline}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Lets this host in at a coordinator of c3po: fetches the program from it, checks it, and joins.
+# Joins this host to a coordinator of c3po: downloads the program from it, checks it, and joins.
 #   curl … /join.sh | C3PO_JOIN_CODE=CODE sh
 set -eu
 
@@ -8,9 +8,9 @@ unspent() {
     cat >&2 <<END
 join.sh: $1
 
-Nothing was installed, and the code is still good until its time is over. One of these lets this host in:
+Nothing was installed, and the code was not used. Until it expires, join this host in one of these ways:
   - Put the c3po of a release for $machine into the coordinator's data folder, as downloads/$machine/c3po,
-    and run the same line again.
+    and run the same command again.
   - Build it here (Rust and a C compiler): git clone @REPOSITORY@ && cd c3po && make install
     Then: c3po join $url
     and enter the code when it asks.
@@ -67,13 +67,13 @@ main() {
     # Before the code is used: a program that cannot run here would have used it for nothing.
     if ! why=$("$fetched" --version 2>&1 >/dev/null); then
         case $why in
-        *denied*) why="$why (does $folder allow programs? C3PO_BIN_DIR names another folder)" ;;
+        *denied*) why="$why (if $folder does not allow programs, set C3PO_BIN_DIR to another folder)" ;;
         esac
         unspent "the c3po for $machine does not run on this host: $(echo "$why" | head -n 1)"
     fi
     # Before it is put anywhere: a code that is worth nothing changes nothing on this host.
     if ! joins; then
-        echo 'join.sh: this host was not let in, and nothing was installed' >&2
+        echo 'join.sh: this host did not join, and nothing was installed' >&2
         exit 1
     fi
     mv "$fetched" "$folder/c3po"

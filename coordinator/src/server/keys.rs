@@ -153,14 +153,14 @@ pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) 
     tracing::info!("the key {key} was {verb} by {by}");
     noted(server, verb, Some(key), by);
     if let Err(error) = auth::watch::load(&server.auth, server.office.store.as_ref()).await {
-        tracing::debug!("keys were not read again at once: {error}");
+        tracing::debug!("could not reload the keys immediately: {error}");
     }
 }
 
 /// Records a change with an unknown outcome, because the store did not reply in time.
 pub(super) fn unsure(server: &AppState, verb: &str, key: Option<&str>, by: &str, refusal: &Refusal) {
     if refusal.details.get("applied").is_some_and(|applied| applied == "unknown") {
-        noted(server, verb, key, &format!("{by}, but whether it was done is not known"));
+        noted(server, verb, key, &format!("{by}, with an unknown outcome"));
     }
 }
 

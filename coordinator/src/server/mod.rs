@@ -84,7 +84,7 @@ pub(crate) async fn serve(
     let address = listener.local_addr().context("reading the address")?;
     let transport = Transport::open(&config.tls, address.ip(), &config.data_dir)?;
     if let Some(fingerprint) = transport.fingerprint() {
-        tracing::info!("clients speak TLS ({}://); the certificate is {fingerprint}", transport.scheme());
+        tracing::info!("clients use TLS ({}://); the certificate's fingerprint is {fingerprint}", transport.scheme());
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
     let bound = admission::bound(config.max_connections, memory::limit(), admission::dearest(&transport));

@@ -56,13 +56,16 @@ impl Names {
     /// Returns a `FORBIDDEN` refusal for a request that a foreign page may have sent. `/mcp` checks `Origin` itself.
     fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Refusal> {
         if headers.contains_key(ORIGIN) && !path.starts_with(MCP_PATH) {
-            let error = "web pages have no business with this coordinator, and Origin is sent for one";
-            return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Origin out."));
+            let error = "requests from web pages (with an Origin header) are not accepted";
+            return Err(
+                Refusal::new(ErrorCode::Forbidden, error).suggest("Send the request without the Origin header.")
+            );
         }
         let site = headers.get(FETCH_SITE).map(|site| site.as_bytes());
         if matches!(site, Some(b"cross-site" | b"same-site")) && !path.starts_with(MCP_PATH) {
-            let error = "a page of another site asked for this";
-            return Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Leave the header Sec-Fetch-Site out."));
+            let error = "requests from pages of other sites (with Sec-Fetch-Site) are not accepted";
+            return Err(Refusal::new(ErrorCode::Forbidden, error)
+                .suggest("Send the request without the Sec-Fetch-Site header."));
         }
         // A browser always sends the name that it used.
         let (Some(further), Some(host)) = (&self.further, headers.get(HOST)) else { return Ok(()) };
@@ -71,9 +74,9 @@ impl Names {
         match name {
             Some(name) if self.is_own(&name) || further.contains(&name) => Ok(()),
             _ => {
-                let error = "the coordinator is open, and answers to no name that a web page could have brought here";
+                let error = "the Host header has a public name, which an open coordinator does not accept";
                 Err(Refusal::new(ErrorCode::Forbidden, error).suggest(
-                    "Name the host in C3PO_ALLOWED_HOSTS of the coordinator, use its address, or demand credentials \
+                    "Add the name to C3PO_ALLOWED_HOSTS of the coordinator, use its IP address, or require credentials \
                      (--closed).",
                 ))
             }

@@ -79,8 +79,8 @@ impl OperationOutput for Health {
 
     fn inferred_responses(context: &mut GenContext, _: &mut Operation) -> Vec<(Option<Code>, Described)> {
         let schemas = &mut context.schema;
-        let well = described("It is well", "application/json", schemas.subschema_for::<Well>());
-        let unwell = described("It does not reach its store", "application/json", schemas.subschema_for::<Unwell>());
+        let well = described("It is healthy", "application/json", schemas.subschema_for::<Well>());
+        let unwell = described("It cannot reach its store", "application/json", schemas.subschema_for::<Unwell>());
         vec![(Some(Code::Code(200)), well), (Some(Code::Code(500)), unwell)]
     }
 }
@@ -187,8 +187,9 @@ pub(super) async fn unregister(
     let linked = known
         .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
     if linked {
-        let error = format!("{agent} is a connected session, which ends by itself");
-        let refusal = Refusal::new(ErrorCode::Conflict, error).suggest("End the session; its proxy says goodbye.");
+        let error = format!("{agent} is held by a connected session");
+        let refusal =
+            Refusal::new(ErrorCode::Conflict, error).suggest("End that session; its proxy then unregisters it.");
         return Err(refusal.into());
     }
     let known = server.office.store.unregister(&agent).await?;
@@ -220,17 +221,17 @@ pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics
 
 /// The fallback for unknown paths.
 pub(super) async fn nowhere(uri: Uri) -> Refused {
-    let error = format!("there is nothing at {}", uri.path());
+    let error = format!("there is no path {}", uri.path());
     Refused::with(StatusCode::NOT_FOUND, unheard_of(error))
 }
 
 /// The fallback for methods that a path does not have. The header `Allow` lists the available ones.
 pub(super) async fn no_such_method(uri: Uri) -> Refused {
-    let error = format!("that is not done to {}", uri.path());
+    let error = format!("this method is not supported by {}", uri.path());
     Refused::with(StatusCode::METHOD_NOT_ALLOWED, unheard_of(error))
 }
 
 fn unheard_of(error: String) -> Refusal {
-    let suggestion = format!("See {} for what there is, besides /mcp and /acp.", description::PATH);
+    let suggestion = format!("See {} for all paths besides /mcp and /acp.", description::PATH);
     Refusal::new(ErrorCode::NotSupported, error).suggest(suggestion)
 }

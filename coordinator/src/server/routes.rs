@@ -24,9 +24,9 @@ pub(super) fn router(server: &AppState) -> Router<AppState> {
 }
 
 fn for_monitors(table: Table) -> Table {
-    let pending = "The inbox of an agent, oldest first; takes nothing out";
-    let remove = "Forget an agent that no session holds, with its mail; with an admin key, or one of its host";
-    let unregister = "Forget an agent, or set it offline where it has mail";
+    let pending = "The inbox of an agent, oldest first; it stays unchanged";
+    let remove = "Delete an agent that no session holds, with its messages; needs an admin key, or a key of its host";
+    let unregister = "Delete an agent, or set it offline if it has messages";
     table
         .row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health))
         .row(description::PATH, Access::OPEN, "This description", get(description::show))
@@ -41,35 +41,45 @@ fn for_monitors(table: Table) -> Table {
         .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
         .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))
         .row("/api/policy", Access::by(Operate), "The rules in force, and their file", get(policy::show))
-        .row("/api/policy/check", Access::by(Operate), "What the rules say of a case", get(policy::check))
-        .row("/api/audit", Access::by(Operate), "A page of what happened", get(audit::page))
+        .row("/api/policy/check", Access::by(Operate), "Which rule applies to a case", get(policy::check))
+        .row("/api/audit", Access::by(Operate), "A page of the audit", get(audit::page))
         .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))
 }
 
 fn for_administrators(table: Table) -> Table {
     const LOOKS: Access = Access::by(Administer);
     const CHANGES: Access = Access::by(Administer).lasting();
-    let rotate = "Give a key another text; the one before is worth nothing";
+    let rotate = "Replace the secret of a key; the old one becomes invalid";
     let allow = "Allow two agents to continue; their count starts again";
-    let stop = "Refuse what two agents send each other until they are allowed";
+    let stop = "Refuse messages between two agents until they are allowed";
     table
         .row(KEYS, LOOKS, "Every key, the newest first", get(keys::list))
-        .row(KEYS, CHANGES, "Make a key; its text is said this once", post(keys::create))
-        .row(KEY, CHANGES, "End a key, and what goes on under it", delete(keys::revoke))
+        .row(KEYS, CHANGES, "Create a key; its secret is returned only once", post(keys::create))
+        .row(KEY, CHANGES, "Revoke a key, and end its links and requests", delete(keys::revoke))
         .row(ROTATE, CHANGES, rotate, post(keys::rotate))
-        .row(INVITES, LOOKS, "Every invite that lets somebody in; no code", get(invites::list))
-        .row(INVITES, CHANGES, "Make an invite: the lines that let a new host in", post(invites::create))
-        .row(INVITE, CHANGES, "End an invite: its code lets nobody in any more", delete(invites::revoke))
-        .row("/api/hosts/rename", CHANGES, "Give the agents and keys of a host another name of it", post(hosts::rename))
-        .row(GUARD, LOOKS, "Pairs of agents that are stopped, or write much without a person", get(pairs::list))
+        .row(INVITES, LOOKS, "Every open invite, without its code", get(invites::list))
+        .row(INVITES, CHANGES, "Create an invite: the commands with which a new host joins", post(invites::create))
+        .row(INVITE, CHANGES, "Revoke an invite: its code becomes invalid", delete(invites::revoke))
+        .row("/api/hosts/rename", CHANGES, "Rename a host, with its agents and keys", post(hosts::rename))
+        .row(
+            GUARD,
+            LOOKS,
+            "Pairs of agents that are stopped, or near the limit of messages without a person",
+            get(pairs::list),
+        )
         .row(GUARD_ALLOW, CHANGES, allow, post(pairs::allow))
         .row(GUARD_STOP, CHANGES, stop, post(pairs::stop))
 }
 
 fn for_new_hosts(table: Table) -> Table {
-    let program = "The program for hosts of a system and processor";
+    let program = "The c3po program for a system and processor";
     table
-        .row(join::PATH, Access::OPEN.lasting(), "Let a host in, with the code of an invite", post(joining::join))
-        .row(download::SCRIPT_PATH, Access::OPEN, "The script that an invite pipes into a shell", get(download::script))
+        .row(join::PATH, Access::OPEN.lasting(), "Join a host, with the code of an invite", post(joining::join))
+        .row(
+            download::SCRIPT_PATH,
+            Access::OPEN,
+            "The installation script that an invite's command runs",
+            get(download::script),
+        )
         .row(PROGRAM, Access::OPEN, program, get(download::program))
 }

@@ -65,7 +65,7 @@ impl Transport {
     pub(crate) fn open(tls: &Tls, listen: IpAddr, data_dir: &Path) -> anyhow::Result<Self> {
         let files = match tls {
             Tls::Off => return Ok(Self::plain()),
-            Tls::Auto => certificate::own(data_dir, listen).context("making a certificate of the coordinator's own")?,
+            Tls::Auto => certificate::own(data_dir, listen).context("creating the coordinator's certificate")?,
             Tls::Files(files) => files.clone(),
         };
         let pems = read(&files).map_err(anyhow::Error::msg)?;
@@ -115,7 +115,7 @@ impl Transport {
                 found.as_ref().map_err(Clone::clone).and_then(|pems| load(pems).map_err(|why| format!("{why:#}")))?;
             let mut current = shown.loaded.write().unwrap_or_else(PoisonError::into_inner);
             if loaded.fingerprint != current.fingerprint {
-                tracing::info!("the certificate has changed; its fingerprint is {}", loaded.fingerprint);
+                tracing::info!("the certificate has changed; its new fingerprint is {}", loaded.fingerprint);
             }
             *current = loaded;
             Ok(())
@@ -147,11 +147,11 @@ fn read(identity: &CertificateFiles) -> FoundCertificate {
 fn load(pems: &Pems) -> anyhow::Result<Loaded> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pems.certificate).collect();
     let chain = chain.context("reading the certificate")?;
-    let leaf = chain.first().context("there is no certificate in its file")?;
+    let leaf = chain.first().context("the file has no certificate")?;
     let (fingerprint, is_alone) = (fingerprint(leaf)?, chain.len() == 1);
     let key = PrivateKeyDer::from_pem_slice(&pems.key).context("reading the key")?;
     let signing = any_supported_type(&key).context("using the key")?;
-    let public_key = signing.public_key().context("the key has no public key")?;
+    let public_key = signing.public_key().context("the private key has no public key")?;
     let public_key = BASE64.encode(digest(&SHA256, &public_key).as_ref());
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()?

@@ -148,7 +148,7 @@ impl Delivery {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
-                tracing::debug!("deliveries were not read: {error}");
+                tracing::debug!("could not read messages to deliver: {error}");
                 self.unread = true;
                 self.due = Some(Instant::now() + RETRY);
                 return None;

@@ -69,7 +69,7 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
         let (id, error) = match Frame::parse(&text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
                 Ok(ToCoordinator::Hello(hello)) => return Ok((id, hello)),
-                Ok(_) => (Some(id), RpcError::from(Refusal::invalid("say hello first"))),
+                Ok(_) => (Some(id), RpcError::from(Refusal::invalid("send hello first"))),
                 Err(refusal) => (Some(id), RpcError::from(refusal)),
             },
             Ok(Frame::Notification { .. } | Frame::Response { .. }) => continue,
@@ -86,7 +86,7 @@ async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Res
         let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
         return Err(Refusal::new(
             ErrorCode::VersionMismatch,
-            format!("this host speaks link protocol {theirs}, the coordinator {PROTOCOL_VERSION}"),
+            format!("this host uses link protocol {theirs}, the coordinator uses {PROTOCOL_VERSION}"),
         )
         .suggest(format!("Update {older}.")));
     }
@@ -175,8 +175,8 @@ async fn admit_person(
     };
     check_speaker(office, &caller).await.map_err(|error| match error {
         StoreError::TakenOver(name) => {
-            let error = format!("{name} is a connected session, and nobody can speak for it");
-            Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to speak as yourself.")
+            let error = format!("{name} is held by a connected session, so no command can act as it");
+            Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
         }
         error => error.into(),
     })?;

@@ -343,7 +343,7 @@ impl Session {
             Ok(true) => self.is_renewed(),
             Ok(false) | Err(StoreError::TakenOver(_)) => return Err(EndReason::TakenOver),
             // The next heartbeat tries again; a lease that ran out is renewed before the next call.
-            Err(error) => tracing::debug!("a hold was not renewed: {error}"),
+            Err(error) => tracing::debug!("a lease was not renewed: {error}"),
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Session {
 
     /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
-        tracing::info!(agent.id = %caller.agent, "agent {} is {} from now on", self.caller.agent, caller.agent);
+        tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
         self.office.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
         self.present = Some(self.office.presence.enter(&caller.agent));
         self.listener = self.office.presence.listen(&caller.agent);
@@ -468,15 +468,17 @@ impl Session {
             (end, current, &self.caller.tenure)
             && let Err(error) = self.office.store.release(tenure, *end != EndReason::Gone).await
         {
-            tracing::warn!("{} was not released and stays online until its hold runs out: {error}", tenure.agent);
+            tracing::warn!("{} was not released and stays online until its lease expires: {error}", tenure.agent);
         }
         if let Some(reading_along) = self.reading_along.take() {
             attendance::end(&self.office, reading_along).await;
         }
         match end {
-            EndReason::TakenOver => self.connection.close(CLOSE_TAKEN_OVER, "another session is this agent now").await,
-            EndReason::Revoked => self.connection.close(CLOSE_REVOKED, "the key has ended").await,
-            EndReason::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator stops").await,
+            EndReason::TakenOver => {
+                self.connection.close(CLOSE_TAKEN_OVER, "another session took over this agent").await
+            }
+            EndReason::Revoked => self.connection.close(CLOSE_REVOKED, "the key was revoked or has expired").await,
+            EndReason::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator is shutting down").await,
             EndReason::Goodbye | EndReason::Gone => {}
         }
     }

@@ -80,8 +80,8 @@ impl Session {
                     self.refuse(&id, Refusal::too_many_calls());
                 }
                 Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
-                    let error = "a call with this call_id is under way on this link";
-                    self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its answer."));
+                    let error = "a call with this call_id is in progress on this link";
+                    self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
                 }
                 Ok(call) => {
                     // A wait releases its charge at once, because it lasts longer than a charge may be held.
@@ -91,7 +91,7 @@ impl Session {
                 Err(refusal) => self.refuse(&id, refusal),
             },
             (ToCoordinator::Hello(_), Some(id)) => {
-                self.refuse(&id, Refusal::invalid("hello was said already on this link"));
+                self.refuse(&id, Refusal::invalid("hello was already sent on this link"));
             }
             // Without an id, no reply can be sent.
             (_, None) => {}

@@ -18,10 +18,10 @@ impl Fill {
     pub fn refuses(&self) -> Option<String> {
         match self.max {
             Some(max) if self.bytes >= max => {
-                Some(format!("its messages take {} of {max} bytes (--store-max)", self.bytes))
+                Some(format!("its messages use {} of {max} bytes (--store-max)", self.bytes))
             }
             _ if self.free < self.floor => {
-                Some(format!("{} bytes are free on its disk, and {} are left free", self.free, self.floor))
+                Some(format!("{} bytes are free on its disk, and {} must stay free", self.free, self.floor))
             }
             _ => None,
         }

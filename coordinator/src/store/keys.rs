@@ -60,7 +60,7 @@ impl Key {
 pub(super) fn read_key(record: &str) -> Option<Key> {
     // The record contains a hash, so the log gets only the position of the parse error.
     serde_json::from_str(record)
-        .inspect_err(|error| tracing::error!("the record of a key cannot be read, and it admits nobody: {error}"))
+        .inspect_err(|error| tracing::error!("the record of a key is unreadable, so the key is not accepted: {error}"))
         .ok()
 }
 
@@ -81,7 +81,7 @@ pub(super) fn read_invites(kept: &[(u32, String)]) -> Vec<Invite> {
     let read = |(uses, record): &(u32, String)| {
         Invite::kept(*uses, record)
             .inspect_err(|error| {
-                tracing::error!("the record of an invite cannot be read, and it is not listed: {error}")
+                tracing::error!("the record of an invite is unreadable, so the invite is not listed: {error}")
             })
             .ok()
     };

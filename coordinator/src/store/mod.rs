@@ -74,7 +74,7 @@ pub enum StoreError {
     #[error("another session has taken over {0}")]
     TakenOver(AgentId),
     /// The stored data cannot be read.
-    #[error("the store holds something unreadable: {0}")]
+    #[error("the store has unreadable data: {0}")]
     Corrupt(String),
 }
 

@@ -42,15 +42,15 @@ async fn open_redis(address: &RedisAddress, fleet: &Fleet) -> Result<RedisStore,
         let opened = tokio::select! {
             opened = &mut opening => opened,
             () = &mut patience, if reported.is_empty() => {
-                reported = format!("no Redis answers at {address} so far");
-                tracing::warn!("{reported}; waiting for it");
+                reported = format!("no Redis answers at {address} yet");
+                tracing::warn!("{reported}; retrying");
                 opening.await
             }
         };
         match opened {
             Err(error @ OpenError::Unreachable { .. }) if error.to_string() != reported => {
                 reported = error.to_string();
-                tracing::warn!("{reported}; trying again until it does");
+                tracing::warn!("{reported}; retrying until it does");
             }
             Err(OpenError::Unreachable { .. }) => {}
             opened => return opened,

@@ -38,8 +38,7 @@ pub(super) async fn run(config: Config, printer: &Printer, action: HostsAction) 
         return Ok(());
     }
     printer.line(&format!(
-        "No key authenticates it: start its sessions with C3PO_HOST={to}, or they use the name \
-                           {from} again."
+        "No key authenticates it: start its sessions with C3PO_HOST={to}, or they use the name {from} again."
     ))
 }
 

@@ -72,9 +72,9 @@ fn only(ids: &[MessageId], suffix: &str) -> Result<MessageId, Failure> {
         }),
         (None, _) => Err(Failure::Stopped {
             why: format!("no id in the inbox ends in {suffix}"),
-            advice: "Give the whole id as it was printed; `c3po inbox` shows the messages in your inbox with their \
-                     ids."
-                .to_owned(),
+            advice:
+                "Give the whole id as it was printed; `c3po inbox` shows the messages in your inbox with their ids."
+                    .to_owned(),
         }),
     }
 }

@@ -53,9 +53,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     if arguments.wait && arguments.target.starts_with('@') {
         return Err(Failure::Usage(
-            "--wait waits for the answer of one agent, but a role can be several \
-                                   agents"
-                .to_owned(),
+            "--wait waits for the answer of one agent, but a role can be several agents".to_owned(),
         ));
     }
     let timeout = arguments.timeout.unwrap_or(config.timeout);

@@ -54,11 +54,7 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     let (outcome, found) = if changed {
         (Outcome::Done, "has no c3po settings any more")
     } else {
-        (
-            Outcome::Unchanged,
-            "has no c3po \
-                                      settings",
-        )
+        (Outcome::Unchanged, "has no c3po settings")
     };
     let mut text = format!("{} {found}", file.path().display());
     for backup in file.backups().map_err(stopped)? {

@@ -63,8 +63,7 @@ fn of_place(advice: Advice, place: &Addressed) -> Option<String> {
         ),
         Advice::AnotherProgram => format!(
             "Correct the port (`c3po doctor` names the file), or stop that program {there}: `ss -ltnp 'sport = \
-             :{port}'` \
-             names it."
+             :{port}'` names it."
         ),
         Advice::WriteHttp => format!(
             "If the coordinator should use TLS, start it {there} with `--tls auto`. If not, join this host again with \
@@ -98,8 +97,7 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
     let nearest: Vec<_> = refusal.details.get("nearest").and_then(Value::as_array).into_iter().flatten().collect();
     match advice {
         Advice::ListAgents if nearest.is_empty() => {
-            "Check the spelling of the agent id; `c3po agents` lists all \
-                                                     agents."
+            "Check the spelling of the agent id; `c3po agents` lists all agents."
         }
         Advice::ListAgents => {
             let names: Vec<_> = nearest.into_iter().filter_map(Value::as_str).collect();
@@ -109,8 +107,7 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
         Advice::Broadcast => "`c3po broadcast TEXT` sends to all agents; @ROLE is all agents with that role.",
         Advice::AskAnother => "Ask another agent (`c3po agents`), try later, or send it with --priority urgent.",
         Advice::UseWholeId => {
-            "Use the full id as it was printed; `c3po inbox` shows the messages in your inbox with \
-                               their ids."
+            "Use the full id as it was printed; `c3po inbox` shows the messages in your inbox with their ids."
         }
         Advice::ReadThread => {
             "Nothing to do: the sender already has an answer. `c3po thread ID` shows it; to add to it, use `c3po send \
@@ -120,21 +117,42 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
         Advice::AnswerFirst => "First answer the message of that agent: it is waiting for you.",
         Advice::SendAgain => "Send it again in a few seconds.",
         Advice::ListTools => "`c3po --help` lists the commands.",
-        Advice::StartOne => {
-            "Start a coordinator with `make up`, or join this host to one on the network, with the command that \
-             `c3po-coordinator invite` prints there. For one without keys at another address, set C3PO_COORDINATOR_URL."
+        Advice::CoveredName => {
+            return format!(
+                "Use a name that the key covers, with --as, or get a key for more names: `c3po-coordinator invite \
+                 --agents {}` on the coordinator's machine.",
+                wanted(refusal).unwrap_or_else(|| "NAME,NAME".to_owned())
+            );
         }
-        Advice::WorkOn
+        Advice::StartOne
+        | Advice::WriteHttps
+        | Advice::WriteHttp
+        | Advice::AnotherCertificate
+        | Advice::UnknownCertificate
+        | Advice::JoinAgain
+        | Advice::StoreAway
+        | Advice::StoreFull
+        | Advice::WorkOn
         | Advice::NothingListens
         | Advice::NoAnswer
         | Advice::SaysNothing
         | Advice::NoRoute
         | Advice::NoSuchHost
-        | Advice::AnotherProgram => "`c3po doctor` reports what is wrong; nothing was lost.",
+        | Advice::AnotherProgram => connection(advice),
+    }
+    .to_owned()
+}
+
+/// Returns the next step for a connection or a store that fails.
+fn connection(advice: Advice) -> &'static str {
+    match advice {
+        Advice::StartOne => {
+            "Start a coordinator with `make up`, or join this host to one on the network, with the command that \
+             `c3po-coordinator invite` prints there. For one without keys at another address, set C3PO_COORDINATOR_URL."
+        }
         Advice::WriteHttps => "Use https:// instead of http://; `c3po doctor` names the file.",
         Advice::WriteHttp => {
-            "If the coordinator should not use TLS, write http:// instead of https://; `c3po doctor` \
-                              names the file."
+            "If the coordinator should not use TLS, write http:// instead of https://; `c3po doctor` names the file."
         }
         Advice::AnotherCertificate => {
             "If the coordinator was set up again, join again with the command that `c3po-coordinator invite` prints on \
@@ -145,24 +163,14 @@ fn general(advice: Advice, refusal: &Refusal) -> String {
              prints, or set C3PO_FINGERPRINT to the fingerprint in the coordinator's log."
         }
         Advice::JoinAgain => {
-            "Join this host with the command that `c3po-coordinator invite` prints on the \
-                              coordinator's machine."
-        }
-        Advice::CoveredName => {
-            return format!(
-                "Use a name that the key covers, with --as, or get a key for more names: `c3po-coordinator invite \
-                 --agents \
-                 {}` on the coordinator's machine.",
-                wanted(refusal).unwrap_or_else(|| "NAME,NAME".to_owned())
-            );
+            "Join this host with the command that `c3po-coordinator invite` prints on the coordinator's machine."
         }
         Advice::StoreAway => "Try again in a few seconds; if it keeps failing, check the coordinator's Redis or disk.",
         Advice::StoreFull => {
-            "The coordinator's store needs more space: its disk, or maxmemory of its Redis. Reading \
-                              still works."
+            "The coordinator's store needs more space: its disk, or maxmemory of its Redis. Reading still works."
         }
+        _ => "`c3po doctor` reports what is wrong; nothing was lost.",
     }
-    .to_owned()
 }
 
 /// Returns the globs of a key that would cover the refused name in addition to those of the present key, quoted for a shell.

@@ -44,8 +44,7 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
         let is_open = found.mode() & EVERYBODY != 0 && (found.is_file() || found.mode() & STICKY == 0);
         match (is_foreign(found.uid()), is_open) {
             (true, _) => Some(format!(
-                "{shown} belongs to the user {}, who can redirect this host to another \
-                                       coordinator",
+                "{shown} belongs to the user {}, who can redirect this host to another coordinator",
                 found.uid()
             )),
             (false, true) => Some(format!(

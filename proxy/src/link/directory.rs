@@ -81,13 +81,9 @@ impl Directory {
                 tracing::info!("the configuration has changed and is in use");
                 now.0 = Endpoints::of(coordinators);
             }
-            Err(problems) => tracing::warn!(
-                "the changed configuration is invalid and not used: {}",
-                problems.join(
-                    "; \
-                                             "
-                )
-            ),
+            Err(problems) => {
+                tracing::warn!("the changed configuration is invalid and not used: {}", problems.join("; "))
+            }
         }
     }
 

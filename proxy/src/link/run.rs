@@ -222,7 +222,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
     let name = course.name.clone();
     course.sit(shared, &name).await;
     if shared.kind == Kind::Leftover && course.seat.is_none() {
-        return Err(Refusal::new(ErrorCode::Conflict, format!("a running process of this host is {name}")));
+        return Err(Refusal::new(ErrorCode::Conflict, format!("a running process of this host holds {name}")));
     }
     let (mut refused, mut all_refuse) = (None, true);
     for _ in 0..urls.len() {

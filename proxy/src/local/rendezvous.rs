@@ -177,7 +177,7 @@ pub fn safe(folder: &Path) -> io::Result<()> {
 fn made_safe(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).recursive(folder.ends_with(IN_HOME)).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(io::Error::new(error.kind(), format!("making {}: {error}", folder.display())))
+            Err(io::Error::new(error.kind(), format!("creating {}: {error}", folder.display())))
         }
         _ => safe(folder),
     }

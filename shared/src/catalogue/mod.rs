@@ -101,8 +101,7 @@ tools! {
     GetMessages(GetMessages) = "get_messages", always, reads,
         "Read your inbox, oldest first. Messages stay until you reply to or acknowledge them.";
     WaitForMessage(WaitForMessage) = "wait_for_message", always, reads,
-        "Wait for the next message, or with message_id for the answer to a message you sent. A timeout is not an \
-         error.";
+        "Wait for the next message, or with message_id for the answer to a message you sent. A timeout is not an error.";
     AckMessages(AckMessages) = "ack_messages", deferred, writes,
         "Remove messages that need no answer from your inbox.";
     ListAgents(ListAgents) = "list_agents", deferred, reads,

@@ -212,7 +212,7 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
     assert_eq!(welcome["agent_id"], "web", "the name is free");
     api.notify("goodbye", json!({})).await?;
     let said = eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", "web"]).await.ok()).await?;
-    assert_eq!(said, "web is forgotten; 0 messages of its inbox have expired.");
+    assert_eq!(said, "web is deleted; 0 messages in its inbox have expired.");
     Ok(())
 }
 
@@ -235,7 +235,7 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
     let hosts: Vec<_> = agents.as_array().context("agents")?.iter().map(|agent| &agent["host"]).collect();
     assert_eq!(hosts.first(), Some(&&json!("macbook")), "{agents}");
     let refused = gate.ask(&["hosts", "rename", "laptop", "macbook"]).await.expect_err("it is gone");
-    assert!(refused.to_string().contains("no agent and no key is of the host laptop"), "{refused}");
+    assert!(refused.to_string().contains("no agent and no key belongs to the host laptop"), "{refused}");
     let admin = gate.key("admin", "*", &[]).await?;
     for (from, to, expected) in [("nobody", "nas", 404), ("nas", "nas", 409)] {
         let (status, said) = post(&gate, "/api/hosts/rename", &admin, json!({"from": from, "to": to})).await?;

@@ -89,7 +89,7 @@ async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_te
 
     assert_eq!(
         gate.ask(&["invites", "revoke", end]).await?,
-        format!("The invite {end} has ended: its line lets nobody in any more.")
+        format!("The invite {end} is revoked: no host can join with it any more.")
     );
     assert!(!gate.ask(&["invites", "list", "--json"]).await?.contains(end));
     let refused = gate.ask(&["invites", "revoke", end]).await.expect_err("it is over");

@@ -106,7 +106,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
         entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| &entry["event"]).collect();
     assert_eq!(events, ["session_begun"], "reading leaves no entry, be it allowed or refused");
     // Commands that need an agent are refused as before.
-    ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not speak as an agent"));
+    ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not act as an agent"));
     web.call("ping", json!({})).await?;
     Ok(())
 }
@@ -317,7 +317,7 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
     for (words, why) in [("--as other inbox", "does not cover other"), ("--as human inbox", "does not cover human")] {
         ensure!(narrow.fails(words, 1).await?.contains(why), "{words}");
     }
-    ensure!(host.fails("--as web inbox", 1).await?.contains("web is a connected session"));
+    ensure!(host.fails("--as web inbox", 1).await?.contains("web is held by a connected session"));
     for words in ["--as system inbox", "--as all inbox"] {
         ensure!(host.fails(words, 1).await?.contains("no agent named"), "{words}");
     }

@@ -40,7 +40,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
     let refusal = fill(&mut web, "api").await?;
     assert_eq!((&refusal["code"], &refusal["details"]["limit"]), (&json!("QUOTA_EXCEEDED"), &json!(LIMIT)));
     let said = refusal["error"].as_str().context("a sentence")?;
-    assert!(said.contains(id(&greedy)?) && said.contains("at most 0.0 MB") && !said.contains("  "), "{said}");
+    assert!(said.contains(id(&greedy)?) && said.contains("of 0.0 MB were used") && !said.contains("  "), "{said}");
     let (count, left) = (refusal["details"]["count"].as_u64(), refusal["details"]["left"].as_u64());
     assert!(count.zip(left).is_some_and(|(count, left)| count + left == LIMIT), "{refusal}");
     let until = refusal["details"]["until"].as_str().context("until when")?;

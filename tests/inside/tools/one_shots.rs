@@ -28,7 +28,7 @@ async fn a_run_that_ends_takes_its_questions_back_and_its_senders_know() -> Resu
     media.notify("goodbye", json!({})).await?;
 
     let waited = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
-    assert_eq!(waited["message"], "The message expired before anybody answered");
+    assert_eq!(waited["message"], "The message expired before it was answered");
     let tracked = homeassistant.call("message_status", json!({"message_id": sent})).await?;
     assert_eq!((&tracked["stage"], each(&tracked["history"], "stage").len()), (&json!("expired"), 2), "{tracked}");
     assert_eq!(meshtastic.call("get_messages", json!({})).await?["count"], 0);

@@ -75,7 +75,7 @@ async fn at_the_limit_of_descriptors_newcomers_are_told_and_the_others_go_on() -
     })
     .await?;
     let log = std::fs::read_to_string(work.path().join("coordinator.log"))?;
-    assert!(log.contains("only 200 descriptors") && log.contains("as many as it may have"), "{log}");
+    assert!(log.contains("the limit of 200 open files") && log.contains("has reached its limit of"), "{log}");
     Ok(())
 }
 
@@ -111,7 +111,7 @@ async fn a_session_that_finds_no_place_takes_the_next_coordinator_and_else_waits
     let refused = only.call("ping", json!({})).await?;
     let refusal = refused.json()?;
     assert!(refused.is_error && refusal["code"] == "COORD_DOWN", "{refusal}");
-    assert!(refusal.to_string().contains("as many as it may have"), "{refusal}");
+    assert!(refusal.to_string().contains("has reached its limit of"), "{refusal}");
 
     drop(agents);
     eventually("the session has a link", SOON, async || {

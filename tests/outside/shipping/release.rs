@@ -48,7 +48,7 @@ async fn an_archive_is_checked_and_installs_c3po_for_its_user() -> Result<()> {
     fs::write(&checksum, format!("{}  c3po", "0".repeat(64)))?;
     let refused = install(other.path(), folder.path()).await?;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    ensure!(refused.status.code() == Some(1) && said.contains("not what its checksum says"), "{said}");
+    ensure!(refused.status.code() == Some(1) && said.contains("does not match its checksum"), "{said}");
     ensure!(!other.path().join(".local").exists(), "nothing is installed");
     Ok(())
 }

@@ -15,10 +15,11 @@ use crate::auth::{Principal, Right};
 use crate::server::AppState;
 
 /// The description of the whole API.
-const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors and whoever administers it. Two paths are \
-no REST and not described here: `/acp` is a WebSocket with JSON-RPC, `/mcp` is MCP over streamable HTTP, which describes \
-itself (`tools/list`). Both, and every limit and error code, are in docs/API.md. A head of more than 8,192 bytes is \
-answered with 431, one that is no HTTP with 400, both without a body.";
+const ABOUT: &str = "The REST paths of a c3po coordinator, for hooks, monitors and administrators. Two paths are not \
+                     REST and not described here: `/acp` is a WebSocket with JSON-RPC, `/mcp` is MCP over streamable \
+                     HTTP, which describes itself (`tools/list`). Both, and every limit and error code, are in \
+                     docs/API.md. A request head of more than 8,192 bytes is answered with 431, and one that is not \
+                     HTTP with 400, both without a body.";
 
 /// The document as JSON.
 #[derive(Debug, Clone)]
@@ -78,8 +79,8 @@ pub(super) fn finish(router: ApiRouter<AppState>) -> Router<AppState> {
     });
     let mut document = json!(document);
     document["components"]["securitySchemes"] = json!({
-        "bearer": {"type": "http", "scheme": "bearer", "description": "A key of a host, or the coordinator's token."},
-        "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same."},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "The key of a host, or the coordinator's token."},
+        "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
     });
     let words = ErrorCode::ALL.iter().map(|code| word_of(*code)).collect();
     document["components"]["schemas"]["Refusal"]["properties"]["code"]["enum"] = words;

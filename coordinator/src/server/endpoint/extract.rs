@@ -153,12 +153,12 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<AppState> for Body<T, MA
     async fn from_request(mut request: Request, server: &AppState) -> Result<Self, Refused> {
         let media = request.headers().get(CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
         if !media.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(JSON) {
-            return Err(Refusal::invalid(format!("the body has to be JSON: send it with Content-Type: {JSON}")).into());
+            return Err(Refusal::invalid(format!("the body must be JSON: send it with Content-Type: {JSON}")).into());
         }
         let (bytes, _held) = read_body(server, &mut request, MAX).await?;
         // serde would accept an array as the fields of an object in order.
         if !bytes.trim_ascii_start().starts_with(b"{") {
-            return Err(Refusal::invalid("the body has to be a JSON object").into());
+            return Err(Refusal::invalid("the body must be a JSON object").into());
         }
         let body = Json::from_bytes(&bytes).map(|Json(body)| body);
         let body = body.or_else(|error| with_integers(&bytes).ok_or(error));
@@ -224,7 +224,7 @@ async fn in_time(body: HttpBody, limit: usize, account: &mut Account) -> Result<
         Err(_) if waits_for_room => Err(no_room()),
         Err(_) => {
             let error = format!("the request was not complete within {} s", BODY_TIME_MAX.as_secs());
-            Err(Refusal::new(ErrorCode::Timeout, error).suggest("Send it again over a better network."))
+            Err(Refusal::new(ErrorCode::Timeout, error).suggest("Check the network and send it again."))
         }
     }
 }
@@ -238,7 +238,7 @@ async fn read_whole(
     let announced = body.size_hint().lower();
     let (mut pieces, mut whole) = (body.into_data_stream(), BytesMut::new());
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|_| Refusal::invalid("the body did not come whole"))?;
+        let piece = piece.map_err(|_| Refusal::invalid("the body is incomplete"))?;
         let length = whole.len() + piece.len();
         if length > limit {
             return Err(too_long(announced, limit));
@@ -252,13 +252,16 @@ async fn read_whole(
 }
 
 fn stopping() -> Refusal {
-    Refusal::new(ErrorCode::CoordDown, "the coordinator is stopping, and had not heard all of this; nothing was done")
-        .detail("applied", "no")
+    Refusal::new(
+        ErrorCode::CoordDown,
+        "the coordinator is shutting down and had not received the whole request; nothing was done",
+    )
+    .detail("applied", "no")
 }
 
 fn no_room() -> Refusal {
-    let error = "the coordinator holds as many bytes of unfinished requests as it may, for this key or in all; \
-                 nothing was done";
+    let error = "the limit of bytes in unfinished requests is reached, for this key or for the coordinator; nothing \
+                 was done";
     Refusal::new(ErrorCode::CoordDown, error)
         .suggest("Send it again in a few seconds.")
         .detail("applied", "no")
@@ -268,7 +271,7 @@ fn no_room() -> Refusal {
 /// Returns the refusal of a long body; `announced` is its length from the request, or 0 if unknown.
 fn too_long(announced: u64, limit: usize) -> Refusal {
     let refusal = Refusal::new(ErrorCode::PayloadTooLarge, format!("the body has more than the {limit} bytes allowed"))
-        .suggest("Say less in one request.")
+        .suggest("Send a shorter request.")
         .detail("limit", limit);
     if announced > 0 { refusal.detail("count", announced) } else { refusal }
 }

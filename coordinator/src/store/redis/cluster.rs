@@ -91,7 +91,7 @@ impl Cluster {
                 }
             }
         }
-        Err((ErrorKind::Client, "the servers of the cluster do not agree who has this key").into())
+        Err((ErrorKind::Client, "too many redirects for this key").into())
     }
 
     /// Returns the map with a connection to this server added. Commands can use the server before the next fetch lists it.
@@ -153,7 +153,7 @@ impl Cluster {
             return;
         }
         if let Err(error) = self.look(seen).await {
-            tracing::debug!("nobody tells how the cluster at {} looks: {error}", self.address());
+            tracing::debug!("could not fetch the slot map of the cluster at {}: {error}", self.address());
         }
     }
 
@@ -211,7 +211,7 @@ impl Cluster {
 }
 
 fn no_master() -> RedisError {
-    (ErrorKind::Client, "no server of the cluster has the slot of this fleet").into()
+    (ErrorKind::Client, "no server of the cluster serves the slot of this fleet").into()
 }
 
 fn is_moving(error: &RedisError) -> bool {
@@ -222,7 +222,7 @@ async fn ask(server: &ServerAddress, node: &Node) -> RedisResult<Slots> {
     let answer: Value = node.call(redis::cmd("CLUSTER").arg("SLOTS")).await?;
     // A server that lost its configuration, or never joined, belongs to no cluster and has no slots.
     let slots = Slots::read(&answer, server).filter(|slots| !slots.masters().is_empty());
-    slots.ok_or_else(|| (ErrorKind::Client, "it does not know who has which slots of a cluster").into())
+    slots.ok_or_else(|| (ErrorKind::Client, "it did not return a slot map").into())
 }
 
 /// Returns whether the error may come from a server that is no longer the master.

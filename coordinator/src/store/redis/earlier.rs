@@ -33,7 +33,7 @@ pub(super) async fn discard(connection: &RedisConnection, names: &KeyNames) -> R
                 let mut keep = redis::cmd("HSETNX");
                 let _: bool = connection.run(keep.arg(names.key(new)).arg(field).arg(value)).await?;
             }
-            tracing::info!("kept {} entries of {old}", kept.len());
+            tracing::info!("kept {} records of {old}", kept.len());
         }
     }
     for node in connection.masters().await.map_err(|error| store_error(&error))? {

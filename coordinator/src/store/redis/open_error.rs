@@ -15,8 +15,8 @@ pub enum OpenError {
     },
     /// Its certificate is not trusted.
     #[error(
-        "the Redis at {address} cannot be trusted: {reason}; say which certificate authority it has with --redis-ca \
-         FILE or C3PO_REDIS_CA, and see that its certificate names the host as it is addressed"
+        "the Redis at {address} cannot be trusted: {reason}; name its certificate authority with --redis-ca FILE or \
+         C3PO_REDIS_CA, and check that its certificate has the host name in its address"
     )]
     Untrusted {
         /// The address.
@@ -26,8 +26,8 @@ pub enum OpenError {
     },
     /// It requires a client certificate.
     #[error(
-        "the Redis at {address} asks its clients for a certificate: name ours with --redis-cert FILE and --redis-key \
-         FILE, or set tls-auth-clients no there ({reason})"
+        "the Redis at {address} requires a client certificate: pass one with --redis-cert FILE and --redis-key FILE, \
+         or set tls-auth-clients no in Redis ({reason})"
     )]
     AsksForCertificate {
         /// The address.
@@ -45,8 +45,8 @@ pub enum OpenError {
     },
     /// It responds, but denies access or a required command.
     #[error(
-        "the Redis at {address} refuses this coordinator: {reason}; check the user, the password and the database in its \
-         URL, that it is a cluster where the URL has redis+cluster, and that its ACL has the permissions in docs/REDIS.md"
+        "the Redis at {address} refuses this coordinator: {reason}; check the user, password and database in its URL, \
+         that it is a cluster if the URL has redis+cluster, and that its ACL has the permissions in docs/REDIS.md"
     )]
     Refused {
         /// The address.
@@ -73,8 +73,8 @@ pub enum OpenError {
     },
     /// It is a read-only replica.
     #[error(
-        "the Redis at {address} is a replica and takes no messages: name its master, or, where sentinels decide which \
-         one that is, write redis+sentinel://HOST:PORT,HOST:PORT/MASTER with the sentinels"
+        "the Redis at {address} is a replica and accepts no writes: use its master, or, if sentinels choose the \
+         master, write redis+sentinel://HOST:PORT,HOST:PORT/MASTER with the sentinels"
     )]
     Replica {
         /// The address.
@@ -90,8 +90,8 @@ pub enum OpenError {
     },
     /// It may evict accepted messages.
     #[error(
-        "the Redis at {address} has maxmemory-policy {policy}, which lets it throw away accepted messages when memory \
-         runs out; set it with `redis-cli CONFIG SET maxmemory-policy noeviction` and in its redis.conf"
+        "the Redis at {address} has maxmemory-policy {policy}, which deletes accepted messages when memory runs out; \
+         change it with `redis-cli CONFIG SET maxmemory-policy noeviction` and in its redis.conf"
     )]
     Evicts {
         /// The address.
@@ -101,16 +101,18 @@ pub enum OpenError {
     },
     /// It has data of an earlier build.
     #[error(
-        "the Redis at {address} holds what an earlier build of c3po stored, which this one does not read: start once \
-         with --discard-old (C3PO_DISCARD_OLD=true), which keeps the keys of hosts and the invites and deletes the old \
-         messages and agents; or name another database, such as redis://HOST:PORT/1"
+        "the Redis at {address} has data of an earlier build of c3po, which this one cannot read: start once with \
+         --discard-old (C3PO_DISCARD_OLD=true), which keeps the keys of hosts and the invites and deletes the old \
+         messages and agents; or use another database, such as redis://HOST:PORT/1"
     )]
     EarlierBuild {
         /// The address.
         address: String,
     },
     /// It has data of a newer c3po.
-    #[error("the Redis at {address} holds data of layout {found}, and this c3po reads up to {SCHEMA}; update c3po")]
+    #[error(
+        "the Redis at {address} has data in format {found}, and this c3po reads formats up to {SCHEMA}; update c3po"
+    )]
     NewerSchema {
         /// The address.
         address: String,

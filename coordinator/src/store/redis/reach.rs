@@ -79,7 +79,7 @@ fn read_certificates(address: &RedisAddress) -> Result<Option<TlsCertificates>, 
     if let (Some(file), Some(pem)) = (&address.authority, &root_cert)
         && !holds_certificate(pem)
     {
-        return Err(unusable_file(file, &"there is no certificate in it"));
+        return Err(unusable_file(file, &"it has no certificate"));
     }
     let client_tls = match &address.identity {
         Some(CertificateFiles { certificate, key }) => {

@@ -71,7 +71,7 @@ fn parts(session: &str) -> Result<(u64, Uuid, u64)> {
 /// Returns the agent, or `None` if there is none.
 pub(super) fn agent(id: &AgentId, fields: Fields) -> Result<Option<Agent>> {
     let fields: [Option<String>; AGENT_FIELDS.len()] =
-        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has another number of fields")))?;
+        fields.try_into().map_err(|_| corrupt(format_args!("the record of {id} has a wrong number of fields")))?;
     let [
         uid,
         host,

@@ -87,7 +87,7 @@ impl Sentinels {
             (Ok(port), host) if !host.is_empty() => {
                 Ok((fact("config-epoch").parse().unwrap_or(0), ServerAddress { host: host.to_owned(), port }))
             }
-            _ => Err((ErrorKind::Client, "it does not say where the master is").into()),
+            _ => Err((ErrorKind::Client, "it did not return the master's address").into()),
         }
     }
 }
@@ -110,6 +110,6 @@ pub(super) async fn must_be_master(line: &mut MultiplexedConnection) -> RedisRes
     if is_master {
         Ok(())
     } else {
-        Err(std::io::Error::other("the server that sentinels name is no master yet").into())
+        Err(std::io::Error::other("the server that the sentinels name is not a master yet").into())
     }
 }

@@ -36,8 +36,8 @@ async fn check_server(node: &Node, in_cluster: bool) -> Result<(), OpenError> {
     }
     if in_cluster && setting(node, "cluster-require-full-coverage", &info, "").await.as_deref() == Some("yes") {
         tracing::warn!(
-            "the Redis at {} has cluster-require-full-coverage yes: when any server of the cluster is lost, all of \
-             them refuse; set it to no, and only the fleets of the lost one wait for it",
+            "the Redis at {} has cluster-require-full-coverage yes: if one server of the cluster fails, all of them \
+             refuse requests; set it to no, so that only the fleets of that server are affected",
             node.name()
         );
     }
@@ -74,7 +74,7 @@ async fn check_policy(node: &Node, info: &str) -> Result<(), OpenError> {
         Some(policy) => Err(OpenError::Evicts { address: node.name().to_owned(), policy }),
         None => {
             tracing::warn!(
-                "cannot see the maxmemory-policy of the Redis at {}; make sure that it is noeviction",
+                "cannot read the maxmemory-policy of the Redis at {}; make sure that it is noeviction",
                 node.name()
             );
             Ok(())
@@ -87,7 +87,7 @@ async fn check_policy(node: &Node, info: &str) -> Result<(), OpenError> {
 fn unbounded(maxmemory: Option<&str>) -> Option<&'static str> {
     match maxmemory {
         Some("0") => Some(
-            "has no maxmemory: instead of refusing messages it takes all the memory of its machine; set it with \
+            "has no maxmemory: it can use all the memory of its machine instead of refusing messages; set it with \
              `redis-cli CONFIG SET maxmemory 512mb` and in its redis.conf",
         ),
         Some(_) => None,
@@ -100,24 +100,27 @@ async fn report_durability(node: &Node, info: &str) {
     let fsync = setting(node, "appendfsync", info, "").await;
     match setting(node, "appendonly", info, "aof_enabled").await.as_deref() {
         Some("yes" | "1") => match fsync.as_deref() {
-            Some("always") => tracing::info!("the Redis at {address} writes every accepted message to disk at once"),
+            Some("always") => {
+                tracing::info!("the Redis at {address} writes every accepted message to disk immediately")
+            }
             Some("everysec") => tracing::info!(
                 "the Redis at {address} writes to disk every second (appendfsync everysec): when its machine crashes, \
                  up to one second of accepted messages can be lost; appendfsync always loses none"
             ),
             Some("no") => tracing::warn!(
-                "the Redis at {address} leaves writing to disk to the system (appendfsync no): when its machine \
-                 crashes, half a minute of accepted messages or more can be lost; set appendfsync everysec or always"
+                "the Redis at {address} leaves the time of disk writes to the system (appendfsync no): when its \
+                 machine crashes, 30 seconds or more of accepted messages can be lost; set appendfsync everysec or \
+                 always"
             ),
             _ => {
-                tracing::warn!("cannot see the appendfsync of the Redis at {address}: everysec loses up to one second")
+                tracing::warn!("cannot read the appendfsync of the Redis at {address}: everysec loses up to one second")
             }
         },
         Some(_) => tracing::warn!(
-            "the Redis at {address} keeps no log of what it accepts (appendonly no): when it ends, everything since \
-             its last snapshot is lost; set appendonly yes"
+            "the Redis at {address} has no append-only file (appendonly no): when it ends, everything since its last \
+             snapshot is lost; set appendonly yes"
         ),
-        None => tracing::warn!("cannot see whether the Redis at {address} keeps what it accepts (appendonly)"),
+        None => tracing::warn!("cannot read appendonly of the Redis at {address}; make sure that it is yes"),
     }
 }
 

@@ -138,7 +138,7 @@ impl WakeState {
             self.wake(Wake::Everyone);
             let since = subscription.since;
             let lost = self.attend(subscription).await;
-            tracing::warn!("the subscription to wakes was lost and will be made again: {lost}");
+            tracing::warn!("the subscription to wakes was lost and is being renewed: {lost}");
             if since.elapsed() > PAUSES.1 {
                 pauses = self::pauses();
             }
@@ -182,11 +182,11 @@ impl WakeState {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 self.doubt();
-                tracing::debug!("cannot note that this coordinator is there: {error}");
+                tracing::debug!("cannot renew the presence of this coordinator: {error}");
             }
             Err(_) => {
                 self.doubt();
-                tracing::debug!("noting that this coordinator is there took too long");
+                tracing::debug!("renewing the presence of this coordinator took too long");
             }
         }
     }

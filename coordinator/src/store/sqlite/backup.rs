@@ -28,7 +28,7 @@ pub(super) fn back_up(database: &Path, data_dir: &Path, target: &Path) -> Result
     let source = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("there is no database to copy at {}", database.display()))?;
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
-    let file = made.with_context(|| format!("{} cannot be made; name a new file", target.display()))?;
+    let file = made.with_context(|| format!("cannot create {}; pass the name of a new file", target.display()))?;
     let copied = copy(&source, data_dir, target).and_then(|()| Ok(file.sync_all()?));
     if copied.is_err() {
         // The first failure is more important than a failure to remove the file.
@@ -84,7 +84,7 @@ fn place(source: &Path, new: &Path, database: &Path, data_dir: &Path) -> Result<
     if verdict != "ok" {
         bail!("it is damaged: {verdict}");
     }
-    let files = copied_files(&copy).context("it is a database and no copy that `backup` made")?;
+    let files = copied_files(&copy).context("it is a database, but not a copy made by `backup`")?;
     copy.execute_batch("DROP TABLE copied_files")?;
     drop(copy);
     file.sync_all()?;
@@ -214,7 +214,7 @@ mod tests {
         let plain = folder.path().join("plain.db");
         fs::copy(&database, &plain).expect("copied");
         let no_copy = format!("{:#}", restore(&plain, &database, folder.path()).expect_err("no copy"));
-        assert!(no_copy.contains("no copy that `backup` made"), "{no_copy}");
+        assert!(no_copy.contains("not a copy made by `backup`"), "{no_copy}");
         SqliteStore::open(&database, &Fleet::default()).await.expect("it is as before").close().await;
     }
 }

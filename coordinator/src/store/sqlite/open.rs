@@ -60,7 +60,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The file belongs to another program, or is damaged.
-    #[error("{path} is not a readable c3po database ({reason}); move it away, or name another with C3PO_STORE")]
+    #[error("{path} is not a readable c3po database ({reason}); move it away, or use another file with C3PO_STORE")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The file was written by a newer program.
-    #[error("{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update this program")]
+    #[error("{path} was written by a newer c3po (format {found}, this one knows {VERSION}); update c3po-coordinator")]
     Newer {
         /// The file.
         path: PathBuf,
@@ -76,14 +76,14 @@ pub enum OpenError {
         found: u32,
     },
     /// Another coordinator uses the file.
-    #[error("{path} is in use by another coordinator; stop that one, or name another file with C3PO_STORE")]
+    #[error("{path} is in use by another coordinator; stop that one, or use another file with C3PO_STORE")]
     InUse {
         /// The file.
         path: PathBuf,
     },
     /// The file belongs to another fleet.
     #[error(
-        "{path} holds the fleet {found}, and this coordinator serves {wanted}: set C3PO_FLEET={found}, or name another \
+        "{path} has the fleet {found}, and this coordinator serves {wanted}: set C3PO_FLEET={found}, or use another \
          file with C3PO_STORE"
     )]
     OtherFleet {
@@ -96,7 +96,8 @@ pub enum OpenError {
     },
     /// The file has an older format, and no backup for a downgrade could be made.
     #[error(
-        "{path} has the format of an earlier c3po, and no copy of it could be made ({source}); make room beside it"
+        "{path} has the format of an earlier c3po, and copying it before the upgrade failed ({source}); check \
+         the permissions and the free space of its folder"
     )]
     NotCopied {
         /// The file.
@@ -134,7 +135,7 @@ impl OpenFile {
         match identity(&self.path) {
             Ok(found) if found == self.identity => Ok(()),
             _ => Err(StoreError::Unavailable(format!(
-                "{} was deleted or replaced; put it back, or start the coordinator again",
+                "{} was deleted or replaced; put it back, or restart the coordinator",
                 self.path.display()
             ))),
         }

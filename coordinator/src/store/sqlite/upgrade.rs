@@ -46,9 +46,9 @@ fn way_back(path: &Path, copy: &Path, found: u32, format: u32) -> String {
     let (log, shared, from, to) = (word(path, "-wal"), word(path, "-shm"), word(copy, ""), word(path, ""));
     let (path, copy) = (path.display(), copy.display());
     format!(
-        "{path} has format {found} and becomes format {format}, which earlier programs do not read; a copy of it is \
-         {copy}. To go back to the earlier program, without what was stored since: stop the coordinator, then \
-         `rm -f {log} {shared} && mv {from} {to}`"
+        "{path} has format {found} and becomes format {format}, which earlier versions cannot read; the copy is \
+         {copy}. To go back to the earlier version, without the data stored since: stop the coordinator, then run `rm \
+         -f {log} {shared} && mv {from} {to}`"
     )
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let in_the_way = beside(&path, &format!(".format-{format}"));
         fs::create_dir_all(in_the_way.join("mine")).expect("a folder");
         let refused = SqliteStore::open(&path, &Fleet::default()).await.expect_err("no copy").to_string();
-        assert!(refused.contains("no copy of it could be made"), "{refused}");
+        assert!(refused.contains("copying it before the upgrade failed"), "{refused}");
         assert_eq!(state(&path).0, format);
     }
 

@@ -73,8 +73,7 @@ fn folder(sockets: &Sockets, report: &mut Report<'_>) -> Result<(), Failure> {
             return report.fail(
                 "sockets",
                 error.to_string(),
-                "Fix that; until then, hooks print nothing in new \
-                                sessions.",
+                "Fix that; until then, hooks print nothing in new sessions.",
             );
         }
     };

@@ -29,8 +29,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
                 report.warn(
                     "session",
                     found,
-                    "In that session, type /mcp and reconnect c3po, or restart the \
-                             session.",
+                    "In that session, type /mcp and reconnect c3po, or restart the session.",
                 )?;
             }
             Err(error) => {
@@ -38,8 +37,7 @@ pub(super) fn examine(config: &Config, report: &mut Report<'_>) -> Result<(), Fa
                 report.fail(
                     "session",
                     found,
-                    "In that session, type /mcp and reconnect c3po, or restart the \
-                             session.",
+                    "In that session, type /mcp and reconnect c3po, or restart the session.",
                 )?;
             }
         }

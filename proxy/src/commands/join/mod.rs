@@ -115,8 +115,7 @@ async fn ask(joining: &Joining) -> Result<JoinReply, Failure> {
     let asked = post_json(url, &trust, join::PATH, &[], &body).await;
     let (status, answer) = asked.map_err(|refusal| match refusal.code {
         ErrorCode::CoordDown => refusal.suggest(
-            "Check that the coordinator runs and is reachable from this host, then run the same \
-                             command again.",
+            "Check that the coordinator runs and is reachable from this host, then run the same command again.",
         ),
         _ => refusal,
     })?;
@@ -225,10 +224,9 @@ async fn check(key: &str) -> Result<(), Failure> {
     match CommandSession::with(Config { agent: AgentId::human(), ..config }, false, async |_| Ok(())).await {
         // A key for some agents covers no person; this refusal shows that the key is known.
         Err(Failure::Refused(refusal)) if refusal.code == ErrorCode::Forbidden => Ok(()),
-        Err(Failure::NoCoordinator(refusal)) => Err(Failure::NoCoordinator(refusal.suggest(
-            "This host has joined; `c3po status` tests the connection \
-                                                        again.",
-        ))),
+        Err(Failure::NoCoordinator(refusal)) => Err(Failure::NoCoordinator(
+            refusal.suggest("This host has joined; `c3po status` tests the connection again."),
+        )),
         outcome => outcome,
     }
 }
