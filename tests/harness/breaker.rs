@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_forgotten_way_swallows_for_ever_also_the_end_and_a_new_connection_does_not() -> Result<()> {
+    async fn a_black_holed_direction_also_swallows_the_close() -> Result<()> {
         let (breaker, target, mut near, mut far) = connected().await?;
         breaker.forget(Way::There);
         near.write_all(b"lost").await?;

@@ -188,7 +188,7 @@ async fn without_one_that_is_reported() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_sent_too_often_is_denied_in_it_and_what_stops_is_written_to_the_end() -> Result<()> {
+async fn rate_limited_sends_are_audited_and_shutdown_flushes_the_audit() -> Result<()> {
     let served = Served::start_with(|config| config.rate_limit = Some(2)).await?;
     let mut a = served.join("a").await?;
     served.join("b").await?;

@@ -188,7 +188,7 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     Ok(())
 }
 
-pub(crate) async fn nobody_joins_with_what_a_key_promised_that_was_changed_since(fixture: Fixture) -> Result<()> {
+pub(crate) async fn an_invite_ends_when_its_key_changes(fixture: Fixture) -> Result<()> {
     let (store, invite, inviter) = (&fixture.store, invite(3, SOON), key("00000001"));
     store.put_invite(&invite).await?;
     assert!(!store.redeem(&invite.hash, &key("00000002"), Some(&inviter), KEYS_MAX).await?, "there is no such key");

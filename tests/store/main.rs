@@ -109,7 +109,7 @@ macro_rules! every_promise {
                 of_two_who_change_a_key_one_is_told,
                 an_invite_is_good_for_as_many_as_it_says,
                 no_use_is_taken_without_a_key_and_no_key_is_made_without_a_use,
-        nobody_joins_with_what_a_key_promised_that_was_changed_since,
+        an_invite_ends_when_its_key_changes,
                 invites_are_listed_while_they_let_somebody_in_and_forgotten_once,
                 an_invite_ends;
             records:

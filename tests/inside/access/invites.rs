@@ -109,7 +109,7 @@ async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_te
 }
 
 #[tokio::test]
-async fn what_a_text_begins_that_got_another_one_elsewhere_makes_nothing_that_lasts() -> Result<()> {
+async fn a_rotated_key_changes_nothing_through_a_stale_coordinator() -> Result<()> {
     let gate = Gate::start().await?;
     let store = &gate.served.store;
     let victim = gate.key("agent", "*", &[]).await?;

@@ -148,7 +148,7 @@ async fn usual_beside(readers: &mut [Link; 2], thread: &MessageId, other: &mut L
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_a_long_thread_holds_up_others_as_little_as_who_reads_a_short_one() -> Result<()> {
+async fn reading_a_long_thread_does_not_block_others() -> Result<()> {
     let (_redis, served, mut readers, ids) = start().await?;
     let alone = message("homeassistant", "meshtastic", &"x".repeat(CHARACTERS));
     served.store.send(&send(alone.clone())).await?;
@@ -165,7 +165,7 @@ async fn who_reads_a_long_thread_holds_up_others_as_little_as_who_reads_a_short_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_ends_where_nearly_all_of_a_thread_is_others_and_the_next_goes_on() -> Result<()> {
+async fn a_page_stops_early_when_most_messages_are_invisible() -> Result<()> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
     let served = Served::start_with(|config| config.store = address).await?;

@@ -87,7 +87,7 @@ async fn take_every_place(address: SocketAddr, places: usize) -> Result<Vec<TcpS
 }
 
 #[tokio::test]
-async fn whoever_comes_on_top_hears_that_over_tls_as_well() -> Result<()> {
+async fn a_connection_over_the_limit_is_refused_over_tls_too() -> Result<()> {
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());
     let mut coordinator = Coordinator::absent(work.path(), &store)?.over_tls("auto").with_descriptors(100);
