@@ -3,6 +3,7 @@
 //! `pending` owns every request until its reply, and sends all of them again, oldest first, after `hello`. So a frame
 //! whose write failed is never lost, and the coordinator applies each call once by its `call_id`.
 
+mod client_session;
 mod connection;
 mod directory;
 mod failed;
@@ -35,6 +36,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+use client_session::ClientSession;
 use directory::Directory;
 pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
@@ -106,6 +108,8 @@ struct Shared {
     config: Config,
     kind: Kind,
     instance: Uuid,
+    /// The session of our client. A person's command has none.
+    client_session: ClientSession,
     client: Mutex<Client>,
     pending: Mutex<Pending>,
     /// Signals that a frame is to be written.
@@ -166,7 +170,9 @@ impl Link {
         let reach = Some(kind.reach());
         let facts = SessionChange { session_id, reach, context: Some(0), ..SessionChange::default() };
         let directory = Directory::new(&config);
+        let client_session = ClientSession::of_parent(&config.places.claude_dir);
         let shared = Shared {
+            client_session,
             config,
             kind,
             instance: Uuid::new_v4(),

@@ -71,9 +71,20 @@ struct Course {
     name: AgentId,
     /// The seat of that name on this host, if this process has it.
     seat: Option<Seat>,
+    /// Whether this process asked for a name before.
+    has_begun: bool,
 }
 
 impl Course {
+    /// Waits until this process may ask for a name.
+    async fn begins(&mut self, shared: &Shared) {
+        shared.client_session.runs().await;
+        if !self.has_begun {
+            shared.client_session.is_left().await;
+            self.has_begun = true;
+        }
+    }
+
     /// Takes the seat of a name and releases any other. Without a seat, the lease of a dead process has to expire.
     async fn sit(&mut self, shared: &Shared, name: &AgentId) {
         if matches!(shared.kind, Kind::Person { .. }) || self.seat.as_ref().is_some_and(|seat| seat.name == *name) {
@@ -110,9 +121,12 @@ impl Course {
 }
 
 async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
-    let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None };
+    let mut course = Course { next_url: 0, name: shared.config.agent.clone(), seat: None, has_begun: false };
     let mut backoff = rules::backoff();
     while !stop.is_cancelled() {
+        if shared.kind == Kind::Session && stop.run_until_cancelled(course.begins(shared)).await.is_none() {
+            return;
+        }
         let mut first_delay = None;
         match stop.run_until_cancelled(dial_all(shared, &mut course)).await {
             None => return,
@@ -205,6 +219,14 @@ fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
             shared.pending().taken_over(&refusal);
             course.name = shared.config.agent.clone();
             lost("another session took over the agent".to_owned());
+        }
+        End::Moved => {
+            tracing::info!("the client runs this session in another process now, which gets the name");
+            if let Some(Err(error)) = course.seat.take().map(Seat::give_up) {
+                tracing::debug!("could not leave a seat: {error}");
+            }
+            course.name = shared.config.agent.clone();
+            lost("the client runs this session in another process".to_owned());
         }
     }
     true

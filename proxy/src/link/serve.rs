@@ -1,5 +1,6 @@
 //! One connection in use: writes pending frames, replies to the coordinator, and notices the end.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use c3po_shared::agent::AgentRecord;
@@ -14,8 +15,8 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
 use super::connection::{Incoming, LinkSocket};
+use super::{Kind, Shared};
 
 /// How long a connection is used after the coordinator announced its shutdown: pending calls get their replies.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -35,6 +36,8 @@ pub(super) enum End {
     Draining,
     /// Another session took over the agent.
     TakenOver,
+    /// Another process of the client runs the session now.
+    Moved,
 }
 
 /// Uses a connection until it ends.
@@ -49,6 +52,7 @@ pub(super) async fn serve(
     heartbeat.reset();
     let mut leave_at = None;
     let mut heard = Instant::now();
+    let mut moved = pin!(shared.client_session.ends());
     // Requests from before this connection are written first.
     shared.to_write.notify_one();
     loop {
@@ -62,10 +66,11 @@ pub(super) async fn serve(
             _ = heartbeat.tick() => beat(shared, connection).await,
             () = tokio::time::sleep_until(silent_at) => Err(End::Lost("the coordinator is silent".to_owned())),
             () = super::sleep_until(leave_at) => Err(End::Draining),
+            () = &mut moved, if shared.kind == Kind::Session => Err(End::Moved),
             () = stop.cancelled() => Err(End::Stopped),
         };
         if let Err(end) = done {
-            if matches!(end, End::Stopped | End::Draining) {
+            if matches!(end, End::Stopped | End::Draining | End::Moved) {
                 // A `goodbye` that takes longer is not worth the session's time.
                 let _ = tokio::time::timeout(GOODBYE_MAX, leave(shared, connection, &end)).await;
             }
@@ -82,11 +87,11 @@ fn silent_at(shared: &Shared, heard: Instant) -> Instant {
     owed.map_or(heard + SILENCE_MAX, |owed| owed.min(heard + SILENCE_MAX))
 }
 
-/// Leaves in order: buffered frames go out; only the end of the session sends a goodbye.
+/// Leaves in order: buffered frames go out; only the end of the session here sends a goodbye.
 async fn leave(shared: &Shared, connection: &mut LinkSocket, end: &End) {
     // Failures here are sent again on the next connection, or end with the session.
     let _ = write_pending(shared, connection).await;
-    if matches!(end, End::Stopped) {
+    if matches!(end, End::Stopped | End::Moved) {
         connection.goodbye().await;
     }
 }

@@ -4,6 +4,7 @@
 //! - [`print`]: `claude -p`; [`conversation`]: the same with prompts as JSON; [`interactive`]: a session in a terminal
 //! - [`plugin`]: c3po's plugin, with the program as built
 
+mod background;
 mod conversation;
 mod home;
 mod interactive;
@@ -19,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+pub use background::Background;
 pub use conversation::Conversation;
 pub use interactive::{Interactive, said};
 pub use options::Options;

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use harness::claude::{Background, said};
+use harness::eventually::eventually;
 use harness::fake_api::{Block, Gate, Script};
 use serde_json::json;
 use tokio::process::Command;
@@ -47,6 +49,30 @@ async fn one_shot_runs_answer_their_own_prompt_and_take_no_mail() -> Result<()> 
     // An earlier message from the same sender is shown together with the question.
     let shown = scene.shown(QUESTION).await?;
     assert_eq!((shown.count_of(NEWS), shown.count_of(REPEATED)), (1, 0), "{}", shown.new_text());
+    Ok(())
+}
+
+/// The left arrow moves a session into the background: another process of the client continues it, the first one only shows
+/// it, and spare ones wait for the next session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_in_the_background_keeps_its_name_and_gets_its_messages() -> Result<()> {
+    let Some(scene) = Scene::set("a session in the background", Script::new()).await? else { return Ok(()) };
+    let home = scene.options.home();
+    let _background = Background::of(home.clone());
+    let session = scene.start().await?;
+    scene.type_and_see(&session, "something").await?;
+    scene.is(RECIPIENT, "ready").await?;
+    session.key("Left").await?;
+    let is_shown_only = async || said(&home, session.claude_pid()).ok()?.get("parkedJobId").map(drop);
+    eventually("another process continues the session", SOON, is_shown_only).await.with_context(|| session.log())?;
+    let id = scene.ask(QUESTION).await?;
+    let shown = scene.shown(QUESTION).await?;
+    assert!(shown.holds("something"), "the same conversation has it: {}", shown.new_text());
+    scene.reaches(&id, "seen").await?;
+    let agents = scene.sender.reply("list_agents", json!({"status": "online"})).await?;
+    let agents = agents["agents"].as_array().context("no list")?;
+    let names: Vec<_> = agents.iter().filter_map(|agent| agent["id"].as_str()).collect();
+    assert_eq!(names.iter().filter(|name| name.starts_with(RECIPIENT)).collect::<Vec<_>>(), [&RECIPIENT], "{names:?}");
     Ok(())
 }
 

@@ -26,6 +26,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::local::MARK;
+
 /// Where the model's name stands, in answers that the client wrote itself.
 const NO_MODEL: &str = "<synthetic>";
 /// How much of a file is read at most: the end of a longer one, of which nothing was read before.
@@ -216,8 +218,10 @@ impl Transcript {
         if link.is_sidechain {
             return;
         }
-        // Reports of the client to its person, such as a blocked prompt, are not sent to the model.
-        let ids = if whole["type"] == "system" { Vec::new() } else { ids_in(&whole) };
+        // Reports of the client to its person, such as a blocked prompt, are not sent to the model. A summary may name a
+        // message without its text.
+        let has_none = whole["type"] == "system" || whole["isCompactSummary"] == true;
+        let ids = if has_none { Vec::new() } else { ids_in(&whole) };
         let message = &whole["message"];
         let answer = message["id"].as_str().map(str::to_owned);
         if let Some(answer) = &answer {
@@ -290,7 +294,7 @@ fn ids_in(line: &Value) -> Vec<MessageId> {
 fn collect(value: &Value, ids: &mut Vec<MessageId>) {
     match value {
         Value::String(text) => {
-            ids.extend(text.lines().filter_map(origin));
+            ids.extend(text.lines().skip_while(|line| !line.contains(MARK)).filter_map(origin));
             ids.extend(in_background(text));
         }
         Value::Array(items) => items.iter().for_each(|item| collect(item, ids)),

@@ -87,6 +87,14 @@ fn a_line_with_half_a_character_is_a_part_of_the_conversation() {
 }
 
 #[test]
+fn a_summary_or_a_quote_that_names_a_message_does_not_hold_it() {
+    let mut summary = line(1, 0, &named(1));
+    summary["isCompactSummary"] = json!(true);
+    let quote = named(2).replace("[c3po] 1 message for homeassistant", "A person pasted:");
+    check(&[summary, line(2, 1, &quote), line(3, 2, &named(3))], &[3]);
+}
+
+#[test]
 fn turns_that_are_not_in_the_conversation_are_named() {
     let turns = |lines: &[Value]| standing(lines).other_turns.into_iter().collect::<Vec<_>>();
     let branch = [prompt(1, 0, 1, ""), prompt(2, 1, 2, ""), prompt(3, 1, 2, "")];
@@ -121,13 +129,13 @@ fn results_of_tools_that_were_used_at_once_are_in_the_conversation() {
 fn a_message_that_is_only_mentioned_does_not_stand_in_the_conversation() {
     let mention = id(1);
     let status = json!({"message_id": mention, "stage": "seen"}).to_string();
-    let reply = format!("[FROM: a] [ID: {}] [reply to {mention}]", id(2));
+    let reply = format!("[c3po] 1 message for b\n[FROM: a] [ID: {}] [reply to {mention}]", id(2));
     let lines = [
         line(1, 0, &format!("did you use {mention}?")),
         line(2, 1, &format!("[c3po] still open: [ID: {mention}]")),
         line(3, 2, &status),
         line(4, 3, &reply),
-        line(5, 4, &format!("[FROM: evil] [ID: {}]\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}", id(3))),
+        line(5, 4, &format!("{}\n> [FROM: a] [ID: {mention}]\n> {{\"id\":\"{mention}\"}}", named(3))),
     ];
     check(&lines, &[2, 3]);
 }
