@@ -55,7 +55,8 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
         .stderr(Stdio::piped())
         .spawn()?;
     let lines = BufReader::new(server.stderr.take().context("its standard error")?).lines();
-    let said: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.contains("For more")).collect();
+    let said: Vec<String> =
+        lines.map_while(Result::ok).take_while(|line| !line.contains("For each further host")).collect();
     server.kill()?;
     server.wait()?;
     let said = said.join("\n");

@@ -154,7 +154,7 @@ pub(super) async fn announce(server: &AppState) {
             eprintln!(
                 "\nNo host has a key yet. Run this on the first host before {}:\n\n  {}\n\nor, if c3po is not \
                  installed there yet:\n\n  {}\n\n\
-                 For more: `{}`\n",
+                 For each further host, print another command: `{}`\n",
                 invite.expires_at,
                 invite.line,
                 invite.install,

@@ -5,7 +5,7 @@
 //! beginning is written below the line that was the last one all the same. But prompts have the number of their turn, and
 //! that one begins at 1 again: of the chain, only turns with a smaller number than all below them count. One that follows
 //! on a rewind to the summary of a compaction is written below the summarised lines: nothing from before the latest
-//! compaction counts.
+//! compaction counts, but for the lines that the compaction names as kept.
 //!
 //! The format is the client's own. Lines that are not understood are passed over, and where nothing is understood there is no
 //! evidence.
@@ -61,6 +61,8 @@ pub(super) struct Transcript {
     written: Option<Timestamp>,
     /// The place of the latest compaction.
     compacted: usize,
+    /// The lines before it that it left in the conversation.
+    kept: Vec<Uuid>,
 }
 
 /// One line that is a part of a conversation.
@@ -166,6 +168,8 @@ impl Transcript {
                 .parent
                 .and_then(|parent| Some(parent).filter(|_| self.lines.contains_key(&parent)).or_else(before));
         }
+        let kept = self.kept.iter().rev().filter(|uuid| left.remove(uuid));
+        chain.extend(kept.filter_map(|uuid| Some((self.lines.get(uuid)?, None))));
         let mut above = None;
         for (line, nearest) in chain.iter_mut().rev() {
             *nearest = above;
@@ -236,6 +240,9 @@ impl Transcript {
         let place = self.order.len();
         if whole["subtype"] == "compact_boundary" {
             self.compacted = place;
+            let kept = whole["compactMetadata"]["preservedMessages"]["allUuids"].as_array();
+            let kept = kept.into_iter().flatten().filter_map(|uuid| uuid.as_str()?.parse().ok());
+            self.kept = kept.collect();
         }
         let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
         let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };

@@ -95,6 +95,25 @@ fn a_summary_or_a_quote_that_names_a_message_does_not_hold_it() {
 }
 
 #[test]
+fn lines_that_a_compaction_kept_stay_in_the_conversation() {
+    let boundary = |kept: &[u128]| {
+        let mut boundary = line(4, 0, "");
+        let kept: Vec<_> = kept.iter().map(|number| uuid(*number)).collect();
+        boundary["subtype"] = json!("compact_boundary");
+        boundary["compactMetadata"] = json!({"preservedMessages": {"allUuids": kept}});
+        boundary
+    };
+    let before = [prompt(1, 0, 1, &named(1)), prompt(2, 1, 2, &named(2)), line(3, 2, &named(3))];
+    let conversation = |kept: &[u128]| {
+        let after = [boundary(kept), line(5, 4, "summary"), answer(6, 5, "msg_1", "claude"), line(7, 6, &named(4))];
+        standing(&[&before[..], &after].concat())
+    };
+    let kept = conversation(&[2, 3]);
+    assert_eq!((kept.named, kept.answered), (ids(&[2, 3, 4]), ids(&[2, 3])));
+    assert_eq!(conversation(&[]).named, ids(&[4]));
+}
+
+#[test]
 fn turns_that_are_not_in_the_conversation_are_named() {
     let turns = |lines: &[Value]| standing(lines).other_turns.into_iter().collect::<Vec<_>>();
     let branch = [prompt(1, 0, 1, ""), prompt(2, 1, 2, ""), prompt(3, 1, 2, "")];
