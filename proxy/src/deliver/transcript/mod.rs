@@ -136,7 +136,8 @@ impl Transcript {
                 of_turn.add(id, is_answered);
             }
             if let Some(turn) = &line.turn {
-                if first.is_none_or(|first| turn.number < first.number || turn == first) {
+                let is_kept = line.place < self.compacted;
+                if is_kept || first.is_none_or(|first| turn.number < first.number || turn == first) {
                     standing.join(std::mem::take(&mut of_turn));
                     first = Some(turn);
                 } else {

@@ -105,7 +105,8 @@ fn lines_that_a_compaction_kept_stay_in_the_conversation() {
     };
     let before = [prompt(1, 0, 1, &named(1)), prompt(2, 1, 2, &named(2)), line(3, 2, &named(3))];
     let conversation = |kept: &[u128]| {
-        let after = [boundary(kept), line(5, 4, "summary"), answer(6, 5, "msg_1", "claude"), line(7, 6, &named(4))];
+        let after =
+            [boundary(kept), prompt(5, 4, 1, "summary"), answer(6, 5, "msg_1", "claude"), line(7, 6, &named(4))];
         standing(&[&before[..], &after].concat())
     };
     let kept = conversation(&[2, 3]);
