@@ -79,15 +79,14 @@ main() {
     mv "$fetched" "$folder/c3po"
     trap - EXIT
     echo "installed $folder/c3po" >&2
-    case :$PATH: in
-    *:"$folder":*) ;;
-    *) echo "note: $folder is not in PATH" >&2 ;;
-    esac
     case $folder in
     *[!A-Za-z0-9/._-]*) word="'$folder/c3po'" ;;
     *) word=$folder/c3po ;;
     esac
-    echo "next, for Claude Code: \`$word install\`" >&2
+    case :$PATH: in
+    *:"$folder":*) ;;
+    *) echo "note: $folder is not in PATH; until it is, run \`$word install\`" >&2 ;;
+    esac
 }
 
 # Nothing runs before all of it is there.

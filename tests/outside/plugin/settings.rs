@@ -41,7 +41,7 @@ async fn settings_that_claude_refuses_are_refused_before_anything_is_changed() -
     let host = Host::new(Some(&claude))?;
     host.write_settings("{\n  // mine\n  \"model\": \"opus\",\n}\n")?;
     let before = host.tree()?;
-    for (arguments, advice) in [(&["install", "--statusline"][..], "try: Mend"), (&["uninstall"], "try: Mend")] {
+    for (arguments, advice) in [(&["install", "--statusline"][..], "try: Fix"), (&["uninstall"], "try: Fix")] {
         let said = host.c3po(arguments).await?;
         assert_eq!(said.status.code(), Some(1));
         assert!(

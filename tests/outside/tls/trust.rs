@@ -55,7 +55,7 @@ async fn another_certificate_than_the_trusted_one_ends_the_link_and_every_tool_s
     );
     ensure!(told["code"] == "UNAUTHORIZED" && told["error"] == expected.as_str(), "{told}");
     let next = told["suggestion"].as_str().unwrap_or_default();
-    ensure!(next.contains("c3po-coordinator invite") && next.contains("in between"), "{told}");
+    ensure!(next.contains("c3po-coordinator invite") && next.contains("man-in-the-middle"), "{told}");
     let refused = session.call("send_message", json!({"target": "b", "message": "c"})).await?;
     ensure!(refused.is_error && refused.json()?["error"] == expected.as_str());
     ensure!(way.taken() == 1, "it does not try again: {}", way.taken());
@@ -103,7 +103,7 @@ async fn a_certificate_that_signed_itself_as_an_authority_is_not_taken_for_a_for
     let stranger = session(work.path(), "stranger", &coordinator.url(), &trusts).await?;
     let told = refusal(&stranger).await?.to_string();
     ensure!(told.contains("does not trust the certificate") && told.contains("C3PO_FINGERPRINT"), "{told}");
-    ensure!(!told.contains("in between"), "{told}");
+    ensure!(!told.contains("man-in-the-middle"), "{told}");
     let known = pinned(&work, "known", &coordinator, &coordinator.fingerprint()?).await?;
     known.reply("ping", json!({})).await?;
     Ok(())
