@@ -125,6 +125,14 @@ impl Link {
         self.send_request("call", json!({"call_id": call, "tool": tool, "arguments": arguments})).await
     }
 
+    /// Sends WebSocket pings and reads no answers.
+    pub async fn ping(&mut self, count: usize) -> Result<()> {
+        for _ in 0..count {
+            self.socket.feed(Message::Ping(vec![0; 125].into())).await?;
+        }
+        Ok(self.socket.flush().await?)
+    }
+
     /// Waits for the answer to a request that was sent earlier.
     pub async fn end(&mut self, id: i64) -> Result<Result<Value, Value>> {
         self.end_within(id, ANSWER).await?.context("no answer in time")

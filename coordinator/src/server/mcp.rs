@@ -30,6 +30,8 @@ use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, CALL_DEADLINE, Office};
 
+/// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
+const VALUES_MAX: usize = 1_000;
 /// The interval of progress notifications to a client that requested them.
 const PROGRESS: Duration = Duration::from_secs(25);
 
@@ -57,12 +59,34 @@ pub(super) fn service(server: &AppState) -> Router {
         .layer(middleware::from_fn_with_state(server.clone(), read_first))
 }
 
+/// Returns how many values a JSON text has, or a few more: each but the first follows a comma, a colon or a bracket.
+fn values_in(json: &[u8]) -> usize {
+    let (mut values, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in json {
+        match byte {
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
 /// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
         Ok(read) => read,
         Err(refusal) => return refused(refusal),
     };
+    let values = values_in(&body);
+    if values > VALUES_MAX {
+        return refused(Refusal::new(
+            ErrorCode::PayloadTooLarge,
+            format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
+        ));
+    }
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
     let answered = timeout(CALL_DEADLINE, &mut answering).await;
     // Released after the deadline of a call, because a wait lasts longer than a charge may be held.
@@ -166,5 +190,19 @@ async fn tell_progress(context: &RequestContext<RoleServer>) {
             // The client has gone; the call ends with its connection.
             return std::future::pending().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::values_in;
+
+    #[test]
+    fn the_values_of_a_body_are_counted_outside_of_texts() {
+        let check = |json: &str, expected: usize| assert_eq!(values_in(json.as_bytes()), expected, "{json}");
+        check("7", 1);
+        check(r#"{"a": "b,c:[{", "d": [1, 2]}"#, 7);
+        check(r#"{"a": "b\\", "c": "\",\""}"#, 5);
+        check(&format!("[{}1]", "1,".repeat(2_000)), 2_002);
     }
 }

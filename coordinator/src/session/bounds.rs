@@ -5,6 +5,8 @@
 //! | [`FRAME_MAX`](c3po_shared::limits::FRAME_MAX) | the link ends |
 //! | [`HELLO_MAX`](c3po_shared::limits::HELLO_MAX) before `hello` | the link ends |
 //! | [`SILENCE_MAX`](c3po_shared::limits::SILENCE_MAX), [`HELLO_DEADLINE`], [`MESSAGE_DEADLINE`], [`ANSWER_DEADLINE`], [`WRITE_DEADLINE`] | the link ends |
+//! | [`CONTROL_FRAMES_MAX`] | the link ends |
+//! | [`REACH_MAX`] | `hello` is refused, a `session` ignored |
 //! | [`CALLS_IN_FLIGHT`] | the call is refused |
 //! | [`CALLS_AT_ONCE`] | the call waits, as do the calls after it |
 //! | [`QUEUE`] | the link is not read |
@@ -49,6 +51,10 @@ pub(super) const MISSING_MAX: usize = 1_024;
 pub(super) const ENDED_WAITS: usize = 16;
 /// Events that are handled before the replies are written.
 pub(super) const TOGETHER: usize = 16;
+/// Pings and pongs between two messages. A host sends a message at least with each heartbeat.
+pub(super) const CONTROL_FRAMES_MAX: usize = 128;
+/// The ways that a session may report to be reachable by, repeated ones included.
+pub(super) const REACH_MAX: usize = 32;
 /// Messages in one `deliver` frame.
 pub(super) const PAGE: usize = 16;
 /// Bytes of messages in one `deliver` frame, well below the largest frame. A longer message is sent alone.

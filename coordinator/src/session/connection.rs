@@ -9,7 +9,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
-use super::bounds::{MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use super::bounds::{CONTROL_FRAMES_MAX, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
 use crate::unfinished::{Account, Charge, Intake};
 
 /// The connection is closed or broken.
@@ -19,6 +19,8 @@ pub(super) struct Gone;
 /// One connection.
 pub(super) struct Connection {
     socket: WebSocketStream<Intake<TokioIo<Upgraded>>>,
+    /// Pings and pongs since the last message.
+    control_frames: usize,
 }
 
 impl Connection {
@@ -28,9 +30,11 @@ impl Connection {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(WRITE_BUFFER)
+            .max_write_buffer_size(2 * FRAME_MAX)
             .max_message_size(Some(FRAME_MAX))
             .max_frame_size(Some(FRAME_MAX));
-        Self { socket: WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await }
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
+        Self { socket, control_frames: 0 }
     }
 
     /// Raises the size limit of messages, after `hello`.
@@ -43,11 +47,17 @@ impl Connection {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {
+                    self.control_frames = 0;
                     let held = self.socket.get_mut().settle(text.len());
                     return Ok((text.as_str().to_owned(), held));
                 }
                 Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
                     self.socket.get_mut().note_control(payload.len());
+                    // The response to each is kept until the client reads it.
+                    self.control_frames += 1;
+                    if self.control_frames > CONTROL_FRAMES_MAX {
+                        return Err(Gone);
+                    }
                 }
                 Some(Ok(Message::Binary(_) | Message::Close(_) | Message::Frame(_)) | Err(_)) | None => {
                     return Err(Gone);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::attendance;
-use super::bounds::HELLO_DEADLINE;
+use super::bounds::{HELLO_DEADLINE, REACH_MAX};
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
@@ -98,6 +98,9 @@ async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Res
     }
     for label in labels.into_iter().flatten() {
         check_plain("host, session_id or client", label)?;
+    }
+    if hello.reach.len() > REACH_MAX {
+        return Err(Refusal::invalid(format!("reach has {} ways", hello.reach.len())));
     }
     if hello.context > CONTEXT_MAX {
         return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));

@@ -2,13 +2,15 @@
 
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::CallId;
-use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, SILENCE_MAX};
+use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, LABEL_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::text::check_plain;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator};
 use tokio::time::Instant;
 
+use super::bounds::REACH_MAX;
 use super::ledger::LedgerEntry;
 use super::{EndReason, Session};
 use crate::presence::News;
@@ -130,9 +132,49 @@ impl Session {
         if self.caller.tenure.is_none() {
             return;
         }
+        if let Err(refusal) = check_change(&change) {
+            tracing::warn!(agent.id = %self.caller.agent, "a change of the session was ignored: {refusal}");
+            return;
+        }
         self.is_new &= change.state.is_none();
         change.context = change.context.filter(|context| (self.context + 1..=CONTEXT_MAX).contains(context));
         self.context = change.context.unwrap_or(self.context);
         self.ledger.change(change);
+    }
+}
+
+/// Refuses a change that is too large, as `hello` does.
+fn check_change(change: &SessionChange) -> Result<(), Refusal> {
+    if let Some(id) = &change.session_id {
+        check_plain("session_id", id)?;
+        let count = id.chars().count();
+        if count > LABEL_MAX {
+            return Err(Refusal::too_large("session_id", count, LABEL_MAX));
+        }
+    }
+    let reach = change.reach.as_ref().map_or(0, Vec::len);
+    if reach > REACH_MAX { Err(Refusal::invalid(format!("reach has {reach} ways"))) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::receipt::Via;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_as_small_as_a_hello() {
+        let check = |id: &str, reach: usize| {
+            let change = SessionChange {
+                session_id: Some(id.to_owned()),
+                reach: Some(vec![Via::Stop; reach]),
+                ..SessionChange::default()
+            };
+            check_change(&change).is_ok()
+        };
+        assert!(check("bd6b9711-6270-4cd5-a1ae-c1ae84c78bf0", REACH_MAX));
+        assert!(!check(&"x".repeat(LABEL_MAX + 1), 0));
+        assert!(!check("a\u{1b}[2J", 0));
+        assert!(!check("a", REACH_MAX + 1));
     }
 }

@@ -5,6 +5,9 @@ use serde_json::value::RawValue;
 
 use crate::refusal::{ErrorCode, Refusal};
 
+/// The longest id, in bytes.
+const ID_MAX: usize = 256;
+
 /// The id of a request, chosen by its sender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -93,8 +96,8 @@ impl From<RpcError> for Refusal {
 struct Raw<'a> {
     #[serde(default, borrow)]
     jsonrpc: std::borrow::Cow<'a, str>,
-    #[serde(default)]
-    id: Option<RequestId>,
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
     #[serde(default)]
     method: Option<String>,
     #[serde(default, borrow)]
@@ -115,7 +118,7 @@ impl<'a> Frame<'a> {
         if raw.jsonrpc != "2.0" {
             return Err(FrameError::Shape("jsonrpc is not \"2.0\"".to_owned()));
         }
-        match (raw.method, raw.id) {
+        match (raw.method, raw.id.map(request_id).transpose()?) {
             (Some(method), Some(id)) => Ok(Self::Request { id, method, params: raw.params }),
             (Some(method), None) => Ok(Self::Notification { method, params: raw.params }),
             (None, Some(id)) => match (raw.result, raw.error) {
@@ -126,6 +129,14 @@ impl<'a> Frame<'a> {
             (None, None) => Err(FrameError::Shape("neither method nor id".to_owned())),
         }
     }
+}
+
+/// Parses an id. It is not parsed before its length is known: the other side keeps it until it has responded.
+fn request_id(id: &RawValue) -> Result<RequestId, FrameError> {
+    if id.get().len() > ID_MAX {
+        return Err(FrameError::Shape(format!("the id is longer than {ID_MAX} bytes")));
+    }
+    serde_json::from_str(id.get()).map_err(|_| FrameError::Shape("the id is neither a number nor a text".to_owned()))
 }
 
 /// An outgoing frame.
@@ -222,6 +233,15 @@ mod tests {
         check(r#"{"jsonrpc":"1.0","id":7,"method":"call"}"#, "no frame");
         check(r#"{"jsonrpc":"2.0","id":{},"method":"call"}"#, "no frame");
         check(r#"{"jsonrpc":"2.0","id":7}"#, "no frame");
+    }
+
+    #[test]
+    fn an_id_is_short() {
+        let request = |id: String| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        assert!(Frame::parse(&request(format!("\"{}\"", "x".repeat(ID_MAX - 2)))).is_ok());
+        for id in [format!("\"{}\"", "x".repeat(ID_MAX - 1)), format!("[{}0]", "0,".repeat(ID_MAX)), "{}".into()] {
+            assert!(matches!(Frame::parse(&request(id)), Err(FrameError::Shape(_))));
+        }
     }
 
     #[test]

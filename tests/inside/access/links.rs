@@ -289,3 +289,25 @@ async fn a_hello_in_the_place_of_another_is_a_hello_of_ones_own() -> Result<()> 
     scene.mine.call("ping", json!({})).await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_link_of_nothing_but_pings_ends() -> Result<()> {
+    let gate = Gate::start().await?;
+    let key = gate.key("agent", "*", &[]).await?;
+    for greets in [false, true] {
+        let mut link = Link::open_with(&gate.served.address, Some(&key)).await?;
+        if greets {
+            link.hello(&Who::new("pings")).await?.expect("it is covered");
+        }
+        link.ping(100).await?;
+        if greets {
+            link.call("ping", json!({})).await?;
+            link.ping(100).await?;
+            link.call("ping", json!({})).await.context("the count begins with each message")?;
+        }
+        // Both the pings and the call may find the link closed.
+        let _ = link.ping(200).await;
+        ensure!(link.try_call("ping", json!({})).await.is_err(), "it goes on");
+    }
+    Ok(())
+}
