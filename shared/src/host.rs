@@ -21,7 +21,7 @@ pub struct AgentRemoval {
 /// An agent that was forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RemovedAgent {
-    /// Its name, which can be taken again.
+    /// Its name, which its host can take again, or every host if an administrator removed it.
     pub agent_id: AgentId,
     /// The host that it belonged to.
     pub host: Option<String>,

@@ -92,6 +92,11 @@ impl AgentId {
         Self::of_folder(host).with_suffix("cli")
     }
 
+    /// Returns whether it has the form of [`Self::of_person`], in any case.
+    pub fn is_person_of_a_host(&self) -> bool {
+        self.0.to_ascii_lowercase().ends_with("-cli")
+    }
+
     /// Returns the id that c3po itself uses as a sender.
     pub fn system() -> Self {
         Self("system".into())

@@ -41,7 +41,7 @@ pub(crate) async fn a_new_name_differs_from_others_in_more_than_case(fixture: Fi
     fixture.store.unregister(&id("Web")).await?;
     fixture.agent("web").await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));
-    fixture.store.remove(&id("cron.Job")).await?;
+    fixture.store.remove(&id("cron.Job"), false).await?;
     fixture.introduce("CRON.JOB", None).await?;
     Ok(())
 }
@@ -75,7 +75,7 @@ async fn in_redis_names_of_before_go_on_and_count_from_their_next_session_on() -
         fixture.agent(name).await?;
     }
     assert_eq!(in_the_way(&fixture, "WEB").await?.as_deref(), Some("web"));
-    fixture.store.remove(&id("Web")).await?;
+    fixture.store.remove(&id("Web"), false).await?;
     fixture.store.unregister(&id("Web")).await?;
     assert_eq!(in_the_way(&fixture, "Web").await?.as_deref(), Some("web"));
     Ok(())

@@ -202,6 +202,7 @@ pub(crate) fn claim(name: &str) -> Claim {
         state: None,
         fleeting: false,
         one_shot: false,
+        reserved: true,
         succeeds: Vec::new(),
         lease: LEASE,
         quota: Quota::default(),

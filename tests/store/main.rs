@@ -94,6 +94,8 @@ macro_rules! every_promise {
                 namesakes_were_wished_by_one_name,
                 an_agent_without_a_session_goes_to_its_own_host,
                 a_removed_agent_leaves_nothing_but_receipts,
+                the_name_of_a_deleted_agent_stays_with_its_host,
+                a_key_reserves_so_many_names_and_no_more,
                 what_a_host_has_moves_to_another_name_of_it;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,

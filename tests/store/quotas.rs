@@ -164,7 +164,7 @@ pub(crate) async fn so_many_agents_are_made_with_a_key_and_no_more(fixture: Fixt
     fixture.store.release(&brief, true).await?;
     fixture.take(&Claim { one_shot: true, ..wish("k1", "g") }).await?;
     assert!(fixture.store.claim(&wish("k1", "h")).await.is_err());
-    fixture.store.remove(&id("c")).await?;
+    fixture.store.remove(&id("c"), false).await?;
     fixture.take(&wish("k1", "h")).await?;
     assert!(fixture.store.claim(&wish("k1", "i")).await.is_err());
     Ok(())

@@ -1,6 +1,7 @@
 //! The host of a key: unique among keys, and kept by a host that joins again only if it proves its identity.
 
 use c3po_shared::host;
+use c3po_shared::ids::AgentId;
 use c3po_shared::join::{self, JoinRequest};
 use c3po_shared::limits::KEYS_MAX;
 use c3po_shared::refusal::{ErrorCode, Refusal};
@@ -11,9 +12,17 @@ use crate::store::{Key, Store};
 /// How many times a new key is moved to another host name while other coordinators race for the same name.
 const HOST_TRIES: usize = 100;
 
-/// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages.
-pub(super) fn free_host(name: &str, keys: &[Key]) -> String {
-    host::unique(name, keys.iter().map(Key::host))
+/// Returns a host name that no key has, not even an ended one, so that no host inherits another's messages. Its person's
+/// name is not that of another host's agent.
+pub(super) async fn free_host(store: &dyn Store, name: &str, keys: &[Key]) -> Result<String, Refusal> {
+    let mut taken: Vec<String> = keys.iter().map(|key| key.host().to_owned()).collect();
+    loop {
+        let host = host::unique(name, taken.iter().map(String::as_str));
+        match store.agent(&AgentId::of_person(&host)).await? {
+            Some(person) if person.host.as_ref().is_some_and(|of| *of != host) => taken.push(host),
+            _ => return Ok(host),
+        }
+    }
 }
 
 /// Moves a new key to another host name if another key has the same name by now. Returns the stored key.

@@ -113,7 +113,10 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
         let keys = store.keys().await.map_err(unchanged)?;
         vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
-        let host = key.host.clone().unwrap_or_else(|| free_host(&key.name, &keys));
+        let host = match &key.host {
+            Some(host) => host.clone(),
+            None => free_host(store, &key.name, &keys).await.map_err(unchanged)?,
+        };
         let kept = Key { host: Some(host), ..key.clone() };
         if store.put_key(&kept, KEYS_MAX).await? {
             let kept = if key.host.is_some() { kept } else { settle_host(store, kept).await? };
@@ -373,7 +376,11 @@ pub(crate) async fn join(
         let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
         let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds, host: None };
         let (key, text) = draft(new, &format!("invite {}", invite.id))?;
-        let key = Key { host: Some(lasting.clone().unwrap_or_else(|| free_host(&key.name, &keys))), ..key };
+        let host = match &lasting {
+            Some(host) => host.clone(),
+            None => free_host(store, &key.name, &keys).await.map_err(unchanged)?,
+        };
+        let key = Key { host: Some(host), ..key };
         make_room(store, &keys).await?;
         if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {
             let key = if lasting.is_some() { key } else { settle_host(store, key).await? };

@@ -129,6 +129,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         succeeds: Vec::new(),
         fleeting: false,
         one_shot: false,
+        reserved: false,
         lease: SILENCE_MAX,
         quota: Quota::default(),
     };

@@ -11,7 +11,7 @@ use c3po_shared::time::Timestamp;
 
 use super::{Caller, Office};
 use crate::auth::{Principal, Right};
-use crate::store::{Agent, Claim, Namesake, Owner, StoreError, Tenure};
+use crate::store::{Agent, Claim, Key, Namesake, Owner, StoreError, Tenure};
 
 /// How many names are tried for one requested name.
 const NAMES_MAX: u32 = 1_000;
@@ -47,26 +47,57 @@ pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, 
 pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
-    let Some(of) = of.filter(|of| *of != host && agent.id != AgentId::human()) else { return Ok(()) };
-    let error = format!("{} belongs to the host {of}, and this is {host}", agent.id);
-    Err(Refusal::new(ErrorCode::Forbidden, error).suggest("Act as an agent of this host, or as yourself without --as."))
+    match of.filter(|of| *of != host && agent.id != AgentId::human()) {
+        Some(of) => Err(foreign(&agent.id, of, host)),
+        None => Ok(()),
+    }
+}
+
+/// Returns the refusal to act as an agent of another host.
+pub(crate) fn foreign(name: &AgentId, of: &str, host: &str) -> Refusal {
+    let error = format!("{name} belongs to the host {of}, and this is {host}");
+    Refusal::new(ErrorCode::Forbidden, error).suggest("Act as an agent of this host, or as yourself without --as.")
+}
+
+/// Refuses to read as an agent of another host, even one that was deleted.
+pub(crate) async fn check_reader(office: &Office, name: &AgentId, host: &str) -> Result<(), Refusal> {
+    if let Some(agent) = office.store.agent(name).await? {
+        return belongs_to(&agent, host);
+    }
+    match office.store.former_host(name).await? {
+        Some(of) if of != host => Err(foreign(name, &of, host)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the host whose person has that name, if it is the host of a key.
+pub(crate) async fn host_of_person(office: &Office, name: &AgentId) -> Result<Option<String>, Refusal> {
+    if !name.is_person_of_a_host() {
+        return Ok(None);
+    }
+    let keys = office.store.keys().await?;
+    let is_it = |host: &&str| AgentId::of_person(host).as_str().eq_ignore_ascii_case(name.as_str());
+    Ok(keys.iter().map(Key::host).find(is_it).map(str::to_owned))
 }
 
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
 /// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, ….
 ///
-/// A reserved name counts as taken. A key that covers the requested name also covers its numbers. Errors: `FORBIDDEN` if the
+/// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers its numbers. Errors: `FORBIDDEN` if the
 /// requested name is not covered. `CONFLICT` if a thousand names are held, or if it differs from an agent's name only in
 /// case. `QUOTA_EXCEEDED` if its key has reached its limit of agents. `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(office, principal, &wish.name)?;
     let base = wish.name.clone();
+    let is_taken = base.is_reserved() || host_of_person(office, &base).await?.is_some();
     let mut namesakes = office.store.namesakes(&base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
-        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, Timestamp::now()) else { break };
+        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now()) else { break };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
-        let claim = Claim { name, owner, fleeting, quota: office.quota(principal), ..wish.clone() };
+        // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
+        let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
+        let claim = Claim { name, owner, fleeting, reserved, quota: office.quota(principal), ..wish.clone() };
         match office.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
             // A numbered name that differs from another only in case is skipped; the requested name is refused.
@@ -83,7 +114,8 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
     Err(Refusal::new(ErrorCode::Conflict, error).suggest("Set C3PO_AGENT_ID to another name."))
 }
 
-/// Returns the next agent that a session tries to become, or `None` if there is no other. The store refuses an agent that
+/// Returns the next agent that a session tries to become, or `None` if there is no other. If `is_taken` is set, no new agent
+/// gets the requested name without a number. The store refuses an agent that
 /// another session holds or that belongs to another host.
 ///
 /// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names: those
@@ -93,6 +125,7 @@ fn next_name(
     wish: &Claim,
     namesakes: &[Namesake],
     refused: &HashSet<AgentId>,
+    is_taken: bool,
     now: Timestamp,
 ) -> Option<(AgentId, Owner)> {
     let Owner { base, host, .. } = &wish.owner;
@@ -110,9 +143,9 @@ fn next_name(
     let slots: HashSet<u32> = owned().filter(|(_, owner)| of_host(owner)).map(|(_, owner)| owner.slot).collect();
     let slot = (1..).find(|slot| !slots.contains(slot))?;
     let names: HashSet<&AgentId> = owned().map(|(agent, _)| &agent.id).collect();
-    let is_free = |name: &AgentId| !name.is_reserved() && !refused.contains(name) && !names.contains(name);
+    let is_free = |name: &AgentId| !refused.contains(name) && !names.contains(name);
     let numbered = (2..=NAMES_MAX).map(|number| base.suffixed(number));
-    let name = (slot == 1).then(|| base.clone()).into_iter().chain(numbered).find(is_free)?;
+    let name = (slot == 1 && !is_taken).then(|| base.clone()).into_iter().chain(numbered).find(is_free)?;
     Some((name, Owner { base: base.clone(), host: host.clone(), slot }))
 }
 
@@ -173,6 +206,7 @@ mod tests {
             state: None,
             fleeting: false,
             one_shot: false,
+            reserved: true,
             succeeds: Vec::new(),
             lease: Duration::ZERO,
             quota: Quota::default(),
@@ -188,7 +222,11 @@ mod tests {
         ];
         let check = |wish: Claim, refused: &[&str], expected: (&str, Owner)| {
             let refused = refused.iter().map(|name| id(name)).collect();
-            assert_eq!(next_name(&wish, &known, &refused, now()), Some((id(expected.0), expected.1)), "{refused:?}");
+            assert_eq!(
+                next_name(&wish, &known, &refused, false, now()),
+                Some((id(expected.0), expected.1)),
+                "{refused:?}"
+            );
         };
         check(wish("web", "laptop", 9), &[], ("web", owner("web", "laptop", 1)));
         check(wish("web", "laptop", 9), &["web"], ("web-4", owner("web", "laptop", 2)));
@@ -215,7 +253,7 @@ mod tests {
         ];
         let check = |wish: Claim, refused: &[&str], expected: (&str, u32)| {
             let refused = refused.iter().map(|name| id(name)).collect();
-            let chosen = next_name(&wish, &known, &refused, now());
+            let chosen = next_name(&wish, &known, &refused, false, now());
             assert_eq!(chosen, Some((id(expected.0), owner("web", "nas", expected.1))), "{refused:?}");
         };
         check(wish("web", "nas", 9), &[], ("web-4", 4));
@@ -228,15 +266,20 @@ mod tests {
     #[test]
     fn the_bare_name_is_for_the_first_session_of_a_host() {
         let none = HashSet::new();
-        let first = next_name(&wish("web", "nas", 9), &[], &none, now());
+        let first = next_name(&wish("web", "nas", 9), &[], &none, false, now());
         assert_eq!(first, Some((id("web"), owner("web", "nas", 1))));
-        let second =
-            next_name(&wish("web", "nas", 9), &[agent("web-2", "web", "nas", 1, 1)], &[id("web-2")].into(), now());
+        let second = next_name(
+            &wish("web", "nas", 9),
+            &[agent("web-2", "web", "nas", 1, 1)],
+            &[id("web-2")].into(),
+            false,
+            now(),
+        );
         assert_eq!(second, Some((id("web-3"), owner("web", "nas", 2))));
         // The store decides whether an agent without an owner may be taken.
-        let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none, now());
+        let introduced = next_name(&wish("web", "nas", 9), &[agent("web", "web", "nas", 0, 0)], &none, false, now());
         assert_eq!(introduced, Some((id("web"), owner("web", "nas", 1))));
-        let reserved = next_name(&wish("human", "nas", 9), &[], &none, now());
+        let reserved = next_name(&wish("human", "nas", 9), &[], &none, true, now());
         assert_eq!(reserved, Some((id("human-2"), owner("human", "nas", 1))));
     }
 }

@@ -25,7 +25,9 @@ use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
-pub(crate) use identity::{belongs_to, check_host, check_name, check_right, check_speaker, settle_name};
+pub(crate) use identity::{
+    check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person, settle_name,
+};
 pub(crate) use leave::explain as explain_policy;
 pub(crate) use receipts::advance;
 pub(crate) use session::{Caller, Memory};
@@ -108,6 +110,10 @@ impl From<StoreError> for Refusal {
             }
             StoreError::Crowded(crowded) => Self::too_many_agents(&crowded.key, crowded.count, crowded.limit),
             StoreError::Alike { name, known } => Self::alike(&name, &known),
+            StoreError::Reserved { name, host } => {
+                let error = format!("{name} belongs to the host {host}");
+                Self::new(ErrorCode::Forbidden, error).suggest("Choose another name.")
+            }
             StoreError::TakenOver(agent) => {
                 Self::new(ErrorCode::Conflict, format!("another session took over {agent}; nothing was done"))
                     .suggest("Call again: c3po reconnects under another name.")

@@ -28,9 +28,12 @@ pub(super) async fn remove(
         return Err(Refusal::invalid(format!("{agent_id} is not the agent of a session")).into());
     }
     let known = store.agent(&agent_id).await?;
+    let former = store.former_host(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
     let expired = store.pending(&agent_id).await?.count;
-    match store.remove(&agent_id).await? {
+    // An administrator may give the name to another host; a host keeps the names of its agents.
+    let frees = principal.check(Right::Administer).is_ok();
+    match store.remove(&agent_id, frees).await? {
         Removal::Unknown => Err(Refusal::agent_not_found(agent_id.as_str(), &[]).into()),
         Removal::Held => {
             let error = format!("{agent_id} is held by a connected session");
@@ -39,7 +42,8 @@ pub(super) async fn remove(
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
             server.office.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
-            Ok(Json(RemovedAgent { agent_id, host: known.and_then(|agent| agent.host), expired }))
+            let host = known.and_then(|agent| agent.host).or(former);
+            Ok(Json(RemovedAgent { agent_id, host, expired }))
         }
     }
 }

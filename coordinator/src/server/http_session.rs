@@ -106,6 +106,7 @@ impl HttpSessions {
             succeeds: Vec::new(),
             fleeting: false,
             one_shot: false,
+            reserved: false,
             lease: HTTP_PRESENCE,
             quota: Quota::default(),
         };

@@ -19,7 +19,9 @@ use super::bounds::{HELLO_DEADLINE, REACH_MAX};
 use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
-use crate::request::{Caller, Memory, Office, check_host, check_name, check_speaker, settle_name};
+use crate::request::{
+    Caller, Memory, Office, check_host, check_name, check_speaker, foreign, host_of_person, settle_name,
+};
 use crate::store::{Claim, Owner, Quota, StoreError};
 
 /// A link that was accepted.
@@ -129,6 +131,7 @@ async fn admit_session(
         succeeds: dead(principal, &hello.succeeds),
         fleeting: hello.one_shot,
         one_shot: hello.one_shot,
+        reserved: false,
         lease: SILENCE_MAX,
         quota: Quota::default(),
     };
@@ -186,6 +189,9 @@ async fn admit_person(
     let is_human = name == AgentId::human();
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = principal.presented().is_some();
+    if let Some(of) = host_of_person(office, &name).await?.filter(|of| *of != host) {
+        return Err(foreign(&name, &of, &host));
+    }
     let known = office.store.agent(&name).await?;
     let exists = is_human || is_own || may_make || hello.leftover || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {

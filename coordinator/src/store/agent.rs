@@ -47,6 +47,9 @@ pub struct Claim {
     /// Whether the session answers one prompt and ends, leaving nothing behind. Ignored if an earlier session had this name,
     /// because its queued messages must stay.
     pub one_shot: bool,
+    /// Whether the name stays reserved for its host when the agent is deleted. False for a container, whose next start has
+    /// another hostname.
+    pub reserved: bool,
     /// Processes that their own host reports as dead. Their unexpired leases are ignored.
     pub succeeds: Vec<Uuid>,
     /// How long the lease lasts unless it is renewed.

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Step};
 use c3po_shared::time::Timestamp;
@@ -69,6 +70,14 @@ pub enum StoreError {
         name: AgentId,
         /// The existing agent.
         known: AgentId,
+    },
+    /// The name of a deleted agent stays reserved for its host. Nothing was changed.
+    #[error("{name} is reserved for the host {host}")]
+    Reserved {
+        /// The name.
+        name: AgentId,
+        /// The host.
+        host: String,
     },
     /// Another session holds the agent now.
     #[error("another session has taken over {0}")]
@@ -253,6 +262,8 @@ impl Wake {
 
 /// How long a fleeting agent may take to come back after its link broke, before a sweep deletes it.
 pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
+/// How long the name and the positions of a deleted agent are kept: longer than any message that it sent or received.
+pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 
 /// The interface of every store, independent of its tables or keys.
 #[async_trait]
@@ -270,6 +281,8 @@ pub trait Store:
     /// them as unshown. Uid, inbox, capabilities, description and role are kept. A new name gets a new uid and generation 1.
     /// Another process inherits nothing from a one-shot session whose lease is over: that session is first ended as in
     /// [`Self::release`].
+    ///
+    /// A name of a deleted agent stays reserved for its host for [`FORMER_LIFE`], because messages of it are still kept.
     ///
     /// Errors for a new name: `Alike` if it differs from an agent's name only in case, and `Crowded` if the key has reached
     /// its limit of agents.
@@ -303,7 +316,8 @@ pub trait Store:
 
     /// Ensures that an agent without a session (a person) exists, and records that it was seen.
     ///
-    /// The host is recorded unless the agent has an owner. Errors: as for [`Self::claim`].
+    /// The host is recorded unless the agent has an owner. Errors: as for [`Self::claim`], and `Reserved` if the name stays
+    /// reserved for another host.
     async fn introduce(&self, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent>;
 
     /// Changes the agent's record. Returns the updated record, or `None` if there is no such agent.
@@ -314,8 +328,12 @@ pub trait Store:
     /// Ends the lease, and deletes the agent if its inbox is empty. Returns whether the agent existed.
     async fn unregister(&self, id: &AgentId) -> Result<bool>;
 
-    /// Deletes an agent that no session holds. The messages in its inbox expire.
-    async fn remove(&self, id: &AgentId) -> Result<Removal>;
+    /// Deletes an agent that no session holds. The messages in its inbox expire. If `frees` is set, the name does not stay
+    /// reserved for its host, even if the agent was deleted before.
+    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal>;
+
+    /// Returns the host to which the name of a deleted agent stays reserved.
+    async fn former_host(&self, id: &AgentId) -> Result<Option<String>>;
 
     /// Puts a message into its recipient's inbox, in one atomic step, and wakes the recipient.
     async fn send(&self, send: &Send) -> Result<SendOutcome>;

@@ -16,10 +16,10 @@ use tokio::task::JoinSet;
 
 use super::{ask, code};
 
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Opens a session with that key and a false host name.
-async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
+pub(super) async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
     let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
     let who = Who { more: json!({"host": "whatever"}), ..Who::new(name) };
     let welcome = link.hello(&who).await?.map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -27,14 +27,14 @@ async fn session(gate: &Gate, key: &str, name: &str) -> Result<(Link, Value)> {
 }
 
 /// Makes an invite. Returns its join code.
-async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
+pub(super) async fn invited(gate: &Gate, more: &[&str]) -> Result<String> {
     let line = gate.ask(&[&["invite"], more].concat()).await?;
     let line = line.lines().find(|line| line.contains("c3po join")).context("a line")?;
     Ok(join_code(line)?.to_owned())
 }
 
 /// Joins, and returns the key and the name of its host.
-async fn joined(gate: &Gate, code: &str, host: &str, proof: Option<&str>) -> Result<(String, String)> {
+pub(super) async fn joined(gate: &Gate, code: &str, host: &str, proof: Option<&str>) -> Result<(String, String)> {
     let body = json!({"code": code, "host": host, "proof": proof});
     let body = if proof.is_some() { body } else { json!({"code": code, "host": host}) };
     let answer = ask(gate, "POST", "/api/join", None, None, &body.to_string()).await?;
@@ -193,6 +193,7 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
     let gate = Gate::start().await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    let (desk, _) = joined(&gate, &invited(&gate, &[]).await?, "desk", None).await?;
     let admin = gate.key("admin", "*", &[]).await?;
     let remove = async |key: &str, name: &str| post(&gate, "/api/agents/remove", key, json!({"agent_id": name})).await;
     let (mut web, _) = session(&gate, &nas, "web").await?;
@@ -206,11 +207,16 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
     })
     .await?;
     assert_eq!(removed, json!({"agent_id": "web", "host": "nas", "expired": 1}));
-    assert_eq!(remove(&admin, "web").await?.1["code"], "AGENT_NOT_FOUND");
+    assert_eq!(remove(&nas, "web").await?.1["code"], "AGENT_NOT_FOUND");
     assert_eq!(remove(&admin, "human").await?.0, 400);
     let (mut api, welcome) = session(&gate, &laptop, "web").await?;
-    assert_eq!(welcome["agent_id"], "web", "the name is free");
+    assert_eq!(welcome["agent_id"], "web-2", "the name stays with its host");
     api.notify("goodbye", json!({})).await?;
+    let said = gate.ask(&["agents", "rm", "web"]).await?;
+    assert_eq!(said, "web is deleted; 0 messages in its inbox have expired.");
+    let (mut new, welcome) = session(&gate, &desk, "web").await?;
+    assert_eq!(welcome["agent_id"], "web", "an administrator frees it for every host");
+    new.notify("goodbye", json!({})).await?;
     let said = eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", "web"]).await.ok()).await?;
     assert_eq!(said, "web is deleted; 0 messages in its inbox have expired.");
     Ok(())

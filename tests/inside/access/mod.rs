@@ -1,6 +1,7 @@
 //! Access control: keys, scopes and globs, on every endpoint of the coordinator.
 
 mod elsewhere;
+mod former;
 mod hosts;
 mod invites;
 mod joining;

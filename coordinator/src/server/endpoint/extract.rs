@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use super::answer::{JSON, Refused};
 use crate::auth::{Principal, Right};
-use crate::request::{belongs_to, check_host, check_name};
+use crate::request::{check_host, check_name, check_reader};
 use crate::server::AppState;
 use crate::server::accept::{BODY_MAX, BODY_TIME_MAX};
 use crate::server::http_session::{AGENT_HEADER, agent_header};
@@ -85,14 +85,11 @@ impl FromRequestParts<AppState> for Speaker {
         } else {
             check_name(&server.office, &principal, &agent)?;
         }
-        if let Some(host) = principal.own_host()
-            && let Some(known) = server.office.store.agent(&agent).await.map_err(Refusal::from)?
-        {
-            if parts.method == Method::GET {
-                belongs_to(&known, host)?;
-            } else {
-                check_host(&server.office, &principal, &known, host)?;
-            }
+        let Some(host) = principal.own_host() else { return Ok(Self(agent)) };
+        if parts.method == Method::GET {
+            check_reader(&server.office, &agent, host).await?;
+        } else if let Some(known) = server.office.store.agent(&agent).await.map_err(Refusal::from)? {
+            check_host(&server.office, &principal, &known, host)?;
         }
         Ok(Self(agent))
     }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
 use redis::Value;
@@ -12,10 +11,10 @@ use uuid::Uuid;
 use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
-use crate::store::{Agent, Amendment, Claim, Crowded, Namesake, Quota, Removal, Result, StoreError, Tenure};
+use crate::store::{
+    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError, Tenure,
+};
 
-/// How long the last position outlives a deleted agent: longer than any message with an earlier position.
-pub(super) const POSITION_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 /// How many agents one call reads.
 const STEP: usize = 100;
 
@@ -36,6 +35,7 @@ pub(super) async fn claim(store: &RedisStore, claim: &Claim) -> Result<Option<Te
         .arg(claim.owner.base.as_str())
         .arg(claim.owner.slot);
     describe_quota(&mut call, &claim.quota);
+    call.arg(u8::from(claim.reserved));
     let told: Option<Vec<Value>> = store.connection.invoke(&call).await?;
     let Some(told) = told else { return Ok(None) };
     check_made(&claim.name, &told, &claim.quota)?;
@@ -56,6 +56,9 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
         [Value::BulkString(word), Value::Int(count)] if word == b"crowded" => {
             let count = usize::try_from(*count).unwrap_or_default();
             Err(StoreError::Crowded(Crowded { key: quota.key.clone(), count, limit: quota.agents.unwrap_or_default() }))
+        }
+        [Value::BulkString(word), Value::BulkString(host)] if word == b"reserved" => {
+            Err(StoreError::Reserved { name: name.clone(), host: String::from_utf8_lossy(host).into_owned() })
         }
         [Value::BulkString(word), Value::BulkString(known)] if word == b"alike" => {
             let known = records::parse(&String::from_utf8_lossy(known))?;
@@ -79,24 +82,29 @@ pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) 
 /// Ends the lease of a session.
 pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
-    call.arg(whose(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(POSITION_LIFE));
+    call.arg(whose(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(FORMER_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
 /// Ends the lease, and deletes the agent if its inbox is empty.
 pub(super) async fn unregister(store: &RedisStore, id: &AgentId) -> Result<bool> {
     let mut call = store.names.call_about("unregister", id);
-    store.connection.invoke(call.arg(millis(POSITION_LIFE))).await
+    store.connection.invoke(call.arg(millis(FORMER_LIFE))).await
 }
 
 /// Deletes an agent together with the messages in its inbox.
-pub(super) async fn remove(store: &RedisStore, id: &AgentId) -> Result<Removal> {
+pub(super) async fn remove(store: &RedisStore, id: &AgentId, frees: bool) -> Result<Removal> {
     let mut call = store.names.call_about("remove", id);
-    match store.connection.invoke::<u8>(call.arg(millis(POSITION_LIFE))).await? {
+    match store.connection.invoke::<u8>(call.arg(millis(FORMER_LIFE)).arg(u8::from(frees))).await? {
         0 => Ok(Removal::Unknown),
         1 => Ok(Removal::Removed),
         _ => Ok(Removal::Held),
     }
+}
+
+/// Returns the host to which the name of a deleted agent stays reserved.
+pub(super) async fn former_host(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
+    store.connection.run(redis::cmd("GET").arg(store.names.key(&format!("former:{id}")))).await
 }
 
 /// Moves the agents of one host under a base name to another host.

@@ -160,8 +160,12 @@ impl Store for RedisStore {
         self.within(agents::unregister(self, id)).await
     }
 
-    async fn remove(&self, id: &AgentId) -> Result<Removal> {
-        self.within(agents::remove(self, id)).await
+    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal> {
+        self.within(agents::remove(self, id, frees)).await
+    }
+
+    async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {
+        self.within(agents::former_host(self, id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

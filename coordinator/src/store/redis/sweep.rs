@@ -6,9 +6,8 @@ use c3po_shared::ids::AgentId;
 use c3po_shared::limits::NAME_LIFE;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::agents::POSITION_LIFE;
 use super::{RedisStore, millis, records};
-use crate::store::{RETURN_MAX, Result};
+use crate::store::{FORMER_LIFE, RETURN_MAX, Result};
 
 /// How many agents one sweep visits; the next sweep continues after them.
 const AGENTS: usize = 1_000;
@@ -30,7 +29,7 @@ pub(super) async fn sweep(store: &RedisStore) -> Result<()> {
 
 async fn visit(store: &RedisStore, name: &AgentId) -> Result<()> {
     let mut call = store.names.call_about("sweep", name);
-    call.arg(millis(RETURN_MAX)).arg(millis(POSITION_LIFE)).arg(millis(NAME_LIFE));
+    call.arg(millis(RETURN_MAX)).arg(millis(FORMER_LIFE)).arg(millis(NAME_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 

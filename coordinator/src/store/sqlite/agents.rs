@@ -14,7 +14,8 @@ use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure,
+    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError,
+    Tenure,
 };
 
 /// Returns the agent of that name.
@@ -51,6 +52,9 @@ fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
 pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
     let found = find(work, &claim.name)?;
     if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
+        return Ok(None);
+    }
+    if found.is_none() && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host) {
         return Ok(None);
     }
     let (uid, generation) = match found {
@@ -129,8 +133,9 @@ fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
 /// Records the owner, and the key that made the agent if that is not yet recorded.
 fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
     let Owner { base, host, slot } = &claim.owner;
-    let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, made_by = iif(made_by = '', ?, made_by) WHERE id = ?";
-    let owned = (base.as_str(), host, slot, &claim.quota.key, claim.name.as_str());
+    let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, reserved = ?, made_by = iif(made_by = '', ?, made_by)
+        WHERE id = ?";
+    let owned = (base.as_str(), host, slot, claim.reserved, &claim.quota.key, claim.name.as_str());
     work.connection.prepare_cached(sql)?.execute(owned)?;
     Ok(())
 }
@@ -190,14 +195,17 @@ fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
     check_name(work, id)?;
     check_room(work, quota)?;
     let uid = Uuid::new_v4();
+    let host = former_host(work, id)?;
+    forget_former(work, id)?;
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO agents (id, base, slot, uid, capabilities, state, reach, generation, instance, fleeting, held_until,
-            registered_at, last_seen, made_by)
-            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker)",
+            registered_at, last_seen, made_by, host)
+            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker, :host)",
     )?;
     insert.execute(named_params! {
         ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
         ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now), ":maker": quota.key,
+        ":host": host,
     })?;
     Ok(uid)
 }
@@ -205,6 +213,11 @@ fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
 /// Ensures that the agent exists.
 pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota: &Quota) -> Result<Agent> {
     if find(work, id)?.is_none() {
+        if let Some(of) = former_host(work, id)?
+            && host.is_some_and(|host| host != of)
+        {
+            return Err(StoreError::Reserved { name: id.clone(), host: of });
+        }
         insert(work, id, quota)?;
     }
     let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)), last_seen = :now WHERE id = :id";
@@ -295,24 +308,45 @@ pub(super) fn sweep_one_shot(work: &mut Work<'_>) -> Result<bool> {
 /// Deletes agents with empty inboxes that have not come back. Fleeting agents are deleted soon, others when their host's
 /// claim to the name has lapsed.
 pub(super) fn sweep(work: &mut Work<'_>) -> Result<()> {
-    let before = |life: Duration| {
-        let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
-        stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)))
-    };
+    work.connection.prepare_cached("DELETE FROM former WHERE at <= ?")?.execute([before(work, FORMER_LIFE)])?;
     let sql = "DELETE FROM agents WHERE open_count = 0 AND max(held_until, last_seen) <= iif(fleeting, :soon, :late)
         AND (fleeting = 1 OR slot > 0)";
-    let params = named_params! { ":soon": before(RETURN_MAX), ":late": before(NAME_LIFE) };
+    let params = named_params! { ":soon": before(work, RETURN_MAX), ":late": before(work, NAME_LIFE) };
     work.connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
+/// Returns the time that long ago.
+fn before(work: &Work<'_>, life: Duration) -> i64 {
+    let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+    stamp(Timestamp::from_millis(work.now.millis().saturating_sub(life)))
+}
+
+/// Returns the host to which the name of a deleted agent stays reserved.
+pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
+    let sql = "SELECT host FROM former WHERE id = ? AND at > ?";
+    let params = (id.as_str(), before(work, FORMER_LIFE));
+    Ok(work.connection.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?)
+}
+
+/// Ends the reservation of a deleted agent's name. Returns whether there was one.
+fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
+    Ok(work.connection.prepare_cached("DELETE FROM former WHERE id = ?")?.execute([id.as_str()])? == 1)
+}
+
 /// Deletes an agent that no session holds, and expires the messages in its inbox.
-pub(super) fn remove(work: &mut Work<'_>, id: &AgentId) -> Result<Removal> {
+pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<Removal> {
     match find(work, id)? {
-        None => Ok(Removal::Unknown),
-        Some(agent) if agent.is_online(work.now) => Ok(Removal::Held),
-        Some(_) => end_one_shot(work, id).map(|()| Removal::Removed),
+        None if frees && forget_former(work, id)? => return Ok(Removal::Removed),
+        None => return Ok(Removal::Unknown),
+        Some(agent) if agent.is_online(work.now) => return Ok(Removal::Held),
+        Some(_) => {}
     }
+    if frees {
+        work.connection.prepare_cached("UPDATE agents SET reserved = 0 WHERE id = ?")?.execute([id.as_str()])?;
+    }
+    end_one_shot(work, id)?;
+    Ok(Removal::Removed)
 }
 
 /// Moves the agents of one host under a base name to another host.

@@ -167,9 +167,14 @@ impl Store for SqliteStore {
         self.writer.run(move |work| agents::unregister(work, &id)).await
     }
 
-    async fn remove(&self, id: &AgentId) -> Result<Removal> {
+    async fn remove(&self, id: &AgentId, frees: bool) -> Result<Removal> {
         let id = id.clone();
-        self.writer.run(move |work| agents::remove(work, &id)).await
+        self.writer.run(move |work| agents::remove(work, &id, frees)).await
+    }
+
+    async fn former_host(&self, id: &AgentId) -> Result<Option<String>> {
+        let id = id.clone();
+        self.reader.run(move |work| agents::former_host(work, &id)).await
     }
 
     async fn send(&self, send: &Send) -> Result<SendOutcome> {

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// "c3po": distinguishes our databases from those of other programs.
 const APPLICATION: u32 = 0x6333_706f;
 /// The number of the latest schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 14;
+const VERSION: u32 = 15;
 /// The migrations: each one upgrades a database from the version of its index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -33,11 +33,12 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("quotas.sql"),
     include_str!("makers.sql"),
     include_str!("alike.sql"),
+    include_str!("former.sql"),
 ];
 /// The tables and indexes that every database of this version has.
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 20] = [
     "agents", "messages", "inbox", "unshown", "expiring", "threads", "kept", "keys", "invites", "audit", "fleet",
-    "guard", "asked", "owners", "quotas", "makers", "alike",
+    "guard", "asked", "owners", "quotas", "makers", "alike", "former", "formers", "reserve",
 ];
 /// How long a statement waits for another connection's lock.
 const BUSY_LIMIT: Duration = Duration::from_secs(1);

@@ -10,6 +10,24 @@ local function names_key(base)
   return fleet .. 'names:' .. base
 end
 
+-- The host to which the name of a deleted agent stays reserved, so that no other host gets the messages that are still kept.
+local function former_key(title)
+  return fleet .. 'former:' .. title
+end
+
+-- How many names stay reserved for the agents of one key: the oldest reservation ends first.
+local FORMER_MAX = 1000
+
+local function reserve(host, maker, life)
+  local formers = fleet .. 'formers:' .. maker
+  redis.call('SET', former_key(name), host, 'PX', life)
+  redis.call('ZADD', formers, now, name)
+  redis.call('PEXPIREAT', formers, now + tonumber(life))
+  if redis.call('ZCARD', formers) > FORMER_MAX then
+    redis.call('DEL', former_key(redis.call('ZPOPMIN', formers)[1]))
+  end
+end
+
 -- Returns whether the agent in use, if there is one, may be that owner's: it is, or it is nobody's and of that host, and the
 -- owner has no other. Builds before this one noted no owner.
 local function may_have(base, slot, host)
@@ -17,7 +35,8 @@ local function may_have(base, slot, host)
   if found[2] then
     return found[1] == base and found[2] == slot and found[3] == host
   end
-  local is_of_host = not found[3] or found[3] == '' or found[3] == host
+  local of = found[3] or redis.call('GET', former_key(name)) or ''
+  local is_of_host = of == '' or of == host
   return is_of_host and redis.call('HEXISTS', names_key(base), slot .. ' ' .. host) == 0
 end
 
@@ -87,13 +106,17 @@ local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
     'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
+  local host = redis.call('GETDEL', former_key(name))
+  if host then
+    redis.call('HSET', agent, 'host', host)
+  end
   redis.call('ZADD', fleet .. 'agents', 0, name)
   redis.call('HSET', folded_key(), string.lower(name), name)
 end
 
 -- Positions outlive the agent for as long as anything that it was sent is kept, where it was sent anything.
 local function forget(life)
-  local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq')
+  local record = redis.call('HMGET', agent, 'base', 'slot', 'host', 'made_by', 'seq', 'reserved')
   if record[2] then
     redis.call('HDEL', names_key(record[1]), record[2] .. ' ' .. record[3])
   end
@@ -102,6 +125,9 @@ local function forget(life)
   end
   if record[5] ~= '0' then
     redis.call('SET', fleet .. 'seq:' .. name, record[5], 'PX', life)
+  end
+  if record[6] == '1' then
+    reserve(record[3], record[4] or '', life)
   end
   redis.call('DEL', agent, unshown, shown, repeated, asked_key(name))
   redis.call('ZREM', fleet .. 'agents', name)
@@ -147,7 +173,7 @@ end
 -- owner's, this owner has another name, or another process holds it; or what `refused_agent` returns.
 -- KEYS: -, agent. ARGV: instance, lease, uid where the name is new, host, session id, reach, fleeting, context, state or
 -- '', the processes that are known to be dead, whether it is a one-shot session, base name and slot of the owner, the key or
--- '', how many agents that may have
+-- '', how many agents that may have, whether the name stays reserved when the agent is forgotten
 define('claim', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
@@ -187,7 +213,8 @@ define('claim', SMALL, function(keys, args)
   redis.call('HSET', names_key(base), slot .. ' ' .. host, name)
   note_maker(args[14])
   redis.call('HSETNX', folded_key(), string.lower(name), name)
-  local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now, 'base', base, 'slot', slot, 'host', host }
+  local fields = { 'reach', args[6], 'held_until', now + tonumber(args[2]), 'last_seen', now, 'base', base, 'slot', slot, 'host', host,
+    'reserved', args[16] }
   for field, value in pairs({ state = args[9], session_id = args[5] }) do
     if value ~= '' then
       fields[#fields + 1] = field
@@ -252,16 +279,23 @@ define('unregister', SMALL, function(keys, args)
 end)
 
 -- Forgets an agent that no session holds, and expires what is in its inbox: 1, 0 where there is none, or 2 where it is held.
--- KEYS: -, agent. ARGV: for how long positions are kept
+-- Where the name is to be free for all hosts, that of an agent that was forgotten before is as well.
+-- KEYS: -, agent. ARGV: for how long positions are kept, whether the name is free for all hosts
 define('remove', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
-  if not held or tonumber(held) > now then
-    return held and 2 or 0
+  if not held then
+    return args[2] == '1' and redis.call('DEL', former_key(name)) or 0
+  end
+  if tonumber(held) > now then
+    return 2
   end
   if not end_one_shot() then
     return AGAIN
+  end
+  if args[2] == '1' then
+    redis.call('HDEL', agent, 'reserved')
   end
   forget(args[1])
   return 1
@@ -313,13 +347,18 @@ define('move_host', SMALL, function(keys, args)
   return #moved
 end)
 
--- Makes sure that the agent exists and notes that it was seen. Returns its record, or what `refused_agent` returns.
+-- Makes sure that the agent exists and notes that it was seen. Returns its record, what `refused_agent` returns, or
+-- {'reserved', host}.
 -- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
   if not held then
+    local of = args[2] ~= '' and redis.call('GET', former_key(name))
+    if of and of ~= args[2] then
+      return { 'reserved', of }
+    end
     local refused = refused_agent(args[3], args[4])
     if refused then
       return refused

@@ -1,0 +1,88 @@
+//! Names of deleted agents and of persons: no other host gets them, or the messages that are kept of them.
+
+use anyhow::{Context, Result};
+use harness::eventually::eventually;
+use harness::link::{Link, Who};
+use inside::gate::Gate;
+use serde_json::{Value, json};
+
+use super::hosts::{SOON, invited, joined, session};
+use super::{ask, code};
+
+/// Returns a coordinator with the keys of two hosts.
+async fn two_hosts() -> Result<(Gate, String, String)> {
+    let gate = Gate::start().await?;
+    let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    let (laptop, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
+    Ok((gate, nas, laptop))
+}
+
+/// Ends the session, and waits until its agent is forgotten.
+async fn forgotten(gate: &Gate, link: &mut Link, key: &str, name: &str) -> Result<()> {
+    link.notify("goodbye", json!({})).await?;
+    let is_gone = async || {
+        let agents = ask(gate, "GET", "/api/agents", Some(key), None, "").await.ok()?;
+        (!agents.body.contains(&format!("\"{name}\""))).then_some(())
+    };
+    eventually("the agent is forgotten", SOON, is_gone).await
+}
+
+#[tokio::test]
+async fn another_host_gets_neither_the_name_of_a_forgotten_agent_nor_its_messages() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let (mut first, _) = session(&gate, &nas, "web").await?;
+    let (mut second, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!(welcome["agent_id"], "web-2");
+    let question = json!({"target": "web", "title": "of the nas", "message": "of the nas alone"});
+    let asked = second.call("send_message", question).await?["id"].clone();
+    forgotten(&gate, &mut second, &nas, "web-2").await?;
+
+    for path in ["/api/sent", "/api/pending"] {
+        let answer = ask(&gate, "GET", path, Some(&laptop), Some("web-2"), "").await?;
+        assert_eq!((answer.status, code(&answer).as_deref()), (403, Some("FORBIDDEN")), "{path}: {}", answer.body);
+    }
+    let mut person = Link::open_with(&gate.served.address, Some(&laptop)).await?;
+    let refused = person.hello(&Who::person("web-2")).await?.expect_err("it is of the nas");
+    assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
+    let (mut other, welcome) = session(&gate, &laptop, "web").await?;
+    assert_eq!(welcome["agent_id"], "web-3");
+    assert_eq!(other.refusal("get_thread", json!({"message_id": asked})).await?, "MESSAGE_NOT_FOUND");
+
+    // The next session of the same host gets the name, and the answer.
+    let (mut heir, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!(welcome["agent_id"], "web-2");
+    first.call("reply", json!({"message_id": asked, "response": "for the nas"})).await?;
+    let waited = heir.call("wait_for_message", json!({"timeout": 10})).await?;
+    assert_eq!(waited["response"], "for the nas", "{waited}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_session_gets_the_name_of_a_hosts_person() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let hello = async |key: &str, who: Who| -> Result<Result<Value, Value>> {
+        let mut link = Link::open_with(&gate.served.address, Some(key)).await?;
+        Ok(link.hello(&who).await?.map(|welcome| welcome["agent_id"].clone()))
+    };
+    let person = |name: &str| Who { more: json!({"person": true}), ..Who::new(name) };
+    for key in [&nas, &laptop] {
+        for (name, expected) in [("nas-cli", "nas-cli-2"), ("NAS-CLI", "NAS-CLI-2"), ("my-cli", "my-cli")] {
+            let (mut link, welcome) = session(&gate, key, name).await?;
+            assert_eq!(welcome["agent_id"], expected);
+            link.notify("goodbye", json!({})).await?;
+            let removed =
+                eventually("the session is over", SOON, async || gate.ask(&["agents", "rm", expected]).await.ok());
+            removed.await?;
+        }
+    }
+    let refused = hello(&laptop, person("nas-cli")).await?.err().context("it is of the nas")?;
+    assert_eq!(refused["data"]["error"], "nas-cli belongs to the host nas, and this is laptop");
+    assert_eq!(hello(&nas, person("human")).await?, Ok(json!("nas-cli")));
+
+    // A host that joins later is not called after the agent of another host.
+    let (_link, welcome) = session(&gate, &laptop, "desk-cli").await?;
+    assert_eq!(welcome["agent_id"], "desk-cli");
+    let (desk, host) = joined(&gate, &invited(&gate, &[]).await?, "desk", None).await?;
+    assert_eq!((host.as_str(), hello(&desk, person("human")).await?), ("desk-2", Ok(json!("desk-2-cli"))));
+    Ok(())
+}
