@@ -91,6 +91,11 @@ impl Flight {
         }
     }
 
+    /// Returns whether the result of a tool brought the message, to whomever.
+    pub(super) fn was_result(&self) -> bool {
+        self.turn.is_none() && matches!(self.via, Via::WaitForMessage | Via::GetMessages | Via::GetThread)
+    }
+
     /// Results hold the message part by part, and its end has not been in one.
     pub(super) fn in_parts(now: Instant) -> Self {
         Self { channel: Channel::Parts, until: now + PARTS_MAX, ..Self::by_result(now) }

@@ -90,6 +90,11 @@ impl Shown {
         pressing.map(|note| note.id.clone()).collect()
     }
 
+    /// Returns whether the time of a message is over, as far as its text is known.
+    pub(super) fn is_expired(&self, id: &MessageId, now: Instant) -> bool {
+        self.notes.iter().any(|note| note.id == *id && note.expires_at <= now)
+    }
+
     /// Returns whether nothing is in the present context.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty()

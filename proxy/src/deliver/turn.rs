@@ -10,6 +10,10 @@ use crate::local::protocol::{Event, Name};
 /// After how much silence a turn may have been interrupted: clients report nothing when a person presses Esc.
 const SILENCE: Duration = Duration::from_secs(15);
 
+/// After how much silence a turn counts as interrupted although the client reports that it works: that may be a background
+/// agent. A session that does work takes a push between two steps.
+const BUSY_SILENCE: Duration = Duration::from_secs(30);
+
 /// After how much silence a session without any hook report may be idle: one that just begins reports at once.
 const UNHEARD: Duration = Duration::from_secs(1);
 /// How long a compaction may take. Until it is over nothing is pushed: the context that follows would not hold it.
@@ -35,6 +39,8 @@ pub(super) struct Turn {
     /// The state that the session reported itself, if events do not contradict it.
     said: Option<State>,
     heard: Option<Instant>,
+    /// When the client's file reported last that it works, if no hook has reported since.
+    works: Option<Instant>,
     /// Until when a compaction may go on; `None` where none does.
     compacts_until: Option<Instant>,
     /// How often hooks kept the present turn from ending, ours and others.
@@ -54,6 +60,7 @@ impl Turn {
             state: None,
             said: None,
             heard: None,
+            works: None,
             compacts_until: None,
             stops: 0,
             id: None,
@@ -130,6 +137,7 @@ impl Turn {
             self.id.clone_from(&event.prompt_id);
         }
         self.heard = Some(now);
+        self.works = None;
     }
 
     /// The turn has ended, and nothing keeps it. A prompt that waits begins the next one at once, which no hook reports.
@@ -175,7 +183,10 @@ impl Turn {
     pub(super) fn quiet_at(&mut self, now: Instant) -> Instant {
         let quiet = match self.activity {
             Activity::Idle => self.heard.map_or(now, |heard| heard + self.pause),
-            Activity::Busy => self.heard.map_or(now, |heard| heard + SILENCE),
+            Activity::Busy => {
+                let silence = if self.works.is_some() { BUSY_SILENCE } else { SILENCE };
+                self.heard.map_or(now, |heard| heard + silence)
+            }
             Activity::Unknown => *self.heard.get_or_insert(now) + UNHEARD,
         };
         self.compacts_until.map_or(quiet, |until| quiet.max(until))
@@ -192,16 +203,26 @@ impl Turn {
         } else if self.activity == Activity::Unknown {
             self.is(Activity::Busy, State::Busy);
         }
-        self.heard = Some(now);
+        if is_busy && self.activity == Activity::Busy && self.heard.is_some() {
+            self.works = Some(now);
+        } else {
+            self.heard = Some(now);
+        }
     }
 
     /// Returns when to read the client's file: after hooks were silent for a while.
     pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
         match self.activity {
-            _ if self.compacts_until.is_some() => Some(self.heard.map_or(now, |heard| heard + SILENCE)),
+            _ if self.compacts_until.is_some() => Some(self.silent_at(now)),
             Activity::Idle => None,
-            Activity::Busy | Activity::Unknown => Some(self.quiet_at(now)),
+            Activity::Busy => Some(self.silent_at(now)),
+            Activity::Unknown => Some(self.quiet_at(now)),
         }
+    }
+
+    /// Returns when hooks, and the client's file, have been silent for a while.
+    fn silent_at(&self, now: Instant) -> Instant {
+        self.works.max(self.heard).map_or(now, |last| last + SILENCE)
     }
 
     /// Returns whether the last turn ended by a failure of the model's service.

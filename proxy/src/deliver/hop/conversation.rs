@@ -63,13 +63,13 @@ impl Hop {
             // A turn that ended without a step was broken off: its prompt stands in the conversation, or was taken back.
             let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| channel == Channel::Prompt);
             self.doubt(broken_off, now);
+            self.give_up_parts();
             if self.evidence.has_transcript() && self.shown.broke_off(SETTLED, now) {
                 self.evidence.want(now);
             }
         }
         if !self.evidence.answered(client) {
-            let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
-            self.in_flight.repeat(&doubted);
+            self.have_no_record(now);
         }
     }
 
@@ -171,6 +171,7 @@ impl Hop {
     /// another context, which has been shown the rest.
     fn rewind(&mut self, taken_out: &[MessageId], named: &HashSet<MessageId>, now: Instant) {
         self.context += 1;
+        self.stalled.retain(|id| !taken_out.contains(id));
         for mut note in self.shown.take_back(taken_out) {
             note.repeated = true;
             if note.expires_at > now {

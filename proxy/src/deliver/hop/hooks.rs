@@ -6,7 +6,7 @@ use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
-use super::{Hop, presses};
+use super::{Hop, ToolUse, presses};
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
 use crate::deliver::proof::is_step;
@@ -15,8 +15,8 @@ use crate::deliver::{answer, render};
 use crate::local::MARK;
 use crate::local::protocol::{Answer, Event, Name};
 
-/// How many tool calls of subagents are remembered: more are never under way.
-const SUBAGENT_CALLS_MAX: usize = 256;
+/// How many uses of tools are remembered: more are never under way.
+const USES_MAX: usize = 256;
 
 impl Hop {
     /// Handles the report of a hook. Returns its answer.
@@ -44,8 +44,10 @@ impl Hop {
         if event.name != Name::UserPromptSubmit {
             self.in_flight.goes_on(now);
         }
+        if event.name == Name::PreToolUse {
+            self.note_uses(event);
+        }
         if event.agent_id.is_some() || event.name == Name::SubagentStop {
-            self.note_subagent(event);
             return Answer::default();
         }
         if is_step(event) {
@@ -106,12 +108,11 @@ impl Hop {
         self.in_flight.repeat(&ids);
     }
 
-    fn note_subagent(&mut self, event: &Event) {
-        if event.name == Name::PreToolUse {
-            self.of_subagents.extend(event.tool_use_ids.iter().cloned());
-            let excess = self.of_subagents.len().saturating_sub(SUBAGENT_CALLS_MAX);
-            self.of_subagents.drain(..excess);
-        }
+    fn note_uses(&mut self, event: &Event) {
+        let by_subagent = event.agent_id.is_some();
+        self.uses.extend(event.tool_use_ids.iter().map(|id| ToolUse { id: id.clone(), by_subagent }));
+        let excess = self.uses.len().saturating_sub(USES_MAX);
+        self.uses.drain(..excess);
     }
 
     fn on_prompt(&mut self, event: &Event, begins: bool, now: Instant) -> Answer {
@@ -143,6 +144,7 @@ impl Hop {
 
     fn on_stop(&mut self, event: &Event, now: Instant) -> Answer {
         let away = self.turn.is_away();
+        self.give_up_parts();
         if self.turn.can_be_kept() && !self.is_headless {
             // Context keeps a turn from ending as a refusal to end does, and is put before the model once, not twice.
             let kept = self.give(event, |note| presses(note, away), now);

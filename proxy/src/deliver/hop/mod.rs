@@ -34,6 +34,13 @@ const LEFT_MAX: usize = 8;
 /// How long after a turn of a headless session nothing is pushed: a program that had one question ends it meanwhile.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// A use of a tool, as the hook before it reported it.
+#[derive(Debug)]
+struct ToolUse {
+    id: String,
+    by_subagent: bool,
+}
+
 /// The state of one session's last hop.
 #[derive(Debug)]
 pub(super) struct Hop {
@@ -46,8 +53,8 @@ pub(super) struct Hop {
     is_one_shot: bool,
     /// Whether a program reads the session's answers: no turn is prolonged for the question of another agent.
     is_headless: bool,
-    /// The latest uses of our tools by subagents.
-    of_subagents: VecDeque<String>,
+    /// The latest uses of our tools that hooks have reported.
+    uses: VecDeque<ToolUse>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
@@ -79,7 +86,7 @@ impl Hop {
         Self {
             is_one_shot: false,
             is_headless: false,
-            of_subagents: VecDeque::new(),
+            uses: VecDeque::new(),
             joined: false,
             agent: wished.clone(),
             wished,
@@ -211,6 +218,12 @@ impl Hop {
         repeated
     }
 
+    /// Returns the messages of which the session is to be reminded.
+    #[cfg(test)]
+    pub(super) fn stalled(&self) -> &[MessageId] {
+        &self.stalled
+    }
+
     /// Returns how many messages wait on this host.
     pub(super) fn unread(&self) -> usize {
         self.in_flight.len()
@@ -225,7 +238,9 @@ impl Hop {
         if other && !decides_session(event) {
             return false;
         }
-        let compacted = event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
+        // A subagent's context is compacted without the session's.
+        let is_own = event.agent_id.is_none();
+        let compacted = is_own && event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
         if other || compacted {
             if other {
                 self.leave_session();
@@ -252,10 +267,14 @@ impl Hop {
         self.in_flight.repeat(&prompted);
     }
 
-    /// Messages of a prompt survive a compaction; all others are lost.
+    /// Messages of a prompt survive a compaction; all others are lost. The new context may hold those that were perhaps in the
+    /// old one.
     fn forget_context(&mut self) {
         self.knows_name = false;
         self.shown.forget();
+        let perhaps_shown =
+            self.in_flight.under_way(|flight| matches!(flight.channel, Channel::Push | Channel::Unsure));
+        self.in_flight.repeat(&perhaps_shown);
         let lost = self.in_flight.under_way(|flight| flight.channel != Channel::Prompt);
         self.in_flight.free_again(&lost);
         self.stalled.clear();

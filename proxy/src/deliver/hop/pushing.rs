@@ -16,6 +16,7 @@ impl Hop {
     pub(super) fn next(&mut self, now: Instant) -> Todo {
         self.release(now);
         self.in_flight.expire(now);
+        self.stalled.retain(|id| !self.shown.is_expired(id, now));
         self.give_up_push(now);
         if let Some(todo) = self.evidence.next(&mut self.turn, now) {
             return todo;

@@ -7,6 +7,7 @@ use c3po_shared::receipt::{Stage, Via};
 use tokio::time::Instant;
 
 use super::{Hop, Presented};
+use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight};
 
 /// After how long without any hook a second tool call shows that the session has none.
@@ -19,8 +20,13 @@ impl Hop {
         if !self.ways.hooks {
             let first = *self.called.get_or_insert(now);
             if !self.expects_hooks || now.duration_since(first) >= HOOKS_DUE {
-                let seen = self.shown.proven_by_call();
-                self.say(seen, Stage::Seen, Via::ToolCall);
+                if self.evidence.has_transcript() {
+                    // A subagent may have made the call.
+                    self.evidence.want(now + WRITTEN);
+                } else {
+                    let seen = self.shown.proven_by_call();
+                    self.say(seen, Stage::Seen, Via::ToolCall);
+                }
             }
         }
         let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| named.contains(id)).collect();
@@ -57,7 +63,26 @@ impl Hop {
     }
 
     fn is_of_subagent(&self, tool_use: Option<&String>) -> bool {
-        tool_use.is_some_and(|tool_use| self.of_subagents.contains(tool_use))
+        self.user(tool_use) == Some(true)
+    }
+
+    /// Returns whether a subagent used the tool; `None` if no hook has reported that use.
+    fn user(&self, tool_use: Option<&String>) -> Option<bool> {
+        let used = self.uses.iter().rev().find(|used| Some(&used.id) == tool_use)?;
+        Some(used.by_subagent)
+    }
+
+    /// The session does not read on in messages that came part by part.
+    pub(super) fn give_up_parts(&mut self) {
+        let begun = self.in_flight.under_way(|flight| flight.channel == Channel::Parts);
+        self.in_flight.repeat(&begun);
+    }
+
+    /// Returns whether the transcript has to show that a result came to the session itself: no hook has reported the use of
+    /// its tool, which may be a subagent's or another plugin's. Clients without hooks have no subagents that are known here.
+    fn is_uncertain(&self, tool_use: Option<&String>) -> bool {
+        let has_record = !self.is_one_shot && self.evidence.is_there();
+        has_record && self.expects_hooks && self.user(tool_use).is_none()
     }
 
     /// A written result is in the session, or in the subagent that used the tool.
@@ -67,6 +92,26 @@ impl Hop {
             self.in_flight.repeat(&ids);
             return;
         }
+        if self.is_uncertain(tool_use.as_ref()) {
+            self.evidence.want(now + WRITTEN);
+            self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
+            return;
+        }
+        self.came_by_result(ids, via, tool_use, now);
+    }
+
+    /// There is no record of the conversation to show whether a result came to the session: its writing is the evidence.
+    pub(super) fn have_no_record(&mut self, now: Instant) {
+        let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
+        let (by_result, others): (Vec<_>, Vec<_>) =
+            doubted.into_iter().partition(|id| self.in_flight.flight(id).is_some_and(Flight::was_result));
+        self.in_flight.repeat(&others);
+        for (via, ids) in self.by_way(by_result) {
+            self.came_by_result(ids, via, None, now);
+        }
+    }
+
+    fn came_by_result(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>, now: Instant) {
         let notes = self.in_flight.remove(&ids);
         self.shown.keep(notes);
         self.shown.by_tool(&ids, tool_use, now);

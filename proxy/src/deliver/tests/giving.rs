@@ -6,6 +6,7 @@ use c3po_shared::vocabulary::State;
 use serde_json::json;
 
 use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket, starts};
+use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id};
@@ -118,7 +119,9 @@ fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
     let check = |expects_hooks, expected: &[Progress]| {
         let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, expects_hooks));
         scene.present(1, Via::GetMessages, None);
-        scene.receipts();
+        // There is no record of this client's session.
+        scene.on(Input::ClientState(ClientState::default()));
+        assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
         scene.on(Input::Called(vec![]));
         assert_eq!(scene.receipts(), expected);
         scene.passes(10);

@@ -176,8 +176,9 @@ fn a_turn_has_the_name_of_a_prompt_that_was_refused_at_its_beginning() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
     let text = scene.posted();
+    scene.uses("p0", "t1");
     assert!(scene.takes(1), "a wait that runs takes it");
-    scene.present(1, Via::WaitForMessage, None);
+    scene.present(1, Via::WaitForMessage, Some("t1"));
     scene.hear(&typed("p1"));
     let refused = scene.hear(&of_turn("p2", Event { prompt: Some(text), ..event(Name::UserPromptSubmit) }));
     assert!(refused.stdout.contains("\"block\""), "{refused:?}");

@@ -4,10 +4,12 @@ mod giving;
 mod hostile;
 mod random;
 mod record;
+mod subagents;
 mod waking;
 
 use std::time::Duration;
 
+use c3po_shared::ids::MessageId;
 use c3po_shared::message::Message;
 use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::wire::Arriving;
@@ -97,6 +99,11 @@ impl Scene {
         self.on(Input::Taken(id(number))).granted
     }
 
+    /// A hook reports that the session itself uses a tool in that turn.
+    fn uses(&mut self, turn: &str, tool_use: &str) {
+        self.hear(&of_turn(turn, Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) }));
+    }
+
     /// A result with that message was written.
     fn present(&mut self, number: u32, via: Via, tool_use: Option<&str>) {
         self.on(Input::Presented(Presented { ids: vec![id(number)], via, tool_use: tool_use.map(str::to_owned) }));
@@ -130,6 +137,11 @@ impl Scene {
         self.passes(1);
         assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
         self.on(Input::Conversation(Some(standing(named, answered))));
+    }
+
+    /// Returns the messages of which the session is to be reminded.
+    fn hop_stalled(&self) -> &[MessageId] {
+        self.hop.stalled()
     }
 
     fn passes(&mut self, seconds: u64) {

@@ -82,6 +82,7 @@ fn what_was_shown_in_a_turn_that_was_broken_off_comes_again_after_a_rewind() {
 fn a_result_that_the_client_replaced_comes_again() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
     scene.arrive(vec![message(1, json!({}))]);
     assert!(scene.takes(1));
     scene.present(1, Via::WaitForMessage, Some("t1"));
@@ -113,10 +114,10 @@ fn news_that_a_wait_returned_before_its_text_came_is_there_after_a_rewind() {
 fn the_step_of_another_turn_does_not_prove_what_a_broken_off_turn_was_shown() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
-    scene.hear(&of_turn("p1", event(Name::PreToolUse)));
+    scene.uses("p1", "t1");
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     assert!(scene.takes(1));
-    scene.present(1, Via::WaitForMessage, None);
+    scene.present(1, Via::WaitForMessage, Some("t1"));
     assert!(holds(&scene.print(&of_turn("p1", event(Name::PostToolBatch))), 2));
     scene.receipts();
     // The person presses Esc and goes back before that prompt: no hook reports it.
@@ -162,6 +163,7 @@ fn waits_and_goes_on(scene: &mut Scene) {
     let ends =
         |tool_use: &str| of_turn("p1", Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PostToolBatch) });
     scene.hear(&typed("p1"));
+    scene.uses("p1", "t1");
     scene.arrive(vec![message(1, news())]);
     assert!(scene.takes(1));
     scene.present(1, Via::WaitForMessage, Some("t1"));
