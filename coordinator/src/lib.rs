@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::audit::{Entry, Event};
-use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::time::Timestamp;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
@@ -48,7 +47,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::{News, Presence};
 use crate::request::Office;
-use crate::store::{Store, StoreError, Wake};
+use crate::store::{AGENTS_STEP, Store, StoreError, Wake};
 use crate::unfinished::Budget;
 
 /// The default policy file, in the data folder.
@@ -191,10 +190,10 @@ async fn count_online(office: Arc<Office>, stop: CancellationToken) {
 async fn online(store: &dyn Store) -> Result<usize, StoreError> {
     let (mut count, mut after) = (0, None);
     loop {
-        let (page, now) = (store.agents(after.as_ref(), PAGE_MAX).await?, Timestamp::now());
+        let (page, now) = (store.agents(after.as_ref(), AGENTS_STEP).await?, Timestamp::now());
         count += page.iter().filter(|agent| agent.is_online(now)).count();
         after = page.last().map(|agent| agent.id.clone());
-        if page.len() < PAGE_MAX {
+        if page.len() < AGENTS_STEP {
             return Ok(count);
         }
     }

@@ -13,6 +13,8 @@ pub const LABEL_MAX: usize = 500;
 pub const CONTEXT_MAX: u64 = u32::MAX as u64;
 /// The maximum number of capabilities of an agent.
 pub const CAPABILITIES_MAX: usize = 50;
+/// The most characters of all capabilities together.
+pub const CAPABILITIES_TEXT_MAX: usize = 2_000;
 /// The largest frame on the link, in bytes.
 pub const FRAME_MAX: usize = 1 << 20;
 /// The largest frame on the link before `hello` is answered, in bytes.

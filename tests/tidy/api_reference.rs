@@ -160,6 +160,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("LABEL_MAX", limits::LABEL_MAX.to_string()),
         ("CONTEXT_MAX", limits::CONTEXT_MAX.to_string()),
         ("CAPABILITIES_MAX", limits::CAPABILITIES_MAX.to_string()),
+        ("CAPABILITIES_TEXT_MAX", limits::CAPABILITIES_TEXT_MAX.to_string()),
         ("FRAME_MAX", limits::FRAME_MAX.to_string()),
         ("HELLO_MAX", limits::HELLO_MAX.to_string()),
         ("UNFINISHED_MAX", limits::UNFINISHED_MAX.to_string()),

@@ -3,7 +3,7 @@
 use c3po_shared::catalogue::{self as tools, AgentDetails, Agents, Pong, Reply, StatusSet};
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT, PAGE_MAX, SILENCE_MAX};
+use c3po_shared::limits::{PAGE_BYTES, PAGE_DEFAULT, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Status;
@@ -11,7 +11,7 @@ use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
 use super::{Caller, Done, Office, settle_name, target};
-use crate::store::{Agent, Amendment, Claim, Owner, Quota};
+use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Owner, Quota};
 
 /// `ping`
 pub(super) fn ping(caller: &Caller) -> Reply {
@@ -32,8 +32,8 @@ pub(super) async fn list(office: &Office, caller: &Caller, call: tools::ListAgen
     let now = Timestamp::now();
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
-        let page = office.store.agents(after.as_ref(), PAGE_MAX).await?;
-        let complete = page.len() < PAGE_MAX;
+        let page = office.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        let complete = page.len() < AGENTS_STEP;
         for agent in page {
             if matches(&agent, &call, now) {
                 let record = agent.record(now);
@@ -102,7 +102,7 @@ pub(super) async fn register(office: &Office, caller: &Caller, call: tools::Regi
         ..Amendment::default()
     };
     let agent = amend(office, renamed.as_ref().unwrap_or(caller), &amendment).await?;
-    Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed })
+    Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed, held: None })
 }
 
 async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {

@@ -31,7 +31,7 @@ pub(crate) use identity::{
 pub(crate) use leave::explain as explain_policy;
 pub(crate) use receipts::advance;
 pub(crate) use session::{Caller, Memory};
-pub(crate) use target::everyone;
+pub(crate) use target::select;
 
 use crate::audit::Audit;
 use crate::auth::Principal;
@@ -41,7 +41,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
 use crate::store::{Quota, Store, StoreError};
-use crate::unfinished::Budget;
+use crate::unfinished::{Budget, Charge};
 
 /// The deadline for all store operations of one call, except waits.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
@@ -86,11 +86,13 @@ pub(crate) struct Done {
     pub(crate) reply: Reply,
     /// The caller's new identity, if it changed.
     pub(crate) renamed: Option<Caller>,
+    /// The charge of whole texts, to be held until the reply is written.
+    pub(crate) held: Option<Charge>,
 }
 
 impl From<Reply> for Done {
     fn from(reply: Reply) -> Self {
-        Self { reply, renamed: None }
+        Self { reply, renamed: None, held: None }
     }
 }
 
@@ -135,14 +137,29 @@ pub(crate) async fn perform(office: &Office, caller: &Caller, id: CallId, call: 
     let outcome = match call {
         // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
         // is boxed separately and holds only its own state.
-        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(office, caller, call)).await.map(Done::from),
-        call => tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
-            .await
-            .unwrap_or_else(|_| Err(Refusal::store_unavailable())),
+        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(office, caller, call)).await,
+        call => {
+            let held = match call {
+                Call::GetMessages(_) | Call::GetThread(_) => room_for_texts(office, caller).await,
+                _ => None,
+            };
+            tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
+                .await
+                .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
+                .map(|done| Done { held, ..done })
+        }
     };
     let word = outcome.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
     office.metrics.called(tool.name(), word, (!waits).then(|| began.elapsed()));
     outcome
+}
+
+/// Takes room for whole texts if the caller is a person, who gets them.
+async fn room_for_texts(office: &Office, caller: &Caller) -> Option<Charge> {
+    if !caller.is_person() {
+        return None;
+    }
+    Some(office.unfinished.room_for_texts(caller.principal.room()).await)
 }
 
 async fn dispatch(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
@@ -154,7 +171,7 @@ async fn dispatch(office: &Office, caller: &Caller, id: CallId, call: Call) -> R
         Call::Broadcast(call) => send::broadcast(office, caller, id, call).await?,
         Call::GetMessages(call) => inbox::get_messages(office, caller, call).await?,
         Call::AckMessages(call) => inbox::acknowledge(office, caller, call).await?,
-        Call::WaitForMessage(call) => wait::wait_for_message(office, caller, call).await?,
+        Call::WaitForMessage(call) => return wait::wait_for_message(office, caller, call).await,
         Call::GetThread(call) => receipts::get_thread(office, caller, call).await?,
         Call::MessageStatus(call) => receipts::message_status(office, caller, call).await?,
         Call::ListAgents(call) => agents::list(office, caller, call).await?,

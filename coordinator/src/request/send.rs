@@ -180,8 +180,7 @@ async fn send_to_one(
 }
 
 async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> bool) -> Result<Vec<AgentId>, Refusal> {
-    let everyone = target::everyone(office).await?;
-    Ok(everyone.into_iter().filter(|agent| agent.id != caller.agent && wanted(agent)).map(|agent| agent.id).collect())
+    target::select(office, |agent| (agent.id != caller.agent && wanted(&agent)).then_some(agent.id)).await
 }
 
 /// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.

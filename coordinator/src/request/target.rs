@@ -1,11 +1,10 @@
 //! Parses the target of a message, and finds the matching agents.
 
 use c3po_shared::ids::{AgentId, IdError};
-use c3po_shared::limits::PAGE_MAX;
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Office;
-use crate::store::{Agent, Namesake, Quota};
+use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
 /// How many names an error suggests.
 const NEAREST_MAX: usize = 3;
@@ -46,15 +45,15 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
     if id.is_reserved() {
         return Err(Refusal::invalid(format!("{id} is not an agent")).advise(Advice::Broadcast));
     }
-    let known = everyone(office).await?;
-    let same: Vec<_> = known.iter().filter(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str())).collect();
-    match same.as_slice() {
-        [only] => Ok((*only).clone()),
-        _ => {
-            let nearest: Vec<_> = nearest(id, known.iter().map(|agent| &agent.id)).into_iter().cloned().collect();
-            Err(Refusal::agent_not_found(id.as_str(), &nearest))
-        }
+    let known = select(office, |agent| Some(agent.id)).await?;
+    let same: Vec<_> = known.iter().filter(|known| known.as_str().eq_ignore_ascii_case(id.as_str())).collect();
+    if let [only] = same.as_slice()
+        && let Some(agent) = office.store.agent(only).await?
+    {
+        return Ok(agent);
     }
+    let nearest: Vec<_> = nearest(id, known.iter()).into_iter().cloned().collect();
+    Err(Refusal::agent_not_found(id.as_str(), &nearest))
 }
 
 /// Returns the agent that the target names, whether or not a session holds it. With a host, it is that host's agent under the
@@ -67,7 +66,7 @@ pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>)
     if let Some(agent) = of_pair(id, host, &namesakes) {
         return find(office, &agent.id).await;
     }
-    Err(no_pair(id, host, &everyone(office).await?))
+    Err(no_pair(id, host, &select(office, |agent| Some(Namesake::from(agent))).await?))
 }
 
 /// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
@@ -78,7 +77,7 @@ fn of_pair<'a>(id: &AgentId, host: &str, known: &'a [Namesake]) -> Option<&'a Na
     first.or_else(|| of_host().find(|agent| agent.id == *id))
 }
 
-fn is_of(agent: &Agent, host: &str) -> bool {
+fn is_of(agent: &Namesake, host: &str) -> bool {
     is_host(agent.host.as_deref(), host)
 }
 
@@ -88,11 +87,11 @@ fn is_host(of: Option<&str>, host: &str) -> bool {
 
 /// Returns the refusal for a host that has no agent of that name, with a suggestion. It suggests the host's agent with the
 /// same requested name, else its nearest names, else the host that has the name.
-fn no_pair(id: &AgentId, host: &str, known: &[Agent]) -> Refusal {
+fn no_pair(id: &AgentId, host: &str, known: &[Namesake]) -> Refusal {
     let refusal = Refusal::new(ErrorCode::AgentNotFound, format!("no agent {id} on {host}"));
     let named = known.iter().find(|agent| agent.id.as_str().eq_ignore_ascii_case(id.as_str()));
     let base = named.and_then(|agent| agent.owner.as_ref()).map_or(id, |owner| &owner.base);
-    let wished = |agent: &&Agent| agent.owner.as_ref().is_some_and(|owner| owner.base == *base);
+    let wished = |agent: &&Namesake| agent.owner.as_ref().is_some_and(|owner| owner.base == *base);
     let there: Vec<&AgentId> = match known.iter().filter(|agent| is_of(agent, host)).find(wished) {
         Some(agent) => vec![&agent.id],
         None => nearest(id, known.iter().filter(|agent| is_of(agent, host)).map(|agent| &agent.id)),
@@ -110,15 +109,16 @@ fn no_pair(id: &AgentId, host: &str, known: &[Agent]) -> Refusal {
     }
 }
 
-/// Returns every known agent.
-pub(crate) async fn everyone(office: &Office) -> Result<Vec<Agent>, Refusal> {
-    let mut all: Vec<Agent> = Vec::new();
+/// Returns the part that `pick` takes of each known agent. Few whole agents are in memory at a time, because their texts may
+/// be long.
+pub(crate) async fn select<T>(office: &Office, pick: impl Fn(Agent) -> Option<T>) -> Result<Vec<T>, Refusal> {
+    let (mut picked, mut after) = (Vec::new(), None);
     loop {
-        let page = office.store.agents(all.last().map(|agent| &agent.id), PAGE_MAX).await?;
-        let complete = page.len() < PAGE_MAX;
-        all.extend(page);
-        if complete {
-            return Ok(all);
+        let page = office.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        after = page.last().filter(|_| page.len() == AGENTS_STEP).map(|last| last.id.clone());
+        picked.extend(page.into_iter().filter_map(&pick));
+        if after.is_none() {
+            return Ok(picked);
         }
     }
 }
@@ -155,9 +155,9 @@ mod tests {
         check("a@", None);
     }
 
-    fn known(name: &str, base: &str, host: &str, slot: u32) -> Agent {
+    fn known(name: &str, base: &str, host: &str, slot: u32) -> Namesake {
         let owner = Owner { base: agent(base), host: host.into(), slot };
-        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::nobody() }
+        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::nobody() }.into()
     }
 
     #[test]
@@ -168,15 +168,8 @@ mod tests {
             known("web-3", "web", "nas", 2),
             known("api", "api", "nas", 1),
         ];
-        let namesakes = all.clone().map(|Agent { id, owner, host, instance, held_until, .. }| Namesake {
-            id,
-            owner,
-            host,
-            instance,
-            held_until,
-        });
         let check = |id, host, expected| {
-            assert_eq!(of_pair(&agent(id), host, &namesakes).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
+            assert_eq!(of_pair(&agent(id), host, &all).map(|agent| agent.id.as_str()), expected, "{id}@{host}");
         };
         check("web", "laptop", Some("web"));
         check("web", "NAS", Some("web-2"));

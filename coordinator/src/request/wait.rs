@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Office, check_speaker};
+use super::{CALL_DEADLINE, Caller, Done, Office, check_speaker, room_for_texts};
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection};
 
@@ -43,7 +43,7 @@ pub(super) async fn wait_for_message(
     office: &Office,
     caller: &Caller,
     call: tools::WaitForMessage,
-) -> Result<Reply, Refusal> {
+) -> Result<Done, Refusal> {
     let seconds = call.timeout.unwrap_or(WAIT_DEFAULT);
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let about = call.message_id.clone();
@@ -56,8 +56,9 @@ pub(super) async fn wait_for_message(
     let mut listener = office.presence.listen(&caller.agent);
     let mut first = true;
     loop {
+        let held = room_for_texts(office, caller).await;
         let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
-            Ok(Ok(Some(reply))) => return Ok(reply),
+            Ok(Ok(Some(reply))) => return Ok(Done { held, ..reply.into() }),
             Ok(Ok(None)) => {
                 check_cycle(office, caller, &wanted, deadline).await?;
                 look_again(caller, Instant::now())
@@ -67,18 +68,20 @@ pub(super) async fn wait_for_message(
             Ok(Err(_)) | Err(_) => RETRY,
         };
         first = false;
+        drop(held);
         let arrivals = tokio::select! {
             arrivals = news_for(&wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
         };
         if let Some(arrival) = arrivals.iter().find(|arrival| wanted.is_met_by(arrival, caller)) {
-            return Ok(result(caller, arrival.message.clone(), &ReadFrom::Inbox(arrival.position)));
+            return Ok(result(caller, arrival.message.clone(), &ReadFrom::Inbox(arrival.position)).into());
         }
         if Instant::now() >= deadline {
-            return Ok(Reply::TimedOut(match about {
+            let timed_out = Reply::TimedOut(match about {
                 Some(id) => TimedOut::of(id, seconds),
                 None => TimedOut::any(seconds, pending(office, caller).await),
-            }));
+            });
+            return Ok(timed_out.into());
         }
     }
 }

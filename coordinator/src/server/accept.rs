@@ -147,7 +147,7 @@ impl Serving {
             None => Box::pin(self.requests(admitted, stop)).await,
             Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
             Some(acceptor) => {
-                let account = self.office.unfinished.account_of_stranger();
+                let account = self.office.unfinished.account_of_stranger(HANDSHAKE_BYTES_MAX);
                 let intake = Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX);
                 let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(intake)));
                 match stop.run_until_cancelled(shaking).await {

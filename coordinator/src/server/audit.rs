@@ -6,12 +6,17 @@ use c3po_shared::audit::{AuditPage, AuditQuery};
 use c3po_shared::sent::SentMessages;
 
 use super::AppState;
-use super::endpoint::{Query, RestAnswer, Speaker};
+use super::endpoint::{By, Charged, Query, Refused, RestAnswer, Speaker};
 use crate::request;
 
 /// Returns the next entries that match the query.
-pub(super) async fn page(State(server): State<AppState>, Query(query): Query<AuditQuery>) -> RestAnswer<AuditPage> {
-    Ok(Json(request::audit_page(&server.office, &query).await?))
+pub(super) async fn page(
+    State(server): State<AppState>,
+    By(principal): By,
+    Query(query): Query<AuditQuery>,
+) -> Result<Charged<AuditPage>, Refused> {
+    let charge = server.office.unfinished.room_for_texts(principal.room()).await;
+    Ok(Charged(request::audit_page(&server.office, &query).await?, charge))
 }
 
 /// Returns the latest messages of the agent.

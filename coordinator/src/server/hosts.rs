@@ -14,7 +14,7 @@ use super::AppState;
 use super::endpoint::{Body, By, RestAnswer};
 use super::keys::changed;
 use crate::auth::{Principal, Right, issue};
-use crate::request::{check_host, check_name as check_speaker_name, everyone};
+use crate::request::{check_host, check_name as check_speaker_name, select};
 use crate::store::{Agent, Removal};
 
 /// `POST /api/agents/remove`
@@ -94,11 +94,13 @@ pub(super) async fn rename(
 
 /// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.
 async fn move_agents(server: &AppState, from: &str, to: &str) -> Result<usize, Refusal> {
-    let known = everyone(&server.office).await?;
-    let of_host = known.into_iter().filter(|agent| agent.host.as_deref() == Some(from) && !agent.id.is_reserved());
-    let bases: BTreeSet<AgentId> = of_host.map(|agent| agent.owner.map_or(agent.id, |owner| owner.base)).collect();
+    let base_of_host = |agent: Agent| {
+        let is_of_host = agent.host.as_deref() == Some(from) && !agent.id.is_reserved();
+        is_of_host.then(|| agent.owner.map_or(agent.id, |owner| owner.base))
+    };
+    let bases = select(&server.office, base_of_host).await?;
     let mut moved = 0;
-    for base in bases {
+    for base in BTreeSet::from_iter(bases) {
         moved += server.office.store.move_host(&base, from, to).await?;
     }
     Ok(moved)

@@ -32,6 +32,8 @@ use crate::request::{self, CALL_DEADLINE, Office};
 
 /// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
 const VALUES_MAX: usize = 1_000;
+/// The largest body of a wait, in bytes and JSON values: its request is kept for up to an hour and is not charged.
+const WAIT_BODY_MAX: BodySize = BodySize { bytes: 4 << 10, values: 100 };
 /// The interval of progress notifications to a client that requested them.
 const PROGRESS: Duration = Duration::from_secs(25);
 
@@ -74,6 +76,26 @@ fn values_in(json: &[u8]) -> usize {
     values
 }
 
+/// The size of a body.
+#[derive(Debug, Clone, Copy)]
+struct BodySize {
+    bytes: usize,
+    values: usize,
+}
+
+/// Refuses a wait with a body that is too large to be kept.
+fn check_wait(body: BodySize) -> Result<(), Refusal> {
+    let (BodySize { bytes, values }, most) = (body, WAIT_BODY_MAX);
+    if bytes <= most.bytes && values <= most.values {
+        return Ok(());
+    }
+    let error = format!(
+        "the request of a wait has {bytes} bytes and {values} JSON values; at most {} and {} are allowed",
+        most.bytes, most.values
+    );
+    Err(Refusal::new(ErrorCode::PayloadTooLarge, error).suggest("Send it without metadata."))
+}
+
 /// Reads the body before rmcp does. rmcp would wait for the rest of the body even while the coordinator stops.
 async fn read_first(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let (body, held) = match read_body(&server, &mut request, BODY_MAX).await {
@@ -87,6 +109,7 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
         ));
     }
+    request.extensions_mut().insert(BodySize { bytes: body.len(), values });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
     let answered = timeout(CALL_DEADLINE, &mut answering).await;
     // Released after the deadline of a call, because a wait lasts longer than a charge may be held.
@@ -162,6 +185,9 @@ impl Handler {
         };
         let caller = self.sessions.caller(&self.office, principal, &parts.headers).await?;
         let tool = call.tool();
+        if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
+            check_wait(*size)?;
+        }
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
             done = request::perform(&self.office, &caller, CallId::fresh(), call) => done?,

@@ -1,10 +1,14 @@
 //! The REST paths for hooks and monitors: health, pending, agents, unregister, and the metrics.
 
+use std::sync::Arc;
+
 use aide::generate::GenContext;
 use aide::openapi::{Operation, Response as Described, StatusCode as Code};
 use aide::operation::OperationOutput;
 use axum::Json;
+use axum::body::Body as HttpBody;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::agent::AgentRecord;
@@ -14,15 +18,18 @@ use c3po_shared::limits::{PAGE_DEFAULT, PAGE_MAX};
 use c3po_shared::message::Message;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
+use futures_util::stream;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::{By, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
+use super::endpoint::{By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
 use super::{AppState, description};
-use crate::store::{Agent, Selection};
+use crate::store::{Agent, Selection, StoreError};
 
 /// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
+/// How many agents of the list are read at once. Each client that reads slowly holds as many.
+const LISTED_AT_ONCE: usize = 10;
 /// The limit of deviating clocks in the list.
 const CLOCKS_MAX: usize = 100;
 
@@ -139,33 +146,78 @@ pub(super) struct PendingMessages {
 /// `GET /api/pending`
 pub(super) async fn pending(
     State(server): State<AppState>,
+    By(principal): By,
     Speaker(agent): Speaker,
     Query(page): Query<PageQuery>,
-) -> RestAnswer<PendingMessages> {
+) -> Result<Charged<PendingMessages>, Refused> {
     let limit = page.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
     }
+    let charge = server.office.unfinished.room_for_texts(principal.room()).await;
     let store = &server.office.store;
     let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
     let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
     let messages = placed.into_iter().map(|placed| placed.message).collect();
-    Ok(Json(PendingMessages { count: pending.count, messages }))
+    Ok(Charged(PendingMessages { count: pending.count, messages }, charge))
+}
+
+/// All agents as a JSON array. They are read while the client reads, so that a slow client costs little memory.
+#[derive(Debug)]
+pub(super) struct AgentArray(HttpBody);
+
+impl OperationOutput for AgentArray {
+    type Inner = Vec<AgentRecord>;
+
+    fn inferred_responses(context: &mut GenContext, operation: &mut Operation) -> Vec<(Option<Code>, Described)> {
+        Json::<Vec<AgentRecord>>::inferred_responses(context, operation)
+    }
+}
+
+impl IntoResponse for AgentArray {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, "application/json")], self.0).into_response()
+    }
 }
 
 /// `GET /api/agents`: all agents, for people.
-pub(super) async fn agents(State(server): State<AppState>) -> RestAnswer<Vec<AgentRecord>> {
-    let now = Timestamp::now();
-    let mut records: Vec<AgentRecord> = Vec::new();
-    loop {
-        let after = records.last().map(|record| record.id.clone());
-        let page = server.office.store.agents(after.as_ref(), PAGE_MAX).await?;
-        let complete = page.len() < PAGE_MAX;
-        records.extend(page.iter().map(|agent: &Agent| agent.record(now)));
-        if complete {
-            return Ok(Json(records));
+pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray, Refused> {
+    let store = Arc::clone(&server.office.store);
+    let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
+    let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
+        let store = Arc::clone(&store);
+        async move {
+            let (begin, page) = match reading {
+                Reading::Page(begin, page) => (begin, page),
+                Reading::After(last) => (",", store.agents(Some(&last), LISTED_AT_ONCE).await?),
+                Reading::Ended => return Ok(None),
+            };
+            let next = match page.last() {
+                Some(last) if page.len() == LISTED_AT_ONCE => Reading::After(last.id.clone()),
+                _ => Reading::Ended,
+            };
+            Ok::<_, StoreError>(Some((part(begin, &page, matches!(next, Reading::Ended)), next)))
         }
-    }
+    });
+    Ok(AgentArray(HttpBody::from_stream(parts)))
+}
+
+/// The state of a list that is being read.
+enum Reading {
+    /// The first page, behind that text.
+    Page(&'static str, Vec<Agent>),
+    /// The last agent of the previous page.
+    After(AgentId),
+    Ended,
+}
+
+/// Returns a part of a JSON array. It begins with that text, unless there are no agents after the first page.
+fn part(begin: &str, page: &[Agent], is_last: bool) -> String {
+    let now = Timestamp::now();
+    let json = |agent: &Agent| serde_json::to_string(&agent.record(now)).expect("a record can be written");
+    let records: Vec<String> = page.iter().map(json).collect();
+    let begin = if begin == "," && page.is_empty() { "" } else { begin };
+    format!("{begin}{}{}", records.join(","), if is_last { "]" } else { "" })
 }
 
 /// The outcome of unregistering an agent.

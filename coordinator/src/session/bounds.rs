@@ -14,7 +14,7 @@
 //! | [`PER_SECOND`], after [`SAVED`] | reading of the link pauses until the next piece is due |
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
 //! | [`MISSING_MAX`], [`ENDED_WAITS`] | the oldest entry is dropped |
-//! | [`TOGETHER`] | replies are written before more is read |
+//! | [`TOGETHER`], [`OUTBOX_FULL`] | replies are written before more is read |
 
 use std::time::Duration;
 
@@ -51,6 +51,8 @@ pub(super) const MISSING_MAX: usize = 1_024;
 pub(super) const ENDED_WAITS: usize = 16;
 /// Events that are handled before the replies are written.
 pub(super) const TOGETHER: usize = 16;
+/// The bytes of replies at which they are written before there are more.
+pub(super) const OUTBOX_FULL: usize = 64 * 1024;
 /// Pings and pongs between two messages. A host sends a message at least with each heartbeat.
 pub(super) const CONTROL_FRAMES_MAX: usize = 128;
 /// The ways that a session may report to be reachable by, repeated ones included.
@@ -62,5 +64,7 @@ pub(super) const PAGE_BYTES: usize = 256 * 1024;
 
 /// The read buffer in bytes. Every idle connection holds its buffer, and the default has 128 KiB.
 pub(super) const READ_BUFFER: usize = 1024;
+/// The longest frame that is sent, in bytes. A longer message has several.
+pub(super) const FRAGMENT: usize = 16 * 1024;
 /// The write buffer in bytes. The buffer never shrinks.
 pub(super) const WRITE_BUFFER: usize = 4 * 1024;

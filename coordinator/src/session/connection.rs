@@ -1,58 +1,74 @@
 //! The WebSocket of one link: text frames, with a deadline for every write and every message in progress.
 
+use std::iter;
+
 use c3po_shared::limits::{FRAME_MAX, HELLO_MAX};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-use super::bounds::{CONTROL_FRAMES_MAX, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use super::bounds::{CONTROL_FRAMES_MAX, FRAGMENT, MESSAGE_DEADLINE, READ_BUFFER, WRITE_BUFFER, WRITE_DEADLINE};
+use super::outbox::Outbox;
 use crate::unfinished::{Account, Charge, Intake};
 
 /// The connection is closed or broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
+type Stream = Intake<TokioIo<Upgraded>>;
+
 /// One connection.
 pub(super) struct Connection {
-    socket: WebSocketStream<Intake<TokioIo<Upgraded>>>,
+    /// Always there between two calls.
+    socket: Option<WebSocketStream<Stream>>,
     /// Pings and pongs since the last message.
     control_frames: usize,
 }
 
 impl Connection {
     /// Returns a connection that accepts messages up to the size limit of `hello`.
-    pub(super) async fn new(upgraded: Upgraded, account: Account) -> Self {
-        let stream = Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE);
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(WRITE_BUFFER)
-            .max_write_buffer_size(2 * FRAME_MAX)
-            .max_message_size(Some(FRAME_MAX))
-            .max_frame_size(Some(FRAME_MAX));
-        let socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
-        Self { socket, control_frames: 0 }
+    pub(super) fn new(upgraded: Upgraded, account: Account) -> Self {
+        let stream = Intake::new(TokioIo::new(upgraded), account, HELLO_MAX, MESSAGE_DEADLINE).framed();
+        Self { socket: Some(websocket(stream)), control_frames: 0 }
+    }
+
+    fn socket(&mut self) -> &mut WebSocketStream<Stream> {
+        self.socket.as_mut().expect("it is there between two calls")
     }
 
     /// Raises the size limit of messages, after `hello`.
     pub(super) fn welcome(&mut self) {
-        self.socket.get_mut().allow(FRAME_MAX);
+        self.socket().get_mut().allow(FRAME_MAX);
+    }
+
+    /// Replaces the WebSocket, whose read buffer keeps the length of its longest frame. Nothing is in that buffer.
+    fn release_buffer(&mut self) {
+        let old = self.socket.take().expect("only this takes it");
+        self.socket = Some(websocket(old.into_inner()));
     }
 
     /// Returns the next text frame with its charge. Cancel-safe. Binary frames break the protocol and end the link.
     pub(super) async fn receive(&mut self) -> Result<(String, Option<Charge>), Gone> {
+        if self.socket().get_ref().is_behind_long() {
+            // A partly written answer to a ping would be lost.
+            self.socket().flush().await.map_err(|_| Gone)?;
+            self.release_buffer();
+        }
         loop {
-            match self.socket.next().await {
+            match self.socket().next().await {
                 Some(Ok(Message::Text(text))) => {
                     self.control_frames = 0;
-                    let held = self.socket.get_mut().settle(text.len());
+                    let held = self.socket().get_mut().settle(text.len());
                     return Ok((text.as_str().to_owned(), held));
                 }
                 Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
-                    self.socket.get_mut().note_control(payload.len());
+                    self.socket().get_mut().note_control(payload.len());
                     // The response to each is kept until the client reads it.
                     self.control_frames += 1;
                     if self.control_frames > CONTROL_FRAMES_MAX {
@@ -66,16 +82,19 @@ impl Connection {
         }
     }
 
-    /// Writes and clears the frames. Nothing is queued: the link ends if the peer does not read in time.
-    pub(super) async fn send(&mut self, frames: &mut Vec<String>) -> Result<(), Gone> {
-        if frames.is_empty() {
+    /// Writes the frames. Nothing is queued: the link ends if the peer does not read in time.
+    pub(super) async fn send(&mut self, outbox: &mut Outbox) -> Result<(), Gone> {
+        if outbox.is_empty() {
             return Ok(());
         }
+        let (frames, _held) = outbox.take();
         let writing = async {
-            for text in frames.drain(..) {
-                self.socket.feed(Message::Text(text.into())).await?;
+            for text in frames {
+                for frame in fragments(text) {
+                    self.socket().feed(frame).await?;
+                }
             }
-            self.socket.flush().await
+            self.socket().flush().await
         };
         match timeout(WRITE_DEADLINE, writing).await {
             Ok(Ok(())) => Ok(()),
@@ -85,13 +104,63 @@ impl Connection {
 
     /// Writes one frame.
     pub(super) async fn send_one(&mut self, text: String) -> Result<(), Gone> {
-        self.send(&mut vec![text]).await
+        let mut outbox = Outbox::default();
+        outbox.push(text);
+        self.send(&mut outbox).await
     }
 
     /// Sends the close reason, best effort.
     pub(super) async fn close(&mut self, code: u16, reason: &'static str) {
         let frame = CloseFrame { code: code.into(), reason: reason.into() };
         // The peer may already have gone.
-        let _ = timeout(WRITE_DEADLINE, self.socket.send(Message::Close(Some(frame)))).await;
+        let _ = timeout(WRITE_DEADLINE, self.socket().send(Message::Close(Some(frame)))).await;
+    }
+}
+
+/// Returns the WebSocket over an upgraded stream that stands between two messages.
+fn websocket(stream: Stream) -> WebSocketStream<Stream> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_write_buffer_size(2 * FRAME_MAX)
+        .max_message_size(Some(FRAME_MAX))
+        .max_frame_size(Some(FRAME_MAX));
+    let made = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config));
+    made.now_or_never().expect("it neither reads nor writes")
+}
+
+/// Returns the frames of a text. The write buffer keeps the length of its longest frame, so a long text has several.
+fn fragments(text: String) -> impl Iterator<Item = Message> {
+    let mut rest = Bytes::from(text);
+    let mut opcode = Some(Data::Text);
+    iter::from_fn(move || {
+        let opcode = opcode.replace(Data::Continue).filter(|opcode| *opcode == Data::Text || !rest.is_empty())?;
+        let part = rest.split_to(rest.len().min(FRAGMENT));
+        Some(Message::Frame(Frame::message(part, OpCode::Data(opcode), rest.is_empty())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_has_several_frames_and_the_last_one_ends_it() {
+        for (length, expected) in [(0, 1), (1, 1), (FRAGMENT, 1), (FRAGMENT + 1, 2), (3 * FRAGMENT, 3)] {
+            let frames: Vec<Frame> = fragments("x".repeat(length))
+                .map(|message| match message {
+                    Message::Frame(frame) => frame,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            let lasts: Vec<bool> = frames.iter().map(|frame| frame.header().is_final).collect();
+            let opcodes: Vec<OpCode> = frames.iter().map(|frame| frame.header().opcode).collect();
+            assert_eq!(frames.iter().map(|frame| frame.payload().len()).sum::<usize>(), length);
+            assert_eq!((frames.len(), lasts.iter().position(|last| *last)), (expected, Some(expected - 1)));
+            assert!(
+                opcodes[0] == OpCode::Data(Data::Text)
+                    && opcodes[1..].iter().all(|next| *next == OpCode::Data(Data::Continue))
+            );
+        }
     }
 }

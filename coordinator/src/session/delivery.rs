@@ -11,9 +11,14 @@ use tokio::time::Instant;
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::request::{Memory, Office};
 use crate::store::{Arrival, Placed, Result, Selection};
+use crate::unfinished::{Charge, Room};
 
-/// A page read from the store.
-pub(super) type PushedPage = Result<Vec<Placed>>;
+/// A page read from the store, with its charge.
+pub(super) struct PushedPage {
+    placed: Result<Vec<Placed>>,
+    /// `None` if the messages are short.
+    held: Option<Charge>,
+}
 
 /// The progress of deliveries on one link.
 pub(super) struct Delivery {
@@ -87,7 +92,7 @@ impl Delivery {
     }
 
     /// Starts to read the next page if it is time.
-    pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId) {
+    pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId, room: &Room) {
         if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
             // The host drops messages that it receives twice because of this.
             self.position = self.position.min(before);
@@ -98,13 +103,17 @@ impl Delivery {
             return;
         }
         self.due = None;
-        if let Some(page) = self.take_carried() {
-            self.reading = Some(Box::pin(std::future::ready(Ok(page))));
+        if let Some(placed) = self.take_carried() {
+            self.reading = Some(Box::pin(std::future::ready(PushedPage { placed: Ok(placed), held: None })));
             return;
         }
         self.unread = false;
         let (store, agent, after) = (Arc::clone(&office.store), agent.clone(), self.position);
-        self.reading = Some(Box::pin(async move { store.unshown(&agent, selection(after)).await }));
+        let room = office.unfinished.room_for_texts(room);
+        self.reading = Some(Box::pin(async move {
+            let held = Some(room.await);
+            PushedPage { placed: store.unshown(&agent, selection(after)).await, held }
+        }));
     }
 
     /// Schedules an immediate read of the store.
@@ -143,9 +152,10 @@ impl Delivery {
         page
     }
 
-    /// Returns the frame for a page, without the messages that a wait of the session has already returned.
-    pub(super) fn frame(&mut self, page: PushedPage, memory: &Memory) -> Option<String> {
-        let page = match page {
+    /// Returns the frame for a page and its charge, without the messages that a wait of the session has already returned.
+    pub(super) fn frame(&mut self, page: PushedPage, memory: &Memory) -> Option<(String, Option<Charge>)> {
+        let PushedPage { placed, held } = page;
+        let page = match placed {
             Ok(page) => page,
             Err(error) => {
                 tracing::debug!("could not read messages to deliver: {error}");
@@ -181,7 +191,7 @@ impl Delivery {
         let messages = messages.into_iter().map(|message| Arriving::at(message, now)).collect();
         let deliver = Deliver { messages, position: self.position };
         self.sent = Some(Delivered { id: id.clone(), messages: ids, at: Instant::now() });
-        Some(Outgoing::request(&id, "deliver", &deliver).text())
+        Some((Outgoing::request(&id, "deliver", &deliver).text(), held))
     }
 
     /// Skips a message after the present position until that time. The oldest skipped position is looked at again.
@@ -222,6 +232,10 @@ mod tests {
     use c3po_shared::message::Message;
     use serde_json::json;
 
+    fn page(placed: Vec<Placed>) -> PushedPage {
+        PushedPage { placed: Ok(placed), held: None }
+    }
+
     fn placed(position: u64) -> Placed {
         let id = format!("a::b::0000000{position}");
         let message = json!({
@@ -240,9 +254,9 @@ mod tests {
         assert!(memory.hand(&handed.message.id, now));
         let soon = memory.held_until(&handed.message.id, now);
         let mut delivery = Delivery::new(0, true);
-        assert_eq!(delivery.frame(Ok(vec![begun, handed]), &memory), None);
+        assert!(delivery.frame(page(vec![begun, handed]), &memory).is_none());
         assert_eq!((delivery.next_deadline(), delivery.left_out.map(|(before, _)| before)), (soon, Some(0)));
-        let frame = delivery.frame(Ok(vec![free]), &memory).expect("nothing holds it back");
+        let (frame, _) = delivery.frame(page(vec![free]), &memory).expect("nothing holds it back");
         assert!(frame.contains("a::b::00000003"), "{frame}");
     }
 }

@@ -8,6 +8,7 @@ mod delivery;
 mod end;
 mod hello;
 mod ledger;
+mod outbox;
 mod pace;
 mod said;
 
@@ -18,13 +19,12 @@ use std::sync::Arc;
 use c3po_shared::audit::Event as AuditEvent;
 use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
-use c3po_shared::limits::SILENCE_MAX;
+use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, RpcError, SessionChange};
+use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, SessionChange};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::upgrade::Upgraded;
-use serde::Serialize;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +33,7 @@ use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
 use self::ledger::{Ledger, Noted};
+use self::outbox::Outbox;
 use self::pace::Pace;
 use crate::auth::Stay;
 use crate::presence::{Listener, News, Present, ReadingAlong};
@@ -69,8 +70,8 @@ pub(crate) fn serve(
 
 /// Begins a link. Returns `None` if it ended during that.
 async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
-    let account = office.unfinished.account(stay.principal().room());
-    let mut connection = Connection::new(upgraded, account).await;
+    let account = office.unfinished.account(stay.principal().room(), HELLO_MAX);
+    let mut connection = Connection::new(upgraded, account);
     let receiving = hello::receive(&mut connection, &office, stay.principal());
     let admitted = tokio::select! {
         admitted = receiving => admitted?,
@@ -115,8 +116,7 @@ struct Session {
     connection: Connection,
     /// Counts the link for its credential.
     stay: Stay,
-    /// Frames to write before anything else is done.
-    outbox: Vec<String>,
+    outbox: Outbox,
     /// Fires no later than the next deadline.
     alarm: Pin<Box<Sleep>>,
     office: Arc<Office>,
@@ -153,7 +153,7 @@ impl Session {
             delivery: Delivery::new(delivered, pushes),
             connection,
             stay,
-            outbox: Vec::new(),
+            outbox: Outbox::default(),
             alarm: Box::pin(sleep_until(now + SILENCE_MAX)),
             office,
             caller,
@@ -179,7 +179,8 @@ impl Session {
         let mut together = 0;
         loop {
             self.pump();
-            let ready = if together < TOGETHER { self.next_event(stop).now_or_never() } else { None };
+            let has_room = together < TOGETHER && !self.outbox.is_full();
+            let ready = if has_room { self.next_event(stop).now_or_never() } else { None };
             let event = match ready {
                 Some(event) => event,
                 None => {
@@ -249,7 +250,11 @@ impl Session {
             Woken::Delivery(_) | Woken::News(News::Inbox(_)) if self.may_be_outdated() => self.renew(),
             Woken::Finished(Some(finished)) => self.on_finished(finished),
             Woken::Noted(noted) => self.on_noted(noted)?,
-            Woken::Delivery(page) => self.outbox.extend(self.delivery.frame(page, &self.caller.memory)),
+            Woken::Delivery(page) => {
+                if let Some((frame, held)) = self.delivery.frame(page, &self.caller.memory) {
+                    self.outbox.push_held(frame, held);
+                }
+            }
             Woken::Renewed(renewed) => self.on_renewed(renewed)?,
             Woken::News(News::Receipt) => {}
             Woken::News(News::Inbox(arrivals)) => self.delivery.came(arrivals, self.waits()),
@@ -275,10 +280,10 @@ impl Session {
                 self.start_call(call);
             } else {
                 // Earlier entries blocked in the store; this call never began.
-                self.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
+                self.outbox.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
             }
         }
-        self.delivery.start(&self.office, &self.caller.agent);
+        self.delivery.start(&self.office, &self.caller.agent, self.stay.principal().room());
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {
@@ -358,7 +363,7 @@ impl Session {
                     self.begin_context();
                 }
                 if let Some(id) = noted.id {
-                    self.answer(&id, &Empty {});
+                    self.outbox.answer(&id, &Empty {});
                 }
                 Ok(())
             }
@@ -374,7 +379,7 @@ impl Session {
         let passes = error.passes();
         match id {
             Some(id) if passes => self.postpone(&id, error.into()),
-            Some(id) => self.refuse(&id, error.into()),
+            Some(id) => self.outbox.refuse(&id, error.into()),
             None => tracing::warn!(agent.id = %self.caller.agent, "a receipt or a state was not recorded: {error}"),
         }
         if let Some(change) = change.filter(|_| passes) {
@@ -389,7 +394,7 @@ impl Session {
     /// Refuses a receipt temporarily. Its host repeats it, and no later receipt is recorded before that.
     fn postpone(&mut self, receipt: &RequestId, refusal: Refusal) {
         self.ledger.misses(receipt);
-        self.refuse(receipt, refusal);
+        self.outbox.refuse(receipt, refusal);
     }
 
     fn on_finished(&mut self, finished: Box<Finished>) {
@@ -403,11 +408,12 @@ impl Session {
                 if let Some(renamed) = done.renamed {
                     self.become_other(renamed);
                 }
-                self.answer(&finished.id, &done.reply);
+                let text = Outgoing::result(&finished.id, &done.reply).text();
+                self.outbox.push_held(text, done.held);
             }
             Err(refusal) => {
                 tracing::debug!(tool = finished.tool.name(), "refused: {refusal}");
-                self.refuse(&finished.id, refusal);
+                self.outbox.refuse(&finished.id, refusal);
             }
         }
     }
@@ -436,14 +442,6 @@ impl Session {
     fn drain(&mut self) {
         self.drain_until = Some(Instant::now() + DRAIN);
         self.outbox.push(Outgoing::notification("draining", &Empty {}).text());
-    }
-
-    fn answer<R: Serialize>(&mut self, id: &RequestId, result: &R) {
-        self.outbox.push(Outgoing::result(id, result).text());
-    }
-
-    fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
-        self.outbox.push(Outgoing::error(Some(id), &RpcError::from(refusal)).text());
     }
 
     /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at

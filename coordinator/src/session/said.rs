@@ -22,7 +22,7 @@ impl Session {
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
                 Ok(said) => return self.on_said(Some(id), said, held),
-                Err(refusal) => self.refuse(&id, refusal),
+                Err(refusal) => self.outbox.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => {
                 // JSON-RPC requires malformed notifications to be ignored.
@@ -53,7 +53,7 @@ impl Session {
             (ToCoordinator::Receipt(progress), id) => {
                 if let Err(refusal) = progress.check_reported() {
                     if let Some(id) = id {
-                        self.refuse(&id, refusal);
+                        self.outbox.refuse(&id, refusal);
                     }
                     return Ok(());
                 }
@@ -75,25 +75,27 @@ impl Session {
                     server_time,
                     agents_online: self.office.presence.agents_online(),
                 };
-                self.answer(&id, &reply);
+                self.outbox.answer(&id, &reply);
             }
             (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, params.arguments) {
                 Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
-                    self.refuse(&id, Refusal::too_many_calls());
+                    self.outbox.refuse(&id, Refusal::too_many_calls());
                 }
                 Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
                     let error = "a call with this call_id is in progress on this link";
-                    self.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
+                    self.outbox.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
                 }
                 Ok(call) => {
-                    // A wait releases its charge at once, because it lasts longer than a charge may be held.
-                    let held = held.filter(|_| call.tool() != Tool::WaitForMessage);
+                    // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
+                    // its own charge meanwhile, such calls could wait for each other.
+                    let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
+                    let held = held.filter(|_| !reads);
                     self.accept(id, params.call_id, call, held);
                 }
-                Err(refusal) => self.refuse(&id, refusal),
+                Err(refusal) => self.outbox.refuse(&id, refusal),
             },
             (ToCoordinator::Hello(_), Some(id)) => {
-                self.refuse(&id, Refusal::invalid("hello was already sent on this link"));
+                self.outbox.refuse(&id, Refusal::invalid("hello was already sent on this link"));
             }
             // Without an id, no reply can be sent.
             (_, None) => {}

@@ -141,6 +141,12 @@ pub struct Namesake {
     pub held_until: Timestamp,
 }
 
+impl From<Agent> for Namesake {
+    fn from(Agent { id, owner, host, instance, held_until, .. }: Agent) -> Self {
+        Self { id, owner, host, instance, held_until }
+    }
+}
+
 impl Claim {
     /// Returns whether the agent of the requested name, if there is one, may go to this owner. An agent that no session ever
     /// held goes to its own host, as does one that was stored before agents had owners.

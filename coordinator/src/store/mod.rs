@@ -265,6 +265,9 @@ pub const RETURN_MAX: Duration = Duration::from_secs(60 * 60);
 /// How long the name and the positions of a deleted agent are kept: longer than any message that it sent or received.
 pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.saturating_mul(2));
 
+/// How many agents are read at once by whatever needs all of them.
+pub(crate) const AGENTS_STEP: usize = 50;
+
 /// The interface of every store, independent of its tables or keys.
 #[async_trait]
 pub trait Store:

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Duration, Sleep, sleep};
 
+use super::frames::Frames;
 use super::{Account, Charge};
 
 /// The size of a client's control frame without its payload.
@@ -28,18 +29,33 @@ pub(crate) struct Intake<S> {
     room: Option<(usize, BoxFuture<'static, Charge>)>,
     /// The timer of the deadline of the present message.
     overdue: Option<Pin<Box<Sleep>>>,
+    /// The position in the frames; `None` before the upgrade to a WebSocket.
+    frames: Option<Frames>,
 }
 
 impl<S> Intake<S> {
     /// Charges messages of at most `longest` bytes, each with the deadline `within`.
     pub(crate) fn new(stream: S, account: Account, longest: usize, within: Duration) -> Self {
-        Self { stream, account: Some(account), unfinished: 0, longest, within, room: None, overdue: None }
+        Self { stream, account: Some(account), unfinished: 0, longest, within, room: None, overdue: None, frames: None }
+    }
+
+    /// Follows the frames of a WebSocket from now on.
+    pub(crate) fn framed(self) -> Self {
+        Self { frames: Some(Frames::default()), ..self }
+    }
+
+    /// Returns whether a long message was just read, and nothing beyond it.
+    pub(crate) fn is_behind_long(&self) -> bool {
+        self.frames.as_ref().is_some_and(Frames::is_behind_long)
     }
 
     /// Raises the limit for messages from now on.
     pub(crate) fn allow(&mut self, longest: usize) {
         // One message with its frames, and the beginning of the next one.
         self.longest = 2 * longest;
+        if let Some(account) = &mut self.account {
+            account.allow(longest);
+        }
     }
 
     /// Ends charging: later input has other limits.
@@ -84,10 +100,14 @@ impl<S: AsyncRead + Unpin> Intake<S> {
         if self.account.is_none() {
             return Pin::new(&mut self.stream).poll_read(cx, buffer);
         }
-        let most = ready!(self.poll_room(cx)).min(buffer.remaining());
+        let within_frame = self.frames.as_ref().map_or(usize::MAX, Frames::most);
+        let most = ready!(self.poll_room(cx)).min(buffer.remaining()).min(within_frame);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(most));
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut part))?;
         let read = part.filled().len();
+        if let Some(frames) = &mut self.frames {
+            frames.note(part.filled());
+        }
         self.unfinished += read;
         if self.unfinished > self.longest {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "a longer message than there may be")));
@@ -149,7 +169,7 @@ mod tests {
 
     fn intake() -> (DuplexStream, Intake<DuplexStream>) {
         let (theirs, ours) = duplex(64);
-        (theirs, Intake::new(ours, Budget::within(None).account(&Room::default()), LONGEST, WITHIN))
+        (theirs, Intake::new(ours, Budget::within(None).account(&Room::default(), LONGEST), LONGEST, WITHIN))
     }
 
     #[tokio::test(start_paused = true)]
@@ -176,7 +196,7 @@ mod tests {
         let mut begun = Vec::new();
         for _ in 0..100 {
             let (mut theirs, ours) = duplex(64);
-            let mut ours = Intake::new(ours, budget.account(&room), LONGEST, WITHIN);
+            let mut ours = Intake::new(ours, budget.account(&room, LONGEST), LONGEST, WITHIN);
             theirs.write_all(b"x").await.expect("written");
             let read = tokio::time::timeout(WITHIN, ours.read(&mut [0; LONGEST])).await.expect("there is room");
             begun.push((theirs, ours, read.expect("read")));

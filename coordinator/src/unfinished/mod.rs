@@ -1,11 +1,13 @@
-//! The budget of unfinished input: the limit of bytes held for messages and requests that are incomplete or still processed.
+//! The budget of unfinished input: the limit of bytes held for messages and requests that are incomplete or still processed,
+//! and for answers with whole texts until they are written.
 //!
 //! Input of more than a few kilobytes is charged to its key, and then to the coordinator. Reading pauses if either has no
 //! room. The rest of the input and the resulting call have deadlines, so room becomes free again.
 
+mod frames;
 mod intake;
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,14 +18,15 @@ pub(crate) use self::intake::Intake;
 const FREE: usize = 4 << 10;
 /// The minimum budget, with room for some messages of the maximum length even with little memory.
 const UNFINISHED_MIN: usize = 4 << 20;
-/// Above the free bytes, the maximum length is charged at once. If charges grew step by step, many incomplete messages could
-/// share the room, and none could be completed.
-const STEP: usize = FRAME_MAX + FREE;
+/// The share of the budget that one key may use, or all clients without a key: others always have room.
+const SHARE: usize = 4;
 
 /// The budget of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Budget {
     most: usize,
+    /// The limit of one key.
+    share: usize,
     all: Room,
     strangers: Room,
 }
@@ -32,7 +35,8 @@ impl Budget {
     /// Returns the budget of a coordinator with this memory limit.
     pub(crate) fn within(memory: Option<u64>) -> Self {
         let most = most(memory);
-        Self { most, all: Room::of(most), strangers: Room::default() }
+        let share = (most / SHARE).clamp(step(FRAME_MAX), UNFINISHED_PER_KEY);
+        Self { most, share, all: Room::of(most), strangers: Room::default() }
     }
 
     /// Returns the limit of the whole budget in bytes.
@@ -40,20 +44,30 @@ impl Budget {
         self.most
     }
 
-    /// Opens an account that is charged to a key's room and to the coordinator's.
-    pub(crate) fn account(&self, one: &Room) -> Account {
-        Account { one: one.clone(), all: self.all.clone(), held: Vec::new(), charged: 0 }
+    /// Opens an account for messages of at most `longest` bytes, charged to a key's room and to the coordinator's.
+    pub(crate) fn account(&self, one: &Room, longest: usize) -> Account {
+        one.reduce_to(self.share);
+        Account { one: one.clone(), all: self.all.clone(), longest, held: Vec::new(), charged: 0 }
+    }
+
+    /// Takes room for an answer with whole texts before they are read, to be held until the answer is written.
+    pub(crate) fn room_for_texts(&self, one: &Room) -> impl Future<Output = Charge> + Send + 'static {
+        let account = self.account(one, FRAME_MAX);
+        async move { account.room(FRAME_MAX).await }
     }
 
     /// Opens an account for input from a client that is not yet authenticated.
-    pub(crate) fn account_of_stranger(&self) -> Account {
-        self.account(&self.strangers)
+    pub(crate) fn account_of_stranger(&self, longest: usize) -> Account {
+        self.account(&self.strangers, longest)
     }
 }
 
 /// Room for a number of bytes, of the coordinator or of one key.
 #[derive(Debug, Clone)]
-pub(crate) struct Room(Arc<Semaphore>);
+pub(crate) struct Room {
+    free: Arc<Semaphore>,
+    reduced: Arc<Once>,
+}
 
 impl Default for Room {
     /// Returns the room of one key. Requests without a key share one room.
@@ -64,11 +78,19 @@ impl Default for Room {
 
 impl Room {
     fn of(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes)))
+        Self { free: Arc::new(Semaphore::new(bytes)), reduced: Arc::new(Once::new()) }
+    }
+
+    /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
+    /// counts.
+    fn reduce_to(&self, bytes: usize) {
+        self.reduced.call_once(|| {
+            self.free.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
+        });
     }
 
     async fn take(self, bytes: u32) -> OwnedSemaphorePermit {
-        self.0.acquire_many_owned(bytes).await.expect("it is never closed")
+        self.free.acquire_many_owned(bytes).await.expect("it is never closed")
     }
 }
 
@@ -81,7 +103,7 @@ pub(crate) struct Charge {
 
 impl Charge {
     /// Releases the charge above this number of bytes.
-    fn shrink(&mut self, bytes: usize) {
+    pub(crate) fn shrink(&mut self, bytes: usize) {
         for permits in [&mut self.one, &mut self.all] {
             drop(permits.split(permits.num_permits().saturating_sub(bytes)));
         }
@@ -93,6 +115,8 @@ impl Charge {
 pub(crate) struct Account {
     one: Room,
     all: Room,
+    /// The length of the longest message.
+    longest: usize,
     held: Vec<Charge>,
     charged: usize,
 }
@@ -100,7 +124,12 @@ pub(crate) struct Account {
 impl Account {
     /// Returns the amount to charge before the message or request may have this size; `None` if nothing is missing.
     pub(crate) fn missing(&self, bytes: usize) -> Option<usize> {
-        price(bytes).checked_sub(self.charged).filter(|missing| *missing > 0)
+        price(bytes, self.longest).checked_sub(self.charged).filter(|missing| *missing > 0)
+    }
+
+    /// Changes the length of the longest message, between two messages.
+    pub(crate) fn allow(&mut self, longest: usize) {
+        self.longest = longest;
     }
 
     /// Returns the size that the message or request may have at present.
@@ -148,9 +177,16 @@ fn most(memory: Option<u64>) -> usize {
     part.map_or(UNFINISHED_MAX, |part| part.clamp(UNFINISHED_MIN, UNFINISHED_MAX))
 }
 
-/// Returns the charge for a message or request of this size.
-fn price(bytes: usize) -> usize {
-    if bytes <= FREE { 0 } else { bytes.next_multiple_of(STEP) }
+/// Returns the charge for a message or request of this size, where it may have at most `longest` bytes.
+///
+/// Above the free bytes, the maximum length is charged at once. If charges grew step by step, many incomplete messages could
+/// share the room, and none could be completed.
+fn price(bytes: usize, longest: usize) -> usize {
+    if bytes <= FREE { 0 } else { bytes.next_multiple_of(step(longest)) }
+}
+
+fn step(longest: usize) -> usize {
+    longest + FREE
 }
 
 #[cfg(test)]
@@ -161,17 +197,20 @@ mod tests {
 
     use super::*;
 
+    const STEP: usize = FRAME_MAX + FREE;
+
     /// Longer than any operation that does not wait for room; time is paused.
     const NOW: Duration = Duration::from_secs(1);
 
     fn account(one: &Room, all: &Room) -> Account {
-        Budget { most: 0, all: all.clone(), strangers: Room::default() }.account(one)
+        Budget { most: 0, share: UNFINISHED_PER_KEY, all: all.clone(), strangers: Room::default() }
+            .account(one, FRAME_MAX)
     }
 
     #[test]
     fn short_messages_are_free_and_longer_ones_are_charged_by_steps() {
         for (bytes, charged) in [(0, 0), (FREE, 0), (FREE + 1, STEP), (STEP, STEP), (STEP + 1, 2 * STEP)] {
-            assert_eq!(price(bytes), charged, "{bytes}");
+            assert_eq!(price(bytes, FRAME_MAX), charged, "{bytes}");
         }
     }
 
@@ -200,7 +239,7 @@ mod tests {
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(FREE + 1).await;
         let held = first.settle(FREE + 1);
-        assert_eq!([&one, &all].map(|room| room.0.available_permits()), [STEP - 2 * (FREE + 1); 2]);
+        assert_eq!([&one, &all].map(|room| room.free.available_permits()), [STEP - 2 * (FREE + 1); 2]);
         assert!(timeout(NOW, second.hold(FREE + 1)).await.is_err(), "the other one is not done");
         drop(held);
         timeout(NOW, second.hold(FREE + 1)).await.expect("it is done");
@@ -222,8 +261,30 @@ mod tests {
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(STEP).await;
         assert!(timeout(NOW, second.hold(STEP)).await.is_err(), "the coordinator has no room");
-        assert_eq!(one.0.available_permits(), STEP);
+        assert_eq!(one.free.available_permits(), STEP);
         drop(first);
         timeout(NOW, second.hold(STEP)).await.expect("there is room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_key_leaves_room_for_others_however_small_the_budget_is() {
+        for memory in [1 << 20, 120 << 20, 512 << 20, 64 << 30] {
+            let (budget, bad, good) = (Budget::within(Some(memory)), Room::default(), Room::default());
+            let mut begun: Vec<Account> = (0..100).map(|_| budget.account(&bad, FRAME_MAX)).collect();
+            for account in &mut begun {
+                let _ = timeout(NOW, account.hold(FREE + 1)).await;
+            }
+            let mut account = budget.account(&good, FRAME_MAX);
+            timeout(NOW, account.hold(FRAME_MAX)).await.expect("the other key leaves room");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_request_is_charged_no_more_than_it_may_become() {
+        let (budget, room) = (Budget::within(Some(120 << 20)), Room::default());
+        let mut begun: Vec<Account> = (0..200).map(|_| budget.account(&room, 8 << 10)).collect();
+        for account in &mut begun {
+            timeout(NOW, account.hold(FREE + 1)).await.expect("there is room for all");
+        }
     }
 }

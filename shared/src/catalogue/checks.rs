@@ -2,7 +2,10 @@
 
 use super::Call;
 use crate::ids::AgentId;
-use crate::limits::{CAPABILITIES_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX, TEXT_MAX, TITLE_MAX, WAIT_MAX};
+use crate::limits::{
+    CAPABILITIES_MAX, CAPABILITIES_TEXT_MAX, IDS_MAX, LABEL_MAX, MESSAGE_LIFE_MAX, PAGE_MAX, TEXT_MAX, TITLE_MAX,
+    WAIT_MAX,
+};
 use crate::receipt::Stage;
 use crate::refusal::Refusal;
 
@@ -51,7 +54,13 @@ impl Call {
                 }
                 let capabilities = call.capabilities.as_deref().unwrap_or_default();
                 within("capabilities", Some(as_u64(capabilities.len())), 0, as_u64(CAPABILITIES_MAX))?;
-                capabilities.iter().try_for_each(|one| optional("capability", Some(one), LABEL_MAX))
+                capabilities.iter().try_for_each(|one| optional("capability", Some(one), LABEL_MAX))?;
+                // All agents are listed together, so the texts of each must stay short.
+                let count = capabilities.iter().map(|one| one.chars().count()).sum();
+                if count > CAPABILITIES_TEXT_MAX {
+                    return Err(Refusal::too_large("capabilities", count, CAPABILITIES_TEXT_MAX));
+                }
+                Ok(())
             }
             Self::GetAgentStatus(_) | Self::GetThread(_) | Self::MessageStatus(_) | Self::Ping(_) => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! A minimal WebSocket client: one buffer in each direction, no copies, no allocation per frame.
 //!
-//! It supports only the frames of a coordinator: complete and unmasked. Thousands of these sockets fit into one process
+//! It supports only the frames of a coordinator, which are unmasked. Thousands of these sockets fit into one process
 //! beside the coordinator under test; a full library would distort the measurement.
 
 use std::net::SocketAddr;
@@ -21,6 +21,7 @@ const HEAD_MAX: usize = 16 * 1024;
 /// The coordinator checks only that the key is present.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
+const CONTINUATION: u8 = 0;
 const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
@@ -33,8 +34,10 @@ pub struct Socket {
     incoming: Vec<u8>,
     /// The start of the unprocessed bytes.
     unread: usize,
-    /// The payload of the latest frame.
+    /// The payload of the latest frame, or of the latest text.
     payload: Range<usize>,
+    /// The part of a text whose last frame has not come.
+    begun: Option<Range<usize>>,
     outgoing: Vec<u8>,
 }
 
@@ -45,8 +48,14 @@ impl Socket {
     pub async fn open(address: SocketAddr) -> Result<Self, Trouble> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let mut socket =
-            Self { stream, incoming: Vec::new(), unread: 0, payload: 0..0, outgoing: Vec::with_capacity(512) };
+        let mut socket = Self {
+            stream,
+            incoming: Vec::new(),
+            unread: 0,
+            payload: 0..0,
+            begun: None,
+            outgoing: Vec::with_capacity(512),
+        };
         let request = format!(
             "GET {PATH} HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n"
@@ -81,10 +90,16 @@ impl Socket {
     /// Errors: the connection has ended.
     pub async fn next(&mut self) -> Result<(), Trouble> {
         loop {
-            while let Some((kind, payload)) = self.take_frame()? {
+            while let Some((kind, is_last, payload)) = self.take_frame()? {
                 self.payload = payload;
                 match kind {
-                    TEXT => return Ok(()),
+                    TEXT | CONTINUATION => {
+                        self.join();
+                        if is_last {
+                            self.begun = None;
+                            return Ok(());
+                        }
+                    }
                     CLOSE => return Err(self.closed()),
                     // A pong is a few bytes into an empty buffer: it is written immediately, or with the next frame.
                     PING => self.answer_ping(),
@@ -99,7 +114,16 @@ impl Socket {
         }
     }
 
-    /// Returns the text of the latest frame.
+    /// Appends the latest frame to the text that was begun, over the bytes between them.
+    fn join(&mut self) {
+        let begun = self.begun.take().unwrap_or(self.payload.start..self.payload.start);
+        let length = self.payload.len();
+        self.incoming.copy_within(self.payload.clone(), begun.end);
+        self.payload = begun.start..begun.end + length;
+        self.begun = Some(self.payload.clone());
+    }
+
+    /// Returns the latest text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.incoming[self.payload.clone()]).unwrap_or_default()
     }
@@ -130,8 +154,8 @@ impl Socket {
         Trouble::Closed(code.unwrap_or(1005))
     }
 
-    /// Returns the kind and the payload of the next frame, if it is complete.
-    fn take_frame(&mut self) -> Result<Option<(u8, Range<usize>)>, Trouble> {
+    /// Returns the kind of the next frame, whether it is the last one of its message, and its payload, if it is complete.
+    fn take_frame(&mut self) -> Result<Option<(u8, bool, Range<usize>)>, Trouble> {
         let here = &self.incoming[self.unread..];
         let Some(&[first, second]) = here.first_chunk() else { return Ok(None) };
         let (begin, length) = match second {
@@ -145,19 +169,24 @@ impl Socket {
             },
             length => (2, usize::from(length)),
         };
-        if first & 0xf0 != 0x80 || second > 127 {
-            return Err(Trouble::Broken("a frame in pieces, or masked".to_owned()));
+        if first & 0x70 != 0 || second > 127 {
+            return Err(Trouble::Broken("a frame that is masked or has extensions".to_owned()));
         }
         if here.len() < begin + length {
             return Ok(None);
         }
         let begin = self.unread + begin;
         self.unread = begin + length;
-        Ok(Some((first & 0x0f, begin..self.unread)))
+        Ok(Some((first & 0x0f, first & 0x80 != 0, begin..self.unread)))
     }
 
     /// Makes room for the next bytes: drops the processed ones.
     fn tidy(&mut self) {
+        if let Some(begun) = &self.begun {
+            self.incoming.drain(begun.end..self.unread);
+            self.unread = begun.end;
+            return;
+        }
         self.incoming.drain(..self.unread);
         (self.unread, self.payload) = (0, 0..0);
         if self.incoming.is_empty() && self.incoming.capacity() > KEPT {

@@ -271,3 +271,20 @@ async fn messages_live_as_long_as_the_coordinator_was_told_and_no_longer() -> Re
     assert_eq!(life(&reply)?, Duration::from_secs(HOUR));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_wait_over_http_keeps_only_a_small_request() -> Result<()> {
+    let served = Served::start().await?;
+    let address = served.address.parse()?;
+    let headers = [("X-Agent-ID", "web"), ("Accept", "application/json, text/event-stream")];
+    let ask = async |id: &str, tool: &str, meta: Value| {
+        let params = json!({"name": tool, "arguments": {}, "_meta": meta});
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
+        let answer = http::post(address, "/mcp", &headers, &body).await?;
+        anyhow::Ok(serde_json::from_str::<Value>(&answer.body)?["result"]["structuredContent"]["code"].clone())
+    };
+    assert_eq!(ask("1", "ping", json!({"values": vec![0; 200]})).await?, Value::Null);
+    assert_eq!(ask("1", "wait_for_message", json!({"values": vec![0; 200]})).await?, "PAYLOAD_TOO_LARGE");
+    assert_eq!(ask(&"1".repeat(5_000), "wait_for_message", json!({})).await?, "PAYLOAD_TOO_LARGE");
+    Ok(())
+}

@@ -69,6 +69,32 @@ async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() ->
 }
 
 #[tokio::test]
+async fn links_release_the_memory_of_long_messages() -> Result<()> {
+    let work = TempDir::new()?;
+    let mut coordinator = Coordinator::start(work.path()).await?;
+    let (process, address) = (coordinator.process()?.id()?, coordinator.address().to_string());
+    let mut links = Vec::new();
+    for number in 0..EACH {
+        links.push(Link::join(&address, &format!("long-{number}")).await?.0);
+    }
+    let before = Vitals::of(process)?.resident;
+    let text = "x".repeat(900_000);
+    for link in &mut links {
+        let refused = link.refusal("send_message", json!({"target": "nobody", "message": text})).await?;
+        ensure!(refused == "PAYLOAD_TOO_LARGE", "{refused}");
+        // A long answer too, in both directions of the link.
+        link.call("send_message", json!({"target": "long-0", "message": "y".repeat(TEXT_MAX)})).await?;
+    }
+    let released = async || (Vitals::of(process).ok()?.resident < before + LEFT_MAX).then_some(());
+    eventually("the memory is released", IN_TIME, released).await?;
+    // The links go on.
+    for link in &mut links {
+        link.call("ping", json!({})).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;

@@ -1,24 +1,79 @@
 //! The responses of REST. Each describes itself for the OpenAPI document.
 
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
 use aide::operation::OperationOutput;
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use schemars::{Schema, json_schema};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use schemars::{JsonSchema, Schema, json_schema};
+use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::unfinished::Charge;
 
 /// The media type of JSON.
 pub(super) const JSON: &str = "application/json";
 
 /// A JSON response, or a refusal.
 pub(in crate::server) type RestAnswer<T> = Result<Json<T>, Refused>;
+
+/// A JSON response with its charge, which is held until the client has read it.
+#[derive(Debug)]
+pub(in crate::server) struct Charged<T>(pub(in crate::server) T, pub(in crate::server) Charge);
+
+impl<T: JsonSchema> OperationOutput for Charged<T> {
+    type Inner = T;
+
+    fn inferred_responses(context: &mut GenContext, operation: &mut Operation) -> Vec<(Option<Code>, Described)> {
+        Json::<T>::inferred_responses(context, operation)
+    }
+}
+
+impl<T: Serialize> IntoResponse for Charged<T> {
+    fn into_response(self) -> Response {
+        let Self(value, mut charge) = self;
+        Json(value).into_response().map(|body| {
+            let length = body.size_hint().lower();
+            charge.shrink(usize::try_from(length).unwrap_or(usize::MAX));
+            Body::new(ChargedBody { body, _charge: charge })
+        })
+    }
+}
+
+/// A body that holds its charge until it is written or given up.
+struct ChargedBody {
+    body: Body,
+    _charge: Charge,
+}
+
+impl HttpBody for ChargedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// A refusal, with its HTTP status.
 #[derive(Debug)]

@@ -199,8 +199,10 @@ pub(in crate::server) async fn read_body(
 ) -> Result<(Bytes, Option<Charge>), Refusal> {
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
     let budget = &server.office.unfinished;
-    let mut account =
-        principal.as_ref().map_or_else(|| budget.account_of_stranger(), |principal| budget.account(principal.room()));
+    let mut account = match &principal {
+        Some(principal) => budget.account(principal.room(), limit),
+        None => budget.account_of_stranger(limit),
+    };
     let reading = in_time(mem::take(request.body_mut()), limit, &mut account);
     let reading = async {
         match principal {

@@ -15,7 +15,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 
-pub(super) use self::answer::{Media, Plain, Refused, RestAnswer, described, retry_after, status_of};
+pub(super) use self::answer::{Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of};
 pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
 use super::{AppState, guard};
