@@ -87,14 +87,18 @@ impl Hop {
 
     /// A written result is in the session, or in the subagent that used the tool.
     pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
-        let Presented { ids, via, tool_use } = presented;
-        if self.is_of_subagent(tool_use.as_ref()) {
-            self.in_flight.repeat(&ids);
-            return;
-        }
-        if self.is_uncertain(tool_use.as_ref()) {
-            self.evidence.want(now + WRITTEN);
-            self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
+        let Presented { mut ids, via, tool_use } = presented;
+        let by_subagent = self.is_of_subagent(tool_use.as_ref());
+        if by_subagent || self.is_uncertain(tool_use.as_ref()) {
+            // Those that are under way into the session itself go on.
+            let is_by_result = |flight: &Flight| matches!(flight.channel, Channel::Result | Channel::Parts);
+            ids.retain(|id| self.in_flight.flight(id).is_none_or(is_by_result));
+            if by_subagent {
+                self.in_flight.repeat(&ids);
+            } else {
+                self.evidence.want(now + WRITTEN);
+                self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
+            }
             return;
         }
         self.came_by_result(ids, via, tool_use, now);

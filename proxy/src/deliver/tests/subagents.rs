@@ -122,3 +122,17 @@ fn no_reminder_names_a_message_that_was_rewound_or_has_expired() {
     scene.reads(&[], &[]);
     assert!(scene.hop_stalled().is_empty(), "the text is not above");
 }
+
+#[test]
+fn a_subagent_that_reads_the_inbox_ends_no_way_into_the_session() {
+    for tool_use in [Some("t1"), None] {
+        let mut scene = after_a_turn();
+        scene.arrive(vec![message(1, json!({}))]);
+        push_comes(&mut scene, "p1");
+        scene.hear(&Event { agent_id: Some("a1".into()), tool_use_ids: vec!["t1".into()], ..event(Name::PreToolUse) });
+        scene.present(1, Via::GetMessages, tool_use);
+        assert_eq!(scene.print(&of_turn("p1", event(Name::Stop))), None, "its turn has the question");
+        scene.reads(&[1], &[1]);
+        assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Transcript)]);
+    }
+}
