@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_what_to_write() {
+    fn a_text_that_is_no_address_is_refused_with_a_correct_example() {
         let check = |text: &str, expected: &str| {
             let refused = text.parse::<StoreAddress>().expect_err(text).to_string();
             assert!(refused.contains(expected), "{text}: {refused}");

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_coordinators_own_lives_in_the_users_data_folder() {
+    fn the_coordinators_files_are_in_the_data_folder_of_its_user() {
         let check = |data: Option<&str>, home: Option<&str>, expected: Option<&str>| {
             let folder = default_data_dir(data.map(OsString::from), home.map(OsString::from)).ok();
             assert_eq!(folder, expected.map(PathBuf::from));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_not_printed_either() {
+    fn a_refused_value_is_not_printed() {
         let check = |arguments: &[&str], part: &str| {
             let refused = Line::try_parse_from([&["c3po-coordinator"], arguments].concat())
                 .map_err(|error| error.to_string())

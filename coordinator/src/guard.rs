@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sends_nothing_or_is_sent_again_is_not_counted() {
+    fn refused_and_repeated_sends_are_not_counted() {
         let (guard, now, both, call) = (Guard::new(Some(1)), Instant::now(), pair("a", "b"), CallId::fresh());
         assert_eq!(guard.take(&both, call, now), Ok(()));
         assert_eq!(guard.take(&both, call, now), Ok(()), "the same call");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_before_a_prompt_is_forgotten() {
+    fn a_prompt_clears_the_count_of_earlier_messages() {
         let (guard, start, both) = (Guard::new(Some(3)), Instant::now(), pair("a", "b"));
         let at = |seconds| start + Duration::from_secs(seconds);
         for second in [1, 2, 3] {

@@ -183,7 +183,7 @@ async fn outcome(call: JoinHandle<Outcome>) -> Outcome {
 }
 
 #[tokio::test]
-async fn nobody_is_registered_before_the_session_is_real() {
+async fn no_agent_is_registered_before_the_session_begins() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     assert!(timeout(Duration::from_millis(200), peer.listener.accept()).await.is_err(), "dialled without a reason");
@@ -237,7 +237,7 @@ async fn receipts_go_before_later_calls_and_are_sent_until_they_are_answered() {
 }
 
 #[tokio::test]
-async fn what_the_coordinator_asks_is_answered() {
+async fn requests_of_the_coordinator_are_answered() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     running.link.begin();
@@ -390,7 +390,7 @@ async fn the_end_of_the_session_is_a_goodbye() {
 }
 
 #[tokio::test]
-async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
+async fn queued_messages_are_sent_once_and_in_order() {
     let peer = Peer::listen().await;
     let url = peer.url();
     let address = peer.listener.local_addr().unwrap();
@@ -438,7 +438,7 @@ async fn what_was_kept_on_the_host_is_sent_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_on_the_host_is_refused() {
+async fn a_send_that_cannot_be_queued_is_refused() {
     let state = tempfile::tempdir().unwrap();
     std::fs::write(state.path().join("journal"), "a file where the folder would be").unwrap();
     let running = run_with(vec!["ws://127.0.0.1:1/acp".to_owned()], state);

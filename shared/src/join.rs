@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_refused() {
+    fn malformed_codes_are_refused() {
         let whole = JoinCode::new([1; 16], Some(Fingerprint::of([2; 32]))).reveal();
         for text in ["", "c3po", "::", &whole[1..], &whole[..whole.len() - 2], "äöü", &format!("{whole}AAAA")] {
             assert_eq!(text.parse::<JoinCode>(), Err(JoinError::Code), "{text}");

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_it_was_told_survives_its_kill() -> Result<()> {
+    async fn redis_keeps_its_data_when_killed() -> Result<()> {
         let mut redis = Redis::start().await?;
         redis.tell(&["SET", "said", "yes"]).await?;
         redis.restart().await?;

@@ -208,7 +208,7 @@ async fn rate_limited_sends_are_audited_and_shutdown_flushes_the_audit() -> Resu
 }
 
 #[tokio::test]
-async fn what_is_sent_and_not_waited_for_stands_there_all_the_same() -> Result<()> {
+async fn sends_without_a_wait_are_in_the_audit() -> Result<()> {
     let redis = Redis::start().await?;
     let served = served(Some(&redis)).await?;
     served.join("b").await?;
@@ -326,7 +326,7 @@ async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Re
 }
 
 #[tokio::test]
-async fn what_the_store_refused_for_good_leaves_a_gap() -> Result<()> {
+async fn an_entry_that_the_store_refuses_for_good_leaves_a_gap() -> Result<()> {
     let redis = Redis::start().await?;
     let address = redis.url().parse()?;
     let served = Served::start_with(|config| config.store = address).await?;

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 const SOON: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn what_is_refused_is_told_in_sentences() -> Result<()> {
+async fn refusals_are_printed_as_sentences() -> Result<()> {
     let gate = Gate::start().await?;
     let refused = gate.ask(&["keys", "revoke", "00000000"]).await.expect_err("there is none");
     assert_eq!(refused.to_string(), "there is no key 00000000. List the keys with `c3po-coordinator keys list`.");

@@ -96,7 +96,7 @@ async fn on_a_host_that_is_well_every_way_is_tried_and_nothing_is_left_behind() 
 }
 
 #[tokio::test]
-async fn what_is_broken_is_named_and_what_depends_on_it_is_skipped() -> Result<()> {
+async fn a_failed_check_is_named_and_dependent_checks_are_skipped() -> Result<()> {
     let folder = tempdir()?;
     let work = folder.path();
     let nobody = "http://127.0.0.1:9";

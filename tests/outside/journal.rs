@@ -40,7 +40,7 @@ async fn receive(session: &McpClient, count: usize) -> Result<Vec<(String, Strin
 }
 
 #[tokio::test]
-async fn what_dead_sessions_left_on_a_host_is_sent_by_a_living_one_in_their_names() -> Result<()> {
+async fn a_living_session_sends_the_queued_messages_of_dead_ones() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
     let url = coordinator.url();
@@ -120,7 +120,7 @@ async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result
 }
 
 #[tokio::test]
-async fn what_was_refused_after_it_had_waited_is_told_by_the_doctor() -> Result<()> {
+async fn doctor_reports_queued_messages_that_were_refused() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
     let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;

@@ -109,7 +109,7 @@ async fn a_session_after_one_that_was_killed_with_its_coordinator_has_its_name()
 }
 
 #[tokio::test]
-async fn what_a_killed_session_was_shown_is_marked_also_where_it_could_not_say_so() -> Result<()> {
+async fn messages_shown_by_a_killed_session_are_marked_without_its_report() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let breaker = Breaker::before(coordinator.address()).await?;
@@ -174,7 +174,7 @@ async fn a_coordinator_that_appears_is_found_and_one_that_is_absent_costs_two_se
 }
 
 #[tokio::test]
-async fn what_is_queued_on_the_host_is_sent_once_when_the_coordinator_appears() -> Result<()> {
+async fn queued_messages_are_sent_once_when_the_coordinator_appears() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
     let homeassistant = session(work.path(), "homeassistant", &coordinator.url()).await?;
@@ -255,7 +255,7 @@ async fn two_links_on_redis(work: &TempDir) -> Result<(Redis, Coordinator, Link,
 }
 
 #[tokio::test]
-async fn what_a_host_says_of_its_session_while_the_store_is_away_is_recorded_afterwards() -> Result<()> {
+async fn changes_of_a_session_are_recorded_after_an_outage_of_the_store() -> Result<()> {
     let work = TempDir::new()?;
     let (mut redis, _coordinator, mut homeassistant, mut meshtastic) = two_links_on_redis(&work).await?;
     let sent = homeassistant.call("send_message", json!({"target": "meshtastic", "message": "before"})).await?;

@@ -188,7 +188,7 @@ async fn nothing_that_was_accepted_is_lost_or_doubled_while_every_master_is_kill
 }
 
 #[tokio::test]
-async fn what_is_no_cluster_or_is_part_of_one_is_told_with_what_to_write() -> Result<()> {
+async fn a_wrong_kind_of_redis_address_is_refused_with_the_right_one() -> Result<()> {
     let cluster = Cluster::start().await?;
     let refused = open(&cluster.masters[0].url()).await.expect_err("it is one of three");
     assert!(matches!(refused, OpenError::InCluster { .. }), "{refused}");

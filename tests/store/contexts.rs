@@ -187,7 +187,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fix
     Ok(())
 }
 
-pub(crate) async fn what_is_settled_is_not_put_to_a_new_context(fixture: Fixture) -> Result<()> {
+pub(crate) async fn settled_messages_are_not_shown_to_a_new_context(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let acknowledged = fixture.say("a", "b", "acknowledged").await?;
@@ -229,7 +229,9 @@ pub(crate) async fn seen_needs_in_session_of_the_same_context(fixture: Fixture) 
     Ok(())
 }
 
-pub(crate) async fn what_an_older_context_saw_at_once_shows_nothing_to_the_present_one(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_combined_receipt_of_an_older_context_shows_nothing_to_the_present_one(
+    fixture: Fixture,
+) -> Result<()> {
     let tenure = fixture.pair().await?;
     let question = fixture.say("a", "b", "question").await?;
     let news = fixture.post(news("a", "b", "news")).await?;

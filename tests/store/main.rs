@@ -25,7 +25,7 @@ macro_rules! every_promise {
                 kind_and_thread_select,
                 pending_counts_what_is_in_the_inbox,
                 a_message_past_its_time_is_out_at_once_and_says_so,
-                what_ends_soon_ends_also_behind_what_has_ended;
+                messages_expire_in_order_behind_expired_ones;
             threads:
                 a_thread_has_both_sides_in_order,
                 a_thread_is_the_same_in_stretches_of_any_length,
@@ -51,8 +51,8 @@ macro_rules! every_promise {
                 an_acknowledged_or_expired_question_can_still_be_answered;
             receipts:
                 a_history_has_each_step_once_in_order_with_its_evidence,
-                what_is_seen_at_once_has_every_step_with_its_evidence,
-                what_is_seen_at_once_adds_to_each_message_what_it_lacks,
+                a_combined_receipt_records_every_stage_with_its_evidence,
+                a_combined_receipt_adds_the_missing_stages_of_each_message,
                 in_session_proves_on_host,
                 seen_settles_only_what_wants_no_answer,
                 in_session_shows_a_message_and_a_new_session_shows_it_again,
@@ -66,11 +66,11 @@ macro_rules! every_promise {
                 the_same_process_may_come_back_in_a_larger_context,
                 a_new_session_begins_in_the_context_that_it_says,
                 a_late_receipt_of_an_older_context_shows_nothing_to_the_present_one,
-                what_an_older_context_saw_at_once_shows_nothing_to_the_present_one,
+                a_combined_receipt_of_an_older_context_shows_nothing_to_the_present_one,
                 a_receipt_of_a_newer_context_begins_it,
                 an_outdated_session_changes_nothing_of_the_record,
                 repeated_is_what_an_earlier_session_or_context_was_shown,
-                what_is_settled_is_not_put_to_a_new_context,
+                settled_messages_are_not_shown_to_a_new_context,
                 seen_needs_in_session_of_the_same_context;
             tenures:
                 a_held_name_is_refused_to_others,
@@ -96,12 +96,12 @@ macro_rules! every_promise {
                 a_removed_agent_leaves_nothing_but_receipts,
                 the_name_of_a_deleted_agent_stays_with_its_host,
                 a_key_reserves_so_many_names_and_no_more,
-                what_a_host_has_moves_to_another_name_of_it;
+                the_agents_of_a_host_move_to_its_new_name;
             one_shot:
                 a_one_shot_session_leaves_nothing_when_it_is_over,
                 a_one_shot_session_leaves_nothing_however_much_it_has,
                 a_one_shot_session_whose_link_broke_ends_with_its_hold,
-                nobody_inherits_from_a_one_shot_session,
+                no_session_inherits_from_a_one_shot_session,
                 a_one_shot_session_under_anothers_name_takes_nothing_from_it;
             keys:
                 keys_are_kept_and_counted,
@@ -128,7 +128,7 @@ macro_rules! every_promise {
             quotas:
                 a_key_stores_its_quota_and_no_more_and_others_go_on,
                 a_quota_holds_when_50_race,
-                what_is_not_stored_counts_against_no_quota,
+                refused_messages_count_against_no_quota,
                 a_reply_beyond_the_quota_leaves_the_question_open,
                 a_quota_survives_closing_and_opening,
                 so_many_agents_are_made_with_a_key_and_no_more,

@@ -96,7 +96,7 @@ pub(crate) async fn a_one_shot_session_whose_link_broke_ends_with_its_hold(fixtu
     Ok(())
 }
 
-pub(crate) async fn nobody_inherits_from_a_one_shot_session(fixture: Fixture) -> Result<()> {
+pub(crate) async fn no_session_inherits_from_a_one_shot_session(fixture: Fixture) -> Result<()> {
     fixture.agent("b").await?;
     for heir in [run(), claim("a-run")] {
         let dead = fixture.take(&run()).await?;

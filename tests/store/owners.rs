@@ -182,7 +182,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     Ok(())
 }
 
-pub(crate) async fn what_a_host_has_moves_to_another_name_of_it(fixture: Fixture) -> Result<()> {
+pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) -> Result<()> {
     let old = fixture.take(&wish("a", owner("a", "laptop", 1))).await?;
     fixture.say("b", "a", "for the old name").await?;
     fixture.take(&wish("a-2", owner("a", "laptop.local", 1))).await?;
@@ -249,7 +249,7 @@ async fn a_host_keeps_a_name_for_30_days_and_no_longer_with_redis() -> Result<()
 }
 
 #[tokio::test]
-async fn what_builds_without_owners_left_in_redis_goes_to_the_host_that_had_it_last() -> Result<()> {
+async fn agents_of_builds_without_owners_go_to_their_last_host_in_redis() -> Result<()> {
     let redis = Redis::start().await?;
     let fixture = super::redis::fixture_on(redis.url(), ()).await?;
     for (name, host) in [("a", "laptop"), ("a-2", "nas")] {

@@ -90,7 +90,7 @@ pub(crate) async fn a_quota_holds_when_50_race(fixture: Fixture) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn what_is_not_stored_counts_against_no_quota(fixture: Fixture) -> Result<()> {
+pub(crate) async fn refused_messages_count_against_no_quota(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let (expected, ..) = fill(&fixture, "k1").await?;
     let first = with("k2", long());

@@ -131,7 +131,7 @@ pub(crate) async fn a_message_past_its_time_is_out_at_once_and_says_so(fixture: 
     Ok(())
 }
 
-pub(crate) async fn what_ends_soon_ends_also_behind_what_has_ended(fixture: Fixture) -> Result<()> {
+pub(crate) async fn messages_expire_in_order_behind_expired_ones(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     let first = fixture.post(brief("a", "b", "first")).await?;
     fixture.say("a", "b", "lasts").await?;

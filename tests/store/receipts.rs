@@ -165,7 +165,7 @@ pub(crate) async fn evidence_without_a_session_is_recorded(fixture: Fixture) -> 
     Ok(())
 }
 
-pub(crate) async fn what_is_seen_at_once_has_every_step_with_its_evidence(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_combined_receipt_records_every_stage_with_its_evidence(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let (question, news) = (fixture.say("a", "b", "question").await?, fixture.post(news("a", "b", "news")).await?);
     let both = [question.id.clone(), news.id.clone()];
@@ -190,7 +190,7 @@ pub(crate) async fn what_is_seen_at_once_has_every_step_with_its_evidence(fixtur
     Ok(())
 }
 
-pub(crate) async fn what_is_seen_at_once_adds_to_each_message_what_it_lacks(fixture: Fixture) -> Result<()> {
+pub(crate) async fn a_combined_receipt_adds_the_missing_stages_of_each_message(fixture: Fixture) -> Result<()> {
     let tenure = fixture.pair().await?;
     let shown = fixture.say("a", "b", "shown").await?;
     let seen = fixture.say("a", "b", "seen").await?;

@@ -150,7 +150,7 @@ async fn a_hanging_redis_is_unavailable_soon_and_the_repeated_call_is_applied_on
 }
 
 #[tokio::test]
-async fn what_one_coordinator_does_wakes_the_listeners_of_another() -> Result<()> {
+async fn changes_by_one_coordinator_wake_the_listeners_of_another() -> Result<()> {
     let Shared { redis: _redis, fixture, other } = shared().await?;
     let mut wakes = other.wakes();
     let question = fixture.say("a", "b", "ping").await?;
@@ -435,7 +435,7 @@ pub(super) async fn keep_apart(first: &Fixture, second: &Fixture) -> Result<()> 
 }
 
 #[tokio::test]
-async fn what_one_coordinator_does_alone_is_published_to_nobody() -> Result<()> {
+async fn a_coordinator_without_peers_publishes_nothing() -> Result<()> {
     let redis = Redis::start().await?;
     let fixture = fixture_on(redis.url(), ()).await?;
     fixture.pair().await?;
@@ -463,7 +463,7 @@ async fn an_allowance_is_forgotten_when_every_count_is_younger() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_an_earlier_build_left_is_discarded_on_request_but_for_keys_and_invites() -> Result<()> {
+async fn data_of_an_earlier_build_is_discarded_on_request_except_keys_and_invites() -> Result<()> {
     let redis = Redis::start().await?;
     for command in [
         &["SET", "c3po:schema", "3"][..],

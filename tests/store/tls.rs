@@ -42,7 +42,7 @@ async fn a_watched_master_is_reached_over_tls() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_has_no_certificate_that_we_trust_is_refused_with_what_to_do() -> Result<()> {
+async fn a_server_with_an_untrusted_certificate_is_refused_with_the_next_step() -> Result<()> {
     let certificates = Certificates::make()?;
     let (_redis, url) = Redis::start_with_tls(&certificates).await?;
     let others = Certificates::make()?;

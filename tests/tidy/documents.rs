@@ -152,7 +152,7 @@ fn every_file_that_a_document_names_exists() -> Result<()> {
 }
 
 #[test]
-fn what_is_measured_is_started_as_users_start_it() -> Result<()> {
+fn measured_programs_are_started_as_users_start_them() -> Result<()> {
     let (name, value) = harness::coordinator::RETURNS_MEMORY;
     for path in ["Dockerfile", "Makefile", "docs/CONFIGURATION.md", "dist/c3po-coordinator.service"] {
         assert!(file(path)?.contains(&format!("{name}={value}")), "{path} does not say {name}={value}");

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_is_caught_where_it_was_removed() {
+    fn a_removed_word_is_found_where_it_returns() {
         let check =
             |breaches, path, text| assert_eq!(came_back(&File::new(path, text)).len(), breaches, "{path}: {text}");
         check(1, "tests/harness/cluster.rs", "use std::sync::Mutex;\nstatic IDLE: Mutex<()>;");

@@ -67,7 +67,7 @@ fn nothing_is_left_for_later() -> Result<()> {
 }
 
 #[test]
-fn what_was_removed_stays_removed() -> Result<()> {
+fn removed_words_stay_removed() -> Result<()> {
     check(gone::came_back)
 }
 

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_finds_no_room_leaves_a_gap_in_its_place_and_is_counted() {
+    async fn an_entry_without_room_leaves_a_gap_and_is_counted() {
         let folder = tempfile::tempdir().expect("a folder");
         let (store, metrics) = (store(folder.path()).await, Metrics::new());
         let (audit, writer) = Audit::new(Some(100_000), &metrics);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_noted_before_the_end_is_written() {
+    async fn entries_noted_before_the_end_are_written() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = store(folder.path()).await;
         let (audit, writer) = Audit::new(Some(10_000), &Metrics::new());

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_agent_can_be_called_is_refused() {
+    fn a_glob_that_matches_no_agent_id_is_refused() {
         let check = |globs: &[&str]| AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect());
         assert_eq!(check(&[]), Err(GlobError::Empty));
         for wrong in ["", "a b", "ä", "a,b", &"*".repeat(65)] {

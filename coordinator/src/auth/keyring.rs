@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_under_a_key_ends_with_it() {
+    fn links_and_requests_end_with_their_key() {
         let check = |change: fn(&mut Key), now: u64, ends: bool| {
             let (ring, fresh) = (Keyring::default(), Fresh::make().expect("random"));
             let mut key = key(&fresh);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_misses_the_coordinator_is_led_to_the_one_that_is_there() {
+    fn the_error_for_an_absent_coordinator_names_the_one_that_runs() {
         let check = |kind, ports: &[u16], service: Option<&str>, expected: &str| {
             let text = said(kind, Path::new("/d/control-8420.sock"), ports, service.map(Path::new));
             assert!(text.contains("/d/control-8420.sock") && text.ends_with(expected), "{text}");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_to_one_who_never_calls_is_bounded() {
+    fn the_list_of_shown_messages_is_bounded_without_calls() {
         let memory = Memory::default();
         let id = |number| MessageId::new(&AgentId::human(), &AgentId::all(), number);
         for number in 0..10_000 {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_kept_where_the_descriptors_suffice() {
+    fn the_requested_limit_holds_if_there_are_enough_descriptors() {
         let possible = bound(None, None, DEAREST);
         let asked = |asked| bound(Some(asked), Some(0), DEAREST);
         assert_eq!((asked(1), asked(usize::MAX)), (1, possible));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_guesses_codes_is_told_so_often_that_they_are_wrong() {
+    fn wrong_codes_are_refused_up_to_the_rate_limit() {
         let joins = Joins {
             public_url: None,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8420)),

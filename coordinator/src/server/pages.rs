@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_of_another_site_asks_for_gets_nowhere() {
+    fn requests_from_pages_of_other_sites_are_refused() {
         for names in [open(&[]), closed()] {
             for (site, expected) in [("cross-site", true), ("same-site", true), ("same-origin", false), ("none", false)]
             {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_that_it_comes_from_a_page_gets_nowhere() {
+    fn requests_with_the_headers_of_a_page_are_refused() {
         for names in [open(&[]), closed()] {
             for origin in ["http://evil.example", "http://localhost:3000", "null"] {
                 assert!(refuses(&names, "/acp", &[("host", "localhost"), ("origin", origin)]), "{origin}");

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_session_was_handed_or_reads_in_parts_is_left_out_until_the_first_of_it_is_free() {
+    fn handed_and_begun_messages_are_left_out_until_the_first_is_released() {
         let (memory, now) = (Memory::default(), Instant::now());
         let (begun, handed, free) = (placed(1), placed(2), placed(3));
         memory.begin(&begun.message.id, now);

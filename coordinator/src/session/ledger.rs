@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_stays_behind_what_was_said_since() {
+    fn newer_changes_take_precedence_over_an_owed_one() {
         let mut ledger = Ledger::default();
         ledger.change(state(State::Ready));
         // The earlier change failed only now.
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_goes_with_the_next_change_or_alone() {
+    fn an_owed_change_is_merged_into_the_next_one_or_sent_alone() {
         let mut ledger = Ledger::default();
         ledger.owe(SessionChange {
             session_id: Some("old".into()),

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_much_at_once_is_read_at_the_pace_and_may_save_up_for_it() {
+    async fn a_burst_is_read_at_the_pace_after_the_saved_up_allowance() {
         let mut pace = Pace::default();
         let saved = PER_SECOND * u32::try_from(SAVED.as_secs()).expect("small");
         (0..saved).for_each(|_| pace.note(10, 1));

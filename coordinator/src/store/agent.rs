@@ -263,7 +263,7 @@ mod tests {
     use super::displaced;
 
     #[test]
-    fn who_moves_keeps_its_slot_and_the_other_takes_the_next() {
+    fn a_moved_agent_keeps_its_slot_and_the_other_gets_the_next_free_one() {
         assert_eq!(displaced(&[1], &[]), []);
         assert_eq!(displaced(&[2], &[1]), []);
         assert_eq!(displaced(&[1], &[1]), [(1, 2)]);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_stops_waiting_gives_back_what_was_taken() {
+    async fn a_cancelled_wait_for_room_returns_its_part() {
         let (all, one) = (Room::of(STEP), Room::of(2 * STEP));
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(STEP).await;

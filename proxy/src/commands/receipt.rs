@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_history_does_not_tell_is_not_said() {
+    fn a_receipt_states_nothing_beyond_its_history() {
         let history = steps(json!([
             {"stage": "on_host", "via": "wait_for_message"},
             {"stage": "in_session"},

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_subagent_was_shown_only_a_subagent_has_seen() {
+    fn a_message_shown_to_a_subagent_is_seen_by_a_subagent_alone() {
         let mut shown = Shown::default();
         shown.by_tool(&[id(1)], Some("t1".into()), Instant::now());
         shown.by_hook(&[id(2)], Instant::now());

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_known_stands_in_the_line_of_origin() {
+    fn the_line_of_origin_has_every_known_property() {
         let check = |note: Note, expected: &str| assert!(one(&note).contains(expected), "{}", one(&note));
         check(Note { priority: Priority::Urgent, ..note(1, "x") }, "[urgent]");
         check(Note { repeated: true, ..note(1, "x") }, "[may have been shown before]");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_and_is_counted() {
+    fn messages_without_room_wait_and_are_counted() {
         let long = note(2, &"x".repeat(6_000));
         let (short, other) = (note(1, "short"), note(3, &"y".repeat(6_000)));
         let text = text(&agent("a"), &[&short, &long, &other], 5);

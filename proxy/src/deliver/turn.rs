@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_said_of_itself_holds_until_somebody_speaks_to_it() {
+    fn a_state_that_a_session_set_holds_until_the_next_prompt() {
         let (mut turn, now) = (Turn::new(), Instant::now());
         turn.said(State::Blocked);
         turn.on(&event(Name::PostToolBatch), now);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_write_becomes_an_event() {
+    fn the_input_of_each_hook_becomes_an_event() {
         let start = json!({"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "clear"});
         let expected =
             json!({"name": "session-start", "session_id": "s", "source": "clear", "stop_hook_active": false});
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_input_is_no_event() {
+    fn malformed_input_is_no_event() {
         for input in ["", "null", "[1]", "{", "go", "{\"session_id\": 7}", "\u{0}"] {
             assert!(event(Name::Stop, input.as_bytes()).is_none(), "{input}");
         }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_says_what_was_waited_for() {
+    fn the_error_after_a_timeout_names_the_awaited_message() {
         let (stage, why) = (Stage::default(), |stage: &Stage| match stage.gave_up(Duration::from_secs(5)) {
             DialError::Failed { why, advice } => (why, advice),
             DialError::Refused(refusal) => panic!("{refusal}"),

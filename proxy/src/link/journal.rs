@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_stays_out_whatever_a_crash_left_behind_it() {
+    fn sent_entries_stay_out_of_the_journal_after_a_crash() {
         let (_folder, journal) = journal();
         let lines = [line(1), line(2), line(3)];
         lines.iter().for_each(|line| journal.append(&agent(), line).unwrap());
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_read_the_journal() {
+    fn the_journal_is_readable_by_its_user_alone() {
         let (_folder, journal) = journal();
         journal.append(&agent(), &line(1)).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_a_seat_knows_who_died_on_it() {
+    fn a_new_holder_learns_which_process_died() {
         let folder = tempfile::tempdir().unwrap();
         let seats = Seats::new(folder.path().join("state/seats"), "nas2");
         let name: AgentId = "web".parse().unwrap();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_seat_knows_the_dead_of_the_same_name_with_a_number() {
+    fn a_new_holder_learns_the_dead_of_numbered_names() {
         let folder = tempfile::tempdir().unwrap();
         let seats = Seats::new(folder.path().to_owned(), "nas2");
         let other = Seats::new(folder.path().to_owned(), "nas3");
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_a_seat_up_is_not_dead() {
+    fn a_process_that_left_its_seat_is_not_dead() {
         let folder = tempfile::tempdir().unwrap();
         let seats = Seats::new(folder.path().to_owned(), "nas2");
         let name: AgentId = "web".parse().unwrap();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_shows_the_certificate_has_to_hold_its_key() {
+    async fn a_server_must_prove_that_it_has_the_key_of_its_certificate() {
         let (own, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut parameters = CertificateParams::new(["elsewhere".to_owned()]).unwrap();
         parameters.not_after = rcgen::date_time_ymd(2001, 1, 1);

@@ -47,7 +47,7 @@ fn an_answer_can_be_an_exit_code_and_a_text_on_standard_error() {
 }
 
 #[test]
-fn what_was_not_printed_is_said_to_be_so() {
+fn a_hook_reports_an_answer_that_it_could_not_print() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     host.serve(&desk, id());
     let mut hook = host.hook("stop");

@@ -114,7 +114,7 @@ fn input_that_does_not_end_is_left() {
 }
 
 #[test]
-fn what_tools_return_is_read_whatever_its_size_and_passed_over() {
+fn results_of_any_size_are_read_and_skipped() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let batch = |size: usize| {
         let call = json!({"tool_use_id": "toolu_1", "tool_response": "x".repeat(size)});

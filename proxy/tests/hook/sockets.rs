@@ -41,7 +41,7 @@ fn each_session_has_its_own_proxy_and_a_nested_one_without_stays_silent() {
 }
 
 #[test]
-fn what_is_left_of_others_is_swept_and_what_lives_is_not() {
+fn stale_sockets_are_removed_and_live_ones_stay() {
     let (mut host, desk) = (Host::new(), Clerk::saying("text"));
     let mut gone = Command::new("sleep").arg("60").spawn().unwrap();
     let (stale, attended) = (host.place(gone.id()), host.folder().join("4000000-7.sock"));

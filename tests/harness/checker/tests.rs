@@ -79,12 +79,12 @@ fn where_nothing_is_wrong_nothing_is_found() {
 }
 
 #[test]
-fn what_was_accepted_and_never_shown_is_lost() {
+fn an_accepted_message_that_was_never_shown_is_lost() {
     assert_eq!(found(&[began(1, 0), accepted(1), sent(2, Outcome::Queued)]), ["lost", "lost"]);
 }
 
 #[test]
-fn what_was_refused_or_never_sent_is_not_shown() {
+fn messages_that_were_refused_or_never_sent_are_not_shown() {
     assert_eq!(found(&[began(1, 0), sent(1, Outcome::Refused), shown(1, 1, false), in_session(1)]), ["undead"]);
     assert_eq!(found(&[began(1, 0), shown(1, 1, false), in_session(1)]), ["undead"]);
 }
@@ -165,7 +165,7 @@ fn a_stage_needs_its_evidence() {
 }
 
 #[test]
-fn what_a_sweep_completed_late_lies_in_an_inbox_and_was_read_there() {
+fn a_message_of_a_late_sweep_is_in_an_inbox_and_was_read_there() {
     let left = Event::Left { id: id(1), key: key(1) };
     assert_eq!(found(&[began(1, 0), sent(1, Outcome::Unknown), left.clone(), seen(1)]), Vec::<String>::new());
     // An accepted message should have been shown before.
@@ -173,7 +173,7 @@ fn what_a_sweep_completed_late_lies_in_an_inbox_and_was_read_there() {
 }
 
 #[test]
-fn what_was_evident_has_its_stage() {
+fn every_observed_stage_is_in_the_receipt() {
     let begin = [began(1, 0), accepted(1), shown(1, 1, false)];
     assert_eq!(found(&[&begin[..], &[history(1, &[("stored", 1, None)])]].concat()), ["receipt"]);
     assert_eq!(found(&[&begin[..], &[called(1), in_session(1)]].concat()), ["receipt"]);

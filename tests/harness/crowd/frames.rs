@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_what_a_coordinator_reads() {
+    fn the_coordinator_reads_the_frames_as_written() {
         let mut text = String::new();
         let mut check = |write: &dyn Fn(&mut String)| {
             write(&mut text);

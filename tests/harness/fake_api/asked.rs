@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_found_whoever_said_it() {
+    fn texts_of_every_role_are_found() {
         let asked = asked();
         assert!(asked.holds("a result") && asked.holds("announced") && !asked.holds("never"));
         assert_eq!(asked.count_of("first"), 2);

@@ -60,7 +60,7 @@ async fn an_open_invite_is_listed_without_its_code_and_lets_nobody_in_once_it_is
 }
 
 #[tokio::test]
-async fn what_lets_nobody_in_is_not_listed() -> Result<()> {
+async fn closed_invites_are_not_listed() -> Result<()> {
     let gate = Gate::start().await?;
     let (admin, other) = (gate.key("admin", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
     let (_, used) = invite(&gate, &admin, &json!({})).await?;

@@ -192,7 +192,7 @@ async fn a_line_that_was_used_installs_nothing_and_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_shows_another_certificate_gets_no_code_and_nothing_is_written() -> Result<()> {
+async fn a_server_with_another_certificate_gets_no_code_and_nothing_is_written() -> Result<()> {
     let (work, other, home) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
     let (real, forged) = (coordinator(work.path()).await?, coordinator(other.path()).await?);
     let line = line(work.path(), &real, "c3po join ").await?.replace(&real.url(), &forged.url());

@@ -156,7 +156,7 @@ async fn of_50_who_race_for_a_join_code_as_many_get_in_as_it_says() -> Result<()
 }
 
 #[tokio::test]
-async fn whoever_guesses_join_codes_is_slowed_down_and_keeps_nobody_out() -> Result<()> {
+async fn guessing_join_codes_is_throttled_and_blocks_no_other_host() -> Result<()> {
     let gate = Gate::start().await?;
     let code_of = invited(&gate, &[]).await?;
     let mut statuses = Vec::new();
@@ -241,7 +241,7 @@ async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom
 }
 
 #[tokio::test]
-async fn what_a_key_did_or_was_denied_is_noted_with_it() -> Result<()> {
+async fn the_audit_names_the_key_of_each_action_and_denial() -> Result<()> {
     let gate = Gate::start().await?;
     let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
     assert_eq!(ask(&gate, "POST", "/api/keys", Some(&key), None, "").await?.status, 403);

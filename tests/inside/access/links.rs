@@ -156,7 +156,7 @@ async fn a_key_that_ends_midway_ends_every_tool() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_is_told_more_of_a_message_of_others_than_of_none() -> Result<()> {
+async fn a_foreign_message_is_refused_as_an_unknown_one() -> Result<()> {
     let mut scene = Scene::set().await?;
     let before = scene.receipts().await?;
     let asked = |id: &str| {
@@ -212,7 +212,7 @@ async fn a_frame_of_one_link_is_worth_nothing_on_another() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_said_of_messages_of_others_moves_nothing() -> Result<()> {
+async fn receipts_for_foreign_messages_change_nothing() -> Result<()> {
     let mut scene = Scene::set().await?;
     let before = scene.receipts().await?;
     let ids: Vec<_> = scene.sent.iter().map(String::as_str).collect();

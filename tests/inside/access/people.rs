@@ -112,7 +112,7 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
 }
 
 #[tokio::test]
-async fn who_is_not_online_is_not_said_to_be_nobody() -> Result<()> {
+async fn an_offline_agent_is_not_reported_as_unknown() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut gone = Link::open_with(&gate.served.address, Some(&host.key)).await?;
@@ -174,7 +174,7 @@ async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
+async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
@@ -248,7 +248,7 @@ async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result
 }
 
 #[tokio::test]
-async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
+async fn sent_messages_are_listed_with_their_stage() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
@@ -276,7 +276,7 @@ async fn what_was_sent_is_listed_with_how_far_it_got() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_was_kept_on_a_host_is_sent_once_and_before_what_is_sent_next() -> Result<()> {
+async fn queued_messages_are_sent_once_and_before_newer_ones() -> Result<()> {
     const NOBODY: &str = "http://127.0.0.1:1";
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;

@@ -70,7 +70,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
 }
 
 #[tokio::test]
-async fn those_without_a_key_have_one_quota() -> Result<()> {
+async fn clients_without_a_key_share_one_quota() -> Result<()> {
     let gate = Gate::start_with(|config| {
         config.is_open = true;
         config.store_quota = Some(LIMIT);

@@ -121,7 +121,7 @@ async fn reply_refuses_malformed_ids_empty_responses_and_messages_that_do_not_ex
 }
 
 #[tokio::test]
-async fn what_a_response_showed_is_in_the_session_and_seen_by_a_later_request() -> Result<()> {
+async fn messages_of_a_response_are_in_the_session_and_seen_by_the_next_request() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
     let id = homeassistant.send("meshtastic", "over HTTP").await?;
     meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;

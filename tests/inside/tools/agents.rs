@@ -146,7 +146,7 @@ async fn a_person_speaks_beside_no_session_and_takes_nothing_over() -> Result<()
 }
 
 #[tokio::test]
-async fn what_was_delivered_under_one_name_says_nothing_of_another() -> Result<()> {
+async fn deliveries_under_one_name_prove_nothing_under_another() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     meshtastic.accepts = false;
     ask(&mut homeassistant, "to the old name").await?;

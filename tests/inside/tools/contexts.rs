@@ -173,7 +173,7 @@ async fn a_person_has_no_session_to_speak_of() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_host_says_right_before_its_goodbye_is_recorded() -> Result<()> {
+async fn changes_right_before_a_goodbye_are_recorded() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let message = ask(&mut homeassistant, "the last one").await?;
     meshtastic.hear(|frame| frame["method"] == "deliver").await?;

@@ -120,7 +120,7 @@ async fn another_protocol_is_refused_with_which_side_to_update() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_is_let_in_without_the_token() -> Result<()> {
+async fn clients_without_the_token_are_refused() -> Result<()> {
     let token = "a-token-of-sixteen-or-more";
     let secret = token.parse().map_err(anyhow::Error::msg)?;
     let served = Served::start_with(|config| config.token = Some(secret)).await?;

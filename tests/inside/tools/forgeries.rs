@@ -41,7 +41,7 @@ async fn a_call_is_under_way_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn whoever_spoke_for_nobody_does_not_speak_for_a_session() -> Result<()> {
+async fn a_person_cannot_act_as_a_session_that_began_later() -> Result<()> {
     let served = Served::start().await?;
     let (link, _) = Link::join(&served.address, "late").await?;
     drop(link);
@@ -69,7 +69,7 @@ async fn whoever_spoke_for_nobody_does_not_speak_for_a_session() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nobody_is_the_system_or_everybody() -> Result<()> {
+async fn no_client_acts_as_a_reserved_name() -> Result<()> {
     let served = Served::start().await?;
     for name in ["system", "all", "Human"] {
         let forged = Who { more: json!({"person": true, "leftover": true}), ..Who::new(name) };

@@ -70,7 +70,7 @@ async fn a_persons_page_of_the_longest_messages_holds_one_and_says_where_the_nex
 }
 
 #[tokio::test]
-async fn nobody_reads_or_acknowledges_anothers_mail() -> Result<()> {
+async fn no_agent_reads_or_acknowledges_the_mail_of_another() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let question = ask(&mut homeassistant, "secret").await?;
     let mut other = served.join("other").await?;

@@ -157,7 +157,7 @@ async fn a_person_lets_a_pair_go_on_or_stops_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_ruled_about_nobody_is_refused() -> Result<()> {
+async fn a_ruling_about_unknown_agents_is_refused() -> Result<()> {
     let (gate, ..) = limited(Some(FEW)).await?;
     let refused = gate.ask(&["guard", "stop", "a", "nobody"]).await.expect_err("there is no such agent");
     assert!(refused.to_string().contains("no agent named nobody"), "{refused}");
@@ -228,7 +228,7 @@ async fn messages_of_a_person_are_exempt_and_so_is_a_thread_with_one() -> Result
 }
 
 #[tokio::test]
-async fn what_sends_nothing_and_what_is_sent_again_is_not_counted() -> Result<()> {
+async fn the_guard_counts_neither_refused_nor_repeated_sends() -> Result<()> {
     let (gate, mut a, mut b) = limited(Some(FEW)).await?;
     for _ in 0..2 * FEW {
         assert_eq!(a.refusal("send_message", json!({"target": "c", "message": "there?"})).await?, "AGENT_NOT_FOUND");

@@ -216,7 +216,7 @@ async fn text_and_context_are_read_one_after_the_other() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_follows_a_long_message_comes_behind_its_rest() -> Result<()> {
+async fn later_messages_come_after_the_rest_of_a_long_one() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let before = ask(&mut homeassistant, "before").await?;
     let long = ask(&mut homeassistant, &"x".repeat(TEXT_MAX)).await?;
@@ -255,7 +255,7 @@ async fn a_wait_passes_over_what_its_session_reads_in_parts_and_a_new_context_be
 }
 
 #[tokio::test]
-async fn what_get_messages_has_begun_is_not_begun_by_a_wait() -> Result<()> {
+async fn a_wait_does_not_restart_a_message_that_get_messages_began() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     ask(&mut homeassistant, &"x".repeat(TEXT_MAX)).await?;
     let page = meshtastic.call("get_messages", json!({})).await?;

@@ -150,7 +150,7 @@ async fn a_wait_through_a_proxy_lasts_as_long_as_it_was_asked_to() -> Result<()>
 }
 
 #[tokio::test]
-async fn what_a_wait_was_handed_and_gave_back_is_pushed_to_the_host() -> Result<()> {
+async fn a_message_that_a_wait_gave_back_is_pushed() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let call = CallId::fresh();
     let waiting = meshtastic.begin(call, "wait_for_message", json!({"timeout": 20})).await?;

@@ -116,7 +116,7 @@ async fn nothing_is_read(coordinator: &Coordinator) -> Result<()> {
 
 /// One test, because each part spends most of its time waiting.
 #[tokio::test]
-async fn whoever_dribbles_or_says_too_much_loses_the_connection() -> Result<()> {
+async fn slow_and_oversized_senders_lose_the_connection() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     tokio::try_join!(

@@ -80,7 +80,7 @@ async fn at_the_limit_of_descriptors_newcomers_are_told_and_the_others_go_on() -
 }
 
 #[tokio::test]
-async fn whoever_says_nothing_loses_the_place() -> Result<()> {
+async fn silent_connections_lose_their_slot() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = small_coordinator(&work).await?;
     let mut silent = Vec::new();

@@ -36,7 +36,7 @@ const BROADCAST_GROWTH_MAX: u64 = 20 << 20;
 const IN_TIME: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn what_is_never_finished_is_held_up_to_a_budget_and_the_others_go_on() -> Result<()> {
+async fn unfinished_input_is_held_up_to_a_budget_and_others_continue() -> Result<()> {
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;

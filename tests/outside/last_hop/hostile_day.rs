@@ -147,7 +147,7 @@ async fn a_failing_service_multiplies_no_copies_and_the_session_goes_on_after_it
 
 /// A message that a subagent fetched is not shown to the session by that, so the session gets it too.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_subagent_fetched_comes_to_the_session_as_well() -> Result<()> {
+async fn a_message_that_a_subagent_fetched_comes_to_the_session_too() -> Result<()> {
     let script = Script::new()
         .when("wait for the mail", |_| vec![Block::call("wait_for_message", json!({"timeout": 20}))])
         .when("delegate", |_| {

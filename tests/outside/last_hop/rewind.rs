@@ -55,7 +55,7 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
 }
 
 /// A rewind to `to` removes a pushed question and news that arrived with a prompt. Both must be shown again.
-async fn what_was_rewound_comes_again(scene: Scene, prompts: &[&str], to: &str) -> Result<()> {
+async fn rewound_messages_come_again(scene: Scene, prompts: &[&str], to: &str) -> Result<()> {
     let session = scene.start().await?;
     for prompt in prompts {
         scene.type_and_see(&session, prompt).await?;
@@ -101,18 +101,18 @@ async fn what_was_rewound_comes_again(scene: Scene, prompts: &[&str], to: &str) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_rewind_to_the_middle_takes_out_comes_again() -> Result<()> {
+async fn messages_come_again_after_a_rewind_to_the_middle() -> Result<()> {
     let Some(scene) = Scene::set("a rewind to the middle", Script::new()).await? else { return Ok(()) };
     let prompts = ["the first prompt of all", "the prompt in the middle"];
-    what_was_rewound_comes_again(scene, &prompts, "the prompt in the middle").await
+    rewound_messages_come_again(scene, &prompts, "the prompt in the middle").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_rewind_to_the_beginning_takes_out_comes_again() -> Result<()> {
+async fn messages_come_again_after_a_rewind_to_the_beginning() -> Result<()> {
     let Some(scene) = Scene::set("a rewind to the beginning", Script::new()).await? else { return Ok(()) };
     if !scene.claude.has_inbox().await? {
         // That version does not number its turns, so the rewind cannot be detected.
         return Ok(());
     }
-    what_was_rewound_comes_again(scene, &["the first prompt of all"], "the first prompt of all").await
+    rewound_messages_come_again(scene, &["the first prompt of all"], "the first prompt of all").await
 }

@@ -27,7 +27,7 @@ fn plugin_with_a_server(work: &Path) -> Result<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_typed_into_a_real_session_reaches_its_model_and_its_plugin() -> Result<()> {
+async fn typed_text_reaches_the_model_and_the_plugin_of_a_real_session() -> Result<()> {
     let claude = match ClaudeCode::find() {
         Ok(claude) => claude,
         Err(reason) => return skipped("a real session in a terminal", &format!("{reason:#}")),

@@ -219,7 +219,7 @@ async fn a_person_at_a_terminal_is_asked_once_whether_the_tools_may_be_used() ->
 }
 
 #[tokio::test]
-async fn what_the_host_file_says_is_not_overwritten() -> Result<()> {
+async fn the_settings_of_the_host_file_are_not_overwritten() -> Result<()> {
     let Ok(claude) = real() else { return skipped("config.toml of an installation", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;
     let config = host.home().join(".config/c3po/config.toml");

@@ -58,7 +58,7 @@ async fn after_it_the_home_is_as_before_but_for_the_layout_of_the_settings_and_t
 }
 
 #[tokio::test]
-async fn what_was_changed_since_the_installation_stays() -> Result<()> {
+async fn changes_made_after_the_installation_stay() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("settings changed since", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;
     host.write_settings(BY_HAND)?;

@@ -19,7 +19,7 @@ use super::{SOON, coordinator, pinned, refusal, session};
 const TURNED_AWAY: Duration = Duration::from_secs(3);
 
 #[tokio::test]
-async fn who_speaks_plainly_to_tls_or_tls_to_a_plain_port_is_told_so() -> Result<()> {
+async fn plain_text_on_a_tls_port_and_tls_on_a_plain_port_are_explained() -> Result<()> {
     let work = TempDir::new()?;
     let with = coordinator(&work, "auto").await?;
     let answer = http::get(with.address(), "/api/health").await?;

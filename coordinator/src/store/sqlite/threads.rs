@@ -61,7 +61,7 @@ mod tests {
     use crate::store::sqlite::open::open;
 
     #[test]
-    fn what_stands_behind_a_mark_is_read_from_there_on_and_not_sorted() {
+    fn a_thread_is_read_from_a_mark_by_its_index_without_sorting() {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = open(&folder.path().join("c3po.db"), &crate::config::Fleet::default()).expect("a database");
         let mut plan = opened.reader.prepare(&format!("EXPLAIN QUERY PLAN {BEHIND}")).expect("a plan");

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_written_and_what_is_foreign_is_removed() {
+    fn changed_files_are_written_and_foreign_ones_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let this = folder.path().join("program");
         fs::write(&this, "one").unwrap();

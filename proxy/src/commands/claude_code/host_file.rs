@@ -132,7 +132,7 @@ mod tests {
     const WANTED: WantedLines<'_> = WantedLines { coordinator_url: Some("http://nas:8420"), token: Some("sec\"ret") };
 
     #[test]
-    fn what_is_missing_is_added_and_nothing_is_overwritten() {
+    fn missing_settings_are_added_and_none_is_overwritten() {
         let both = "coordinator_url = \"http://nas:8420\"\ntoken = 'sec\"ret'\n";
         let keys = vec!["coordinator_url", "token"];
         assert_eq!(plan(None, WANTED).unwrap(), Plan::Add { keys, lines: both.to_owned() });

@@ -28,7 +28,7 @@ fn a_message_comes_between_two_steps_once() {
 }
 
 #[test]
-fn what_a_hook_did_not_print_is_given_to_the_next_one() {
+fn a_text_that_a_hook_did_not_print_is_given_to_the_next_one() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({}))]);
     let answer = scene.hear(&event(Name::PostToolBatch));
@@ -68,7 +68,7 @@ fn news_starts_nothing_and_comes_with_the_next_prompt() {
 }
 
 #[test]
-fn what_came_with_a_prompt_that_led_to_nothing_comes_again_and_says_so() {
+fn messages_of_a_prompt_without_a_turn_come_again_marked() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, news())]);
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
@@ -166,7 +166,7 @@ fn a_session_that_begins_by_a_resume_is_in_its_first_context() {
 }
 
 #[test]
-fn what_came_with_a_prompt_survives_a_compaction() {
+fn messages_of_a_prompt_survive_a_compaction() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
@@ -230,7 +230,7 @@ fn a_burst_comes_in_order_and_urgent_first() {
 }
 
 #[test]
-fn what_the_session_has_answered_is_not_put_before_it() {
+fn an_answered_message_is_not_shown() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
@@ -239,7 +239,7 @@ fn what_the_session_has_answered_is_not_put_before_it() {
 }
 
 #[test]
-fn what_was_repeated_here_stays_so_when_it_comes_again() {
+fn a_mark_made_here_stays_when_the_message_comes_again() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, news())]);
     scene.print(&event(Name::UserPromptSubmit));
@@ -252,7 +252,7 @@ fn what_was_repeated_here_stays_so_when_it_comes_again() {
 }
 
 #[test]
-fn what_an_earlier_context_had_is_marked_also_where_the_store_does_not_know_yet() {
+fn messages_of_an_earlier_context_are_marked_before_the_store_knows() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);

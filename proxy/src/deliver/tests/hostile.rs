@@ -99,7 +99,7 @@ fn a_late_hook_of_the_turn_before_does_not_name_the_turn_that_a_queued_prompt_be
 }
 
 #[test]
-fn what_came_with_a_prompt_is_marked_where_a_tool_returns_it_before_it_is_proven() {
+fn an_unproven_message_of_a_prompt_is_marked_in_the_result_of_a_tool() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&typed("p1")), 1));
@@ -129,7 +129,7 @@ fn a_push_that_comes_late_is_kept_out_while_a_prompt_s_copy_is_in_doubt() {
 }
 
 #[test]
-fn what_waits_in_the_client_with_a_prompt_and_is_taken_back_comes_again() {
+fn messages_of_a_queued_prompt_that_was_taken_back_come_again() {
     let mut scene = after_a_turn();
     // A turn that no hook reported is under way: the prompt waits for its end.
     scene.arrive(vec![message(1, news())]);
@@ -265,7 +265,7 @@ fn a_turn_of_a_program_is_not_kept_for_the_question_of_another() {
 }
 
 #[test]
-fn what_a_subagent_was_given_is_marked_when_it_is_fetched_again() {
+fn a_message_given_to_a_subagent_is_marked_when_it_is_fetched_again() {
     let mut scene = Scene::begun(None);
     scene.arrive(vec![message(1, json!({}))]);
     let uses = |tool_use: &str| Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) };
@@ -278,7 +278,7 @@ fn what_a_subagent_was_given_is_marked_when_it_is_fetched_again() {
 }
 
 #[test]
-fn what_a_subagent_was_given_before_its_text_came_is_marked_as_well() {
+fn a_message_given_to_a_subagent_before_its_text_came_is_marked() {
     let mut scene = Scene::begun(None);
     let uses = |tool_use: &str| Event { tool_use_ids: vec![tool_use.into()], ..event(Name::PreToolUse) };
     scene.hear(&Event { agent_id: Some("sub".into()), ..uses("t1") });
@@ -325,7 +325,7 @@ fn a_conversation_that_the_session_comes_back_to_is_heard_again() {
 }
 
 #[test]
-fn what_hooks_and_pushes_are_about_to_show_is_noted_before_they_do() {
+fn messages_are_noted_before_hooks_and_pushes_show_them() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     assert_eq!(scene.on(Input::Look).launched, [id(1), id(2)]);

@@ -64,7 +64,7 @@ fn the_answer_after_a_push_that_was_broken_off_may_be_written_late() {
 }
 
 #[test]
-fn what_was_shown_in_a_turn_that_was_broken_off_comes_again_after_a_rewind() {
+fn messages_of_an_interrupted_turn_come_again_after_a_rewind() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
     scene.arrive(vec![message(1, json!({}))]);

@@ -148,7 +148,7 @@ fn a_second_wake_is_not_taken_for_a_late_first_one() {
 }
 
 #[test]
-fn what_came_with_a_prompt_that_was_taken_back_is_not_left_lying() {
+fn messages_of_a_prompt_that_was_taken_back_are_pushed_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
@@ -300,7 +300,7 @@ fn a_turn_that_was_broken_off_leaves_its_message_in_the_conversation_or_takes_it
 }
 
 #[test]
-fn what_a_rewind_took_out_of_the_conversation_comes_again_in_a_new_context() {
+fn a_rewound_message_comes_again_in_a_new_context() {
     let mut scene = with_a_transcript();
     scene.arrive(vec![message(1, json!({})), message(2, news())]);
     assert!(holds(&scene.prompt("typed"), 1));
@@ -333,7 +333,7 @@ fn a_proxy_that_joined_a_session_looks_before_it_repeats_anything() {
 }
 
 #[test]
-fn what_the_session_dealt_with_does_not_come_again_after_a_rewind() {
+fn settled_messages_do_not_come_again_after_a_rewind() {
     let mut scene = with_a_transcript();
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.prompt("typed"), 1));

@@ -166,7 +166,7 @@ fn a_mark_is_false_unless_something_happened_by_which_the_message_may_have_been_
 }
 
 #[test]
-fn what_a_receipt_says_of_the_last_context_has_to_be_there() {
+fn a_receipt_for_the_last_context_needs_the_message_there() {
     let gone = |record: &mut Record| record.requests.push(request(31, &[2]));
     assert_eq!(found(gone), [Finding::Missing { token: token(1), stage: "seen".into() }]);
     let of_an_earlier_one = |record: &mut Record| {
@@ -183,7 +183,7 @@ fn what_a_receipt_says_of_the_last_context_has_to_be_there() {
 }
 
 #[test]
-fn what_is_in_the_inbox_has_to_be_in_the_last_context() {
+fn messages_in_the_inbox_must_be_in_the_last_context() {
     let left = |record: &mut Record| {
         record.left.insert(token(1));
         record.requests.push(request(31, &[2]));
@@ -261,7 +261,7 @@ fn a_conversation_that_begins_anew_is_shown_again_what_is_not_settled() {
 }
 
 #[test]
-fn what_must_not_be_on_a_screen_is_a_finding() {
+fn forbidden_text_on_a_screen_is_a_finding() {
     let error = |record: &mut Record| record.screens.push((1, "Stop hook error".into()));
     assert_eq!(found(error), [Finding::Screen { seat: 1, text: "Stop hook error".into() }]);
 }
