@@ -46,7 +46,7 @@ use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::{News, Presence};
-use crate::request::Office;
+use crate::request::Services;
 use crate::store::{AGENTS_STEP, Store, StoreError, Wake};
 use crate::unfinished::Budget;
 
@@ -73,7 +73,7 @@ pub async fn run(
     let policies = Arc::new(Policies::open(config.policy.as_deref(), &config.data_dir.join(POLICY))?);
     let metrics = Metrics::new();
     let (audit, writer) = Audit::new(config.audit_entries, &metrics);
-    let office = Arc::new(Office {
+    let services = Arc::new(Services {
         store: Arc::clone(&store),
         presence: Presence::default(),
         policies: Arc::clone(&policies),
@@ -97,12 +97,12 @@ pub async fn run(
     let tell = move |what| audit.note(Entry::new(Event::PolicyChanged).because(what));
     tasks.spawn(policy::keep(policies, tell, stop.clone()));
     tasks.spawn(follow_keys(Arc::clone(&auth), Arc::clone(&store), stop.clone()));
-    tasks.spawn(follow_rulings(Arc::clone(&office), stop.clone()));
-    tasks.spawn(spread_wakes(Arc::clone(&office), stop.clone()));
+    tasks.spawn(follow_rulings(Arc::clone(&services), stop.clone()));
+    tasks.spawn(spread_wakes(Arc::clone(&services), stop.clone()));
     tasks.spawn(release_memory(stop.clone()));
     tasks.spawn(sweep(Arc::clone(&store), stop.clone()));
-    tasks.spawn(count_online(Arc::clone(&office), stop.clone()));
-    let outcome = server::serve(listener, &config, office, auth, tasks, stop).await;
+    tasks.spawn(count_online(Arc::clone(&services), stop.clone()));
+    let outcome = server::serve(listener, &config, services, auth, tasks, stop).await;
     // All tasks that write to the audit have ended by now.
     done.cancel();
     auditing.close();
@@ -129,14 +129,14 @@ pub fn raise_descriptor_limit() -> usize {
 }
 
 /// Forwards wakes from all processes to the listeners of this process.
-async fn spread_wakes(office: Arc<Office>, stop: CancellationToken) {
-    let mut wakes = office.store.wakes();
+async fn spread_wakes(services: Arc<Services>, stop: CancellationToken) {
+    let mut wakes = services.store.wakes();
     loop {
         let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
         match wake {
-            Ok(Wake::Inbox(agent, arrival)) => office.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
-            Ok(Wake::Receipt(agent)) => office.presence.wake(&agent, &News::Receipt),
-            Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => office.presence.wake_everyone(),
+            Ok(Wake::Inbox(agent, arrival)) => services.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
+            Ok(Wake::Receipt(agent)) => services.presence.wake(&agent, &News::Receipt),
+            Ok(Wake::Everyone) | Err(RecvError::Lagged(_)) => services.presence.wake_everyone(),
             Err(RecvError::Closed) => return,
         }
     }
@@ -147,8 +147,8 @@ async fn follow_keys(auth: Arc<Auth>, store: Arc<dyn Store>, stop: CancellationT
     tokio::join!(auth::watch::follow(&auth, store.as_ref(), &stop), auth::watch::expire(&auth, &stop), noting);
 }
 
-async fn follow_rulings(office: Arc<Office>, stop: CancellationToken) {
-    guard::keep(&office.guard, office.store.as_ref(), &stop).await;
+async fn follow_rulings(services: Arc<Services>, stop: CancellationToken) {
+    guard::keep(&services.guard, services.store.as_ref(), &stop).await;
 }
 
 /// Returns free memory to the system while this process has much: the connections of a burst leave free blocks everywhere.
@@ -177,12 +177,12 @@ async fn sweep(store: Arc<dyn Store>, stop: CancellationToken) {
 }
 
 /// Counts the online agents once for all links of this process, if it has any.
-async fn count_online(office: Arc<Office>, stop: CancellationToken) {
+async fn count_online(services: Arc<Services>, stop: CancellationToken) {
     let mut ticks = interval(COUNT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        if office.presence.connected() > 0 {
-            office.presence.counted(online(office.store.as_ref()).await.ok());
+        if services.presence.connected() > 0 {
+            services.presence.counted(online(services.store.as_ref()).await.ok());
         }
     }
 }

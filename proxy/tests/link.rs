@@ -167,8 +167,8 @@ impl Running {
     }
 
     async fn becomes(&self, state: State) {
-        let mut standing = self.link.standing();
-        timeout(PATIENCE, standing.wait_for(|now| now.state == state)).await.expect("the state").unwrap();
+        let mut status = self.link.status();
+        timeout(PATIENCE, status.wait_for(|now| now.state == state)).await.expect("the state").unwrap();
     }
 }
 
@@ -463,7 +463,7 @@ async fn the_heart_beats_as_often_as_the_coordinator_asks() {
         talk.answer(&beat, json!({"timestamp": timestamp, "server_time": timestamp, "agents_online": online})).await;
     }
     talk.hear().await;
-    assert_eq!(running.link.standing().borrow().agents_online, Some(4));
+    assert_eq!(running.link.status().borrow().agents_online, Some(4));
 }
 
 #[tokio::test]

@@ -134,3 +134,10 @@ fn sentences_of_documents_are_short() -> Result<()> {
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
     Ok(())
 }
+
+#[test]
+fn names_of_functions_have_a_subject() -> Result<()> {
+    let breaches = prose::unnamed_functions(&files(root())?);
+    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n"));
+    Ok(())
+}

@@ -52,6 +52,21 @@ pub(super) fn over_budget(files: &[File]) -> Vec<String> {
     over
 }
 
+/// Returns the functions whose names begin with a word for an unnamed thing. A test's name states its behaviour.
+pub(super) fn unnamed_functions(files: &[File]) -> Vec<String> {
+    let begins = |name: &&str| {
+        let word = name.split('_').next().unwrap_or_default();
+        ["what", "who", "whose", "whom", "whoever", "those", "nobody"].contains(&word) && name.contains('_')
+    };
+    let names = |file: &File| -> Vec<String> {
+        let lines = file.text.lines().filter(|_| file.is_rust());
+        let names =
+            lines.filter_map(|line| line.split_once("fn ")).map(|(_, rest)| words(rest).next().unwrap_or_default());
+        names.filter(begins).map(|name| format!("{}: {name}", file.path)).collect()
+    };
+    files.iter().flat_map(names).collect()
+}
+
 /// Returns the sentences of the documents that are too long, if there are more than the budget.
 pub(super) fn long_sentences(files: &[File]) -> Vec<String> {
     let is_document =
@@ -124,6 +139,15 @@ mod tests {
             "one of one line is 1,000 of 1,000"
         );
         assert_eq!(over_budget(&file("// The messages of an inbox.\nlet what = said;\n")).len(), 0);
+    }
+
+    #[test]
+    fn a_function_without_a_subject_is_caught() {
+        let found = |text: &str| unnamed_functions(&[File::new("shared/src/a.rs", text)]).len();
+        assert_eq!(
+            (found("    fn what_is_sent_arrives() {"), found("    async fn whole() {"), found("fn who() {")),
+            (1, 0, 0)
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use c3po_shared::vocabulary::Status;
 use c3po_shared::wire::SessionChange;
 
 use super::page::PAGE_FRAME;
-use super::{Caller, Done, Office, settle_name, target};
+use super::{Caller, Done, Services, settle_name, target};
 use crate::store::{AGENTS_STEP, Agent, Amendment, Claim, Owner, Quota};
 
 /// `ping`
@@ -26,13 +26,13 @@ pub(super) fn ping(caller: &Caller) -> Reply {
 }
 
 /// `list_agents`
-pub(super) async fn list(office: &Office, caller: &Caller, call: tools::ListAgents) -> Result<Reply, Refusal> {
+pub(super) async fn list(services: &Services, caller: &Caller, call: tools::ListAgents) -> Result<Reply, Refusal> {
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let mut after: Option<AgentId> = call.cursor.as_deref().map(str::parse).transpose()?;
     let now = Timestamp::now();
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
-        let page = office.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        let page = services.store.agents(after.as_ref(), AGENTS_STEP).await?;
         let complete = page.len() < AGENTS_STEP;
         for agent in page {
             if matches(&agent, &call, now) {
@@ -59,9 +59,9 @@ fn matches(agent: &Agent, call: &tools::ListAgents, now: Timestamp) -> bool {
 }
 
 /// `get_agent_status`
-pub(super) async fn status(office: &Office, call: tools::GetAgentStatus) -> Result<Reply, Refusal> {
-    let agent = target::find(office, &call.agent_id).await?;
-    let pending = office.store.pending(&agent.id).await?;
+pub(super) async fn status(services: &Services, call: tools::GetAgentStatus) -> Result<Reply, Refusal> {
+    let agent = target::find(services, &call.agent_id).await?;
+    let pending = services.store.pending(&agent.id).await?;
     let now = Timestamp::now();
     Ok(Reply::AgentDetails(AgentDetails {
         agent: agent.record(now),
@@ -72,27 +72,31 @@ pub(super) async fn status(office: &Office, call: tools::GetAgentStatus) -> Resu
 }
 
 /// `set_status`
-pub(super) async fn set_status(office: &Office, caller: &Caller, call: tools::SetStatus) -> Result<Reply, Refusal> {
+pub(super) async fn set_status(services: &Services, caller: &Caller, call: tools::SetStatus) -> Result<Reply, Refusal> {
     let amendment = Amendment {
         current_task: call.current_task,
         description: call.description,
         ..Amendment::from(SessionChange { state: Some(call.status), ..SessionChange::default() })
     };
-    let agent = amend(office, caller, &amendment).await?;
+    let agent = amend(services, caller, &amendment).await?;
     Ok(Reply::StatusSet(StatusSet { success: true, agent: agent.record(Timestamp::now()) }))
 }
 
-async fn amend(office: &Office, caller: &Caller, amendment: &Amendment) -> Result<Agent, Refusal> {
-    let agent = office.store.amend(&caller.agent, caller.tenure.as_ref(), amendment).await?;
+async fn amend(services: &Services, caller: &Caller, amendment: &Amendment) -> Result<Agent, Refusal> {
+    let agent = services.store.amend(&caller.agent, caller.tenure.as_ref(), amendment).await?;
     agent.ok_or_else(|| Refusal::agent_not_found(caller.agent.as_str(), &[]))
 }
 
 /// `register_agent`: records the caller's capabilities. With another name, the caller becomes that agent.
 ///
 /// The previous agent keeps its inbox, as after the end of a session.
-pub(super) async fn register(office: &Office, caller: &Caller, call: tools::RegisterAgent) -> Result<Done, Refusal> {
+pub(super) async fn register(
+    services: &Services,
+    caller: &Caller,
+    call: tools::RegisterAgent,
+) -> Result<Done, Refusal> {
     let renamed = match &call.name {
-        Some(name) => rename(office, caller, name).await?,
+        Some(name) => rename(services, caller, name).await?,
         None => None,
     };
     let amendment = Amendment {
@@ -101,11 +105,11 @@ pub(super) async fn register(office: &Office, caller: &Caller, call: tools::Regi
         role: call.role,
         ..Amendment::default()
     };
-    let agent = amend(office, renamed.as_ref().unwrap_or(caller), &amendment).await?;
+    let agent = amend(services, renamed.as_ref().unwrap_or(caller), &amendment).await?;
     Ok(Done { reply: Reply::Agent(agent.record(Timestamp::now())), renamed, held: None })
 }
 
-async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {
+async fn rename(services: &Services, caller: &Caller, name: &str) -> Result<Option<Caller>, Refusal> {
     let name = AgentId::from_any(name)
         .ok_or_else(|| Refusal::invalid(format!("name: no part of '{}' can be an agent id", name.trim())))?;
     if name == caller.agent {
@@ -116,7 +120,7 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         return Err(Refusal::new(ErrorCode::NotSupported, error)
             .suggest("Set the name when you connect: X-Agent-ID for /mcp, --as for commands."));
     };
-    let before = office.store.agent(&caller.agent).await?;
+    let before = services.store.agent(&caller.agent).await?;
     let host = caller.host.clone().unwrap_or_else(|| host::UNKNOWN.to_owned());
     let wish = Claim {
         owner: Owner { base: name.clone(), host, slot: 1 },
@@ -133,12 +137,12 @@ async fn rename(office: &Office, caller: &Caller, name: &str) -> Result<Option<C
         lease: SILENCE_MAX,
         quota: Quota::default(),
     };
-    let taken = settle_name(office, &caller.principal, wish).await?;
+    let taken = settle_name(services, &caller.principal, wish).await?;
     if taken.agent == caller.agent {
         return Ok(None);
     }
     // The new name is kept even if the old one is not released, because the old lease runs out by itself.
-    if let Err(error) = office.store.release(tenure, true).await {
+    if let Err(error) = services.store.release(tenure, true).await {
         tracing::warn!("{} was not released: {error}", tenure.agent);
     }
     Ok(Some(Caller { agent: taken.agent.clone(), tenure: Some(taken), ..caller.clone() }))

@@ -9,7 +9,7 @@ use c3po_shared::receipt::furthest;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::sent::{SentMessage, SentMessages};
 
-use super::Office;
+use super::Services;
 
 /// How many entries one page scans. If few of them match, the next page continues the scan.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -22,15 +22,15 @@ const SENT_LOOK: u64 = 10_000;
 /// Returns the next entries that match the query.
 ///
 /// Errors: `NOT_SUPPORTED` if no audit is kept, `INVALID_REQUEST` for a limit out of bounds, `STORE_UNAVAILABLE`.
-pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPage, Refusal> {
-    check_kept(office)?;
+pub(crate) async fn page(services: &Services, query: &AuditQuery) -> Result<AuditPage, Refusal> {
+    check_kept(services)?;
     let limit = query.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=AUDIT_PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {AUDIT_PAGE_MAX}")));
     }
     let (mut entries, mut next, mut looked_at) = (Vec::new(), query.after.unwrap_or_default(), 0);
     while looked_at < LOOKED_AT_MAX {
-        let read = office.store.audit(next, AUDIT_PAGE_MAX).await?;
+        let read = services.store.audit(next, AUDIT_PAGE_MAX).await?;
         if read.is_empty() {
             return Ok(AuditPage { entries, next, complete: true });
         }
@@ -53,12 +53,12 @@ pub(crate) async fn page(office: &Office, query: &AuditQuery) -> Result<AuditPag
 /// Returns the latest messages that the agent sent according to the audit, with the stage of each.
 ///
 /// Errors: `NOT_SUPPORTED` if no audit is kept, `STORE_UNAVAILABLE`.
-pub(crate) async fn sent(office: &Office, agent: AgentId) -> Result<SentMessages, Refusal> {
-    check_kept(office)?;
-    let end = office.store.audit_end().await?;
+pub(crate) async fn sent(services: &Services, agent: AgentId) -> Result<SentMessages, Refusal> {
+    check_kept(services)?;
+    let end = services.store.audit_end().await?;
     let (mut after, mut latest) = (end.saturating_sub(SENT_LOOK), VecDeque::new());
     while after < end {
-        let read = office.store.audit(after, AUDIT_PAGE_MAX).await?;
+        let read = services.store.audit(after, AUDIT_PAGE_MAX).await?;
         let Some(last) = read.last() else { break };
         after = last.position;
         latest.extend(read.into_iter().filter(|entry| is_sent_by(entry, &agent)));
@@ -67,7 +67,7 @@ pub(crate) async fn sent(office: &Office, agent: AgentId) -> Result<SentMessages
     let mut messages = Vec::new();
     for entry in latest {
         let (Some(message_id), Some(to)) = (entry.message_id, entry.to) else { continue };
-        let kept = office.store.message(&message_id).await?;
+        let kept = services.store.message(&message_id).await?;
         let stage = kept.as_ref().map(|kept| furthest(&kept.history));
         let title = kept.and_then(|kept| kept.message.title.clone());
         messages.push(SentMessage { message_id, to, at: entry.at, reply_to: entry.about, stage, title });
@@ -79,8 +79,8 @@ fn is_sent_by(entry: &Entry, agent: &AgentId) -> bool {
     matches!(entry.event, Event::Accepted | Event::Answered) && entry.agent.as_ref() == Some(agent)
 }
 
-fn check_kept(office: &Office) -> Result<(), Refusal> {
-    if office.audit.is_kept() {
+fn check_kept(services: &Services) -> Result<(), Refusal> {
+    if services.audit.is_kept() {
         return Ok(());
     }
     let error = "this coordinator keeps no audit";

@@ -9,7 +9,7 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use tokio::time::Instant;
 
-use super::{Caller, Office, target};
+use super::{Caller, Services, target};
 use crate::auth::Principal;
 use crate::guard::{self, Suspicion};
 use crate::store::{Pair, StoreError, Stretch};
@@ -32,7 +32,7 @@ pub(super) struct Exchange<'a> {
 
 /// Counts a turn between two agents and sends it, or refuses it. A turn that was not sent is not counted.
 pub(super) async fn bounded<T>(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     turn: Exchange<'_>,
     sending: impl Future<Output = Result<T, Refusal>>,
@@ -41,14 +41,14 @@ pub(super) async fn bounded<T>(
         return sending.await;
     }
     let pair = Pair::of(&caller.agent, turn.to);
-    if let Err(suspicion) = count(office, &pair, turn).await? {
+    if let Err(suspicion) = count(services, &pair, turn).await? {
         let refusal = refusal(&pair, suspicion);
-        office.metrics.loops_suspected.inc();
+        services.metrics.loops_suspected.inc();
         let entry = caller.entry(Event::LoopSuspected).to(turn.to).verb(turn.verb.as_str());
-        office.audit.note(entry.because(refusal.error.clone()));
+        services.audit.note(entry.because(refusal.error.clone()));
         return Err(refusal);
     }
-    sending.await.inspect_err(|_| office.guard.give_back(&pair, turn.call))
+    sending.await.inspect_err(|_| services.guard.give_back(&pair, turn.call))
 }
 
 /// Returns whether these are two different agents and neither is a person.
@@ -64,22 +64,22 @@ fn refusal(pair: &Pair, suspicion: Suspicion) -> Refusal {
 }
 
 /// Counts the turn. The store is searched for a person only if the pair is at its limit.
-async fn count(office: &Office, pair: &Pair, turn: Exchange<'_>) -> Result<Result<(), Suspicion>, StoreError> {
-    let counted = office.guard.take(pair, turn.call, Instant::now());
+async fn count(services: &Services, pair: &Pair, turn: Exchange<'_>) -> Result<Result<(), Suspicion>, StoreError> {
+    let counted = services.guard.take(pair, turn.call, Instant::now());
     if !matches!(counted, Err(Suspicion::Loop { .. })) {
         return Ok(counted);
     }
     if let Some(thread) = turn.thread
-        && has_a_person(office, thread).await?
+        && has_a_person(services, thread).await?
     {
         return Ok(Ok(()));
     }
-    count_from_last_prompt(office, pair).await?;
-    Ok(office.guard.take(pair, turn.call, Instant::now()))
+    count_from_last_prompt(services, pair).await?;
+    Ok(services.guard.take(pair, turn.call, Instant::now()))
 }
 
 /// Returns whether a person wrote in the thread. At least the first few hundred messages are searched.
-async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, StoreError> {
+async fn has_a_person(services: &Services, thread: &MessageId) -> Result<bool, StoreError> {
     let person = AgentId::human();
     if thread.from() == person {
         return Ok(true);
@@ -87,7 +87,7 @@ async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, Store
     let mut after = None;
     for _ in 0..STRETCHES_MAX {
         let stretch = Stretch { reader: &person, after: after.as_ref(), limit: PAGE_DEFAULT, bytes: usize::MAX };
-        let excerpt = office.store.thread(thread, stretch).await?;
+        let excerpt = services.store.thread(thread, stretch).await?;
         if excerpt.messages.iter().any(|message| message.from_agent == person) {
             return Ok(true);
         }
@@ -100,32 +100,32 @@ async fn has_a_person(office: &Office, thread: &MessageId) -> Result<bool, Store
 }
 
 /// Drops the count before a person last typed a prompt in either session, at any coordinator.
-async fn count_from_last_prompt(office: &Office, pair: &Pair) -> Result<(), StoreError> {
+async fn count_from_last_prompt(services: &Services, pair: &Pair) -> Result<(), StoreError> {
     let [one, other] = pair.agents();
-    let (one, other) = futures_util::try_join!(office.store.agent(one), office.store.agent(other))?;
+    let (one, other) = futures_util::try_join!(services.store.agent(one), services.store.agent(other))?;
     let prompted_at = [one, other].into_iter().flatten().filter_map(|agent| agent.prompted_at).max();
     let ago = prompted_at.map(|at| Timestamp::now().since(at));
     if let Some(moment) = ago.and_then(|ago| Instant::now().checked_sub(ago)) {
-        office.guard.forget_before(pair, moment);
+        services.guard.forget_before(pair, moment);
     }
     Ok(())
 }
 
 /// Returns the pairs that this coordinator reports to a person.
-pub(crate) async fn list(office: &Office) -> Result<GuardList, StoreError> {
-    guard::load(&office.guard, office.store.as_ref()).await?;
+pub(crate) async fn list(services: &Services) -> Result<GuardList, StoreError> {
+    guard::load(&services.guard, services.store.as_ref()).await?;
     let mut pairs = Vec::new();
-    for pair in office.guard.suspects(Instant::now()) {
-        count_from_last_prompt(office, &pair).await?;
-        pairs.push(office.guard.standing(&pair, Instant::now()));
+    for pair in services.guard.suspects(Instant::now()) {
+        count_from_last_prompt(services, &pair).await?;
+        pairs.push(services.guard.standing(&pair, Instant::now()));
     }
     pairs.sort_by(|a, b| (b.count, &a.agents).cmp(&(a.count, &b.agents)));
-    Ok(GuardList { limit: office.guard.limit(), pairs })
+    Ok(GuardList { limit: services.guard.limit(), pairs })
 }
 
 /// Stops a pair of agents, or allows it and restarts its count. Returns the new state of the pair.
 pub(crate) async fn rule(
-    office: &Office,
+    services: &Services,
     principal: &Principal,
     agents: &[AgentId; 2],
     is_stopped: bool,
@@ -138,17 +138,17 @@ pub(crate) async fn rule(
     if is_stopped {
         // Not checked for `allow`, because an allowed agent may already be deleted.
         for agent in agents {
-            target::find(office, agent).await?;
+            target::find(services, agent).await?;
         }
     }
     let pair = Pair::of(one, other);
-    office.store.rule(&pair, is_stopped).await?;
+    services.store.rule(&pair, is_stopped).await?;
     let (verb, by) = (if is_stopped { "stop" } else { "allow" }, principal.name());
     tracing::info!("{by} changed the pair {one} and {other}: {verb}");
     let entry = Entry::new(Event::GuardChanged).by(one).to(other).verb(verb).because(format!("by {by}"));
-    office.audit.note(principal.sign(entry));
-    if let Err(error) = guard::load(&office.guard, office.store.as_ref()).await {
+    services.audit.note(principal.sign(entry));
+    if let Err(error) = guard::load(&services.guard, services.store.as_ref()).await {
         tracing::debug!("could not reload the stopped pairs immediately: {error}");
     }
-    Ok(office.guard.standing(&pair, Instant::now()))
+    Ok(services.guard.standing(&pair, Instant::now()))
 }

@@ -9,7 +9,7 @@ use c3po_shared::limits::CLOCK_SKEW;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 
-use super::{Caller, Office};
+use super::{Caller, Services};
 use crate::auth::{Principal, Right};
 use crate::store::{Agent, Claim, Key, Namesake, Owner, StoreError, Tenure};
 
@@ -20,26 +20,26 @@ const NAMES_MAX: u32 = 1_000;
 const HELD_TRIED: usize = 2;
 
 /// Refuses a principal without this right, and records the denial.
-pub(crate) fn check_right(office: &Office, principal: &Principal, right: Right) -> Result<(), Refusal> {
+pub(crate) fn check_right(services: &Services, principal: &Principal, right: Right) -> Result<(), Refusal> {
     principal.check(right).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).verb(right.word()).because(refusal.error.clone());
-        office.audit.note(principal.sign(entry));
+        services.audit.note(principal.sign(entry));
     })
 }
 
 /// Refuses a principal that may not act as this agent, whether or not the agent exists, and records the denial.
-pub(crate) fn check_name(office: &Office, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
+pub(crate) fn check_name(services: &Services, principal: &Principal, name: &AgentId) -> Result<(), Refusal> {
     principal.speaks_as(name).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).to(name).verb("speak").because(refusal.error.clone());
-        office.audit.note(principal.sign(entry));
+        services.audit.note(principal.sign(entry));
     })
 }
 
 /// Refuses to act as an agent of another host, and records the denial.
-pub(crate) fn check_host(office: &Office, principal: &Principal, agent: &Agent, host: &str) -> Result<(), Refusal> {
+pub(crate) fn check_host(services: &Services, principal: &Principal, agent: &Agent, host: &str) -> Result<(), Refusal> {
     belongs_to(agent, host).inspect_err(|refusal| {
         let entry = Entry::new(Event::Denied).to(&agent.id).verb("speak").because(refusal.error.clone());
-        office.audit.note(principal.sign(entry));
+        services.audit.note(principal.sign(entry));
     })
 }
 
@@ -60,22 +60,22 @@ pub(crate) fn foreign(name: &AgentId, of: &str, host: &str) -> Refusal {
 }
 
 /// Refuses to read as an agent of another host, even one that was deleted.
-pub(crate) async fn check_reader(office: &Office, name: &AgentId, host: &str) -> Result<(), Refusal> {
-    if let Some(agent) = office.store.agent(name).await? {
+pub(crate) async fn check_reader(services: &Services, name: &AgentId, host: &str) -> Result<(), Refusal> {
+    if let Some(agent) = services.store.agent(name).await? {
         return belongs_to(&agent, host);
     }
-    match office.store.former_host(name).await? {
+    match services.store.former_host(name).await? {
         Some(of) if of != host => Err(foreign(name, &of, host)),
         _ => Ok(()),
     }
 }
 
 /// Returns the host whose person has that name, if it is the host of a key.
-pub(crate) async fn host_of_person(office: &Office, name: &AgentId) -> Result<Option<String>, Refusal> {
+pub(crate) async fn host_of_person(services: &Services, name: &AgentId) -> Result<Option<String>, Refusal> {
     if !name.is_person_of_a_host() {
         return Ok(None);
     }
-    let keys = office.store.keys().await?;
+    let keys = services.store.keys().await?;
     let is_it = |host: &&str| AgentId::of_person(host).as_str().eq_ignore_ascii_case(name.as_str());
     Ok(keys.iter().map(Key::host).find(is_it).map(str::to_owned))
 }
@@ -86,19 +86,19 @@ pub(crate) async fn host_of_person(office: &Office, name: &AgentId) -> Result<Op
 /// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers its numbers. Errors: `FORBIDDEN` if the
 /// requested name is not covered. `CONFLICT` if a thousand names are held, or if it differs from an agent's name only in
 /// case. `QUOTA_EXCEEDED` if its key has reached its limit of agents. `STORE_UNAVAILABLE`.
-pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
-    check_name(office, principal, &wish.name)?;
+pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
+    check_name(services, principal, &wish.name)?;
     let base = wish.name.clone();
-    let is_taken = base.is_reserved() || host_of_person(office, &base).await?.is_some();
-    let mut namesakes = office.store.namesakes(&base).await?;
+    let is_taken = base.is_reserved() || host_of_person(services, &base).await?.is_some();
+    let mut namesakes = services.store.namesakes(&base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
         let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now()) else { break };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
         // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
         let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
-        let claim = Claim { name, owner, fleeting, reserved, quota: office.quota(principal), ..wish.clone() };
-        match office.store.claim(&claim).await {
+        let claim = Claim { name, owner, fleeting, reserved, quota: services.quota(principal), ..wish.clone() };
+        match services.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
             // A numbered name that differs from another only in case is skipped; the requested name is refused.
             Err(StoreError::Alike { name, .. }) if name != base => {}
@@ -106,7 +106,7 @@ pub(crate) async fn settle_name(office: &Office, principal: &Principal, wish: Cl
         }
         // Another session may have claimed it first, so that this host now has an agent of that name.
         if !namesakes.iter().any(|agent| agent.id == claim.name) {
-            namesakes = office.store.namesakes(&base).await?;
+            namesakes = services.store.namesakes(&base).await?;
         }
         refused.insert(claim.name);
     }
@@ -152,12 +152,12 @@ fn next_name(
 /// Checks that no session has claimed the name of a person's command, because a person may not act as a connected session.
 ///
 /// Errors: `TakenOver` if a session has claimed it.
-pub(crate) async fn check_speaker(office: &Office, caller: &Caller) -> Result<(), StoreError> {
+pub(crate) async fn check_speaker(services: &Services, caller: &Caller) -> Result<(), StoreError> {
     if caller.tenure.is_some() || caller.agent == AgentId::human() {
         return Ok(());
     }
     let lives = |agent: &Agent| agent.is_online(Timestamp::now()) && !caller.dead.contains(&agent.instance);
-    match office.store.agent(&caller.agent).await? {
+    match services.store.agent(&caller.agent).await? {
         Some(agent) if lives(&agent) => Err(StoreError::TakenOver(agent.id)),
         _ => Ok(()),
     }

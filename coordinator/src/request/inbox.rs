@@ -6,11 +6,15 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{Caller, Office};
+use super::{Caller, Services};
 use crate::store::{Placed, Selection};
 
 /// `get_messages`
-pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::GetMessages) -> Result<Reply, Refusal> {
+pub(super) async fn get_messages(
+    services: &Services,
+    caller: &Caller,
+    call: tools::GetMessages,
+) -> Result<Reply, Refusal> {
     let cursor = page::cursor::<u64>(call.cursor.as_deref())?;
     let limit = call.limit.unwrap_or(PAGE_DEFAULT);
     let selection = Selection {
@@ -21,7 +25,7 @@ pub(super) async fn get_messages(office: &Office, caller: &Caller, call: tools::
         bytes: PAGE_BYTES,
     };
     let (placed, pending) =
-        futures_util::try_join!(office.store.inbox(&caller.agent, selection), office.store.pending(&caller.agent))?;
+        futures_util::try_join!(services.store.inbox(&caller.agent, selection), services.store.pending(&caller.agent))?;
     let mut from = begins_at(cursor.as_ref(), &placed)?;
     let last = placed.last().filter(|_| selection.is_filled_by(&placed)).map(|last| last.position.to_string());
     let mut page = Page::of(caller, limit);
@@ -48,7 +52,11 @@ fn begins_at(cursor: Option<&Cursor<u64>>, placed: &[Placed]) -> Result<usize, R
 }
 
 /// `ack_messages`
-pub(super) async fn acknowledge(office: &Office, caller: &Caller, call: tools::AckMessages) -> Result<Reply, Refusal> {
-    let settled = office.store.acknowledge(&caller.agent, caller.tenure.as_ref(), &call.message_ids).await?;
+pub(super) async fn acknowledge(
+    services: &Services,
+    caller: &Caller,
+    call: tools::AckMessages,
+) -> Result<Reply, Refusal> {
+    let settled = services.store.acknowledge(&caller.agent, caller.tenure.as_ref(), &call.message_ids).await?;
     Ok(Reply::Acked(Acked { acked: settled.acked, unknown: settled.unknown }))
 }

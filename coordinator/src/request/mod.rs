@@ -2,15 +2,15 @@
 
 mod agents;
 mod audit;
+mod caller;
 mod guard;
 mod identity;
 mod inbox;
-mod leave;
 mod page;
 mod part;
+mod permission;
 mod receipts;
 mod send;
-mod session;
 mod target;
 mod wait;
 
@@ -24,13 +24,13 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
 
 pub(crate) use audit::{page as audit_page, sent};
+pub(crate) use caller::{Caller, Memory};
 pub(crate) use guard::{list as list_guarded, rule as rule_guarded};
 pub(crate) use identity::{
     check_host, check_name, check_reader, check_right, check_speaker, foreign, host_of_person, settle_name,
 };
-pub(crate) use leave::explain as explain_policy;
+pub(crate) use permission::explain as explain_policy;
 pub(crate) use receipts::advance;
-pub(crate) use session::{Caller, Memory};
 pub(crate) use target::select;
 
 use crate::audit::Audit;
@@ -48,7 +48,7 @@ pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
 
 /// The dependencies of every call.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub(crate) struct Services {
     /// The store, which is the truth.
     pub(crate) store: Arc<dyn Store>,
     /// The agents that are connected here.
@@ -71,7 +71,7 @@ pub(crate) struct Office {
     pub(crate) metrics: Metrics,
 }
 
-impl Office {
+impl Services {
     /// Returns the storage quota of a principal.
     pub(crate) fn quota(&self, principal: &Principal) -> Quota {
         let agents = if principal.key_id().is_some() { AGENTS_PER_KEY } else { AGENTS_WITHOUT_KEY };
@@ -131,52 +131,52 @@ impl From<StoreError> for Refusal {
 /// Performs the call and counts it.
 ///
 /// Errors are refusals for the caller. If the store hangs, the result is `STORE_UNAVAILABLE` within two seconds.
-pub(crate) async fn perform(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
+pub(crate) async fn perform(services: &Services, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
     let (tool, began) = (call.tool(), Instant::now());
     let waits = tool == Tool::WaitForMessage;
     let outcome = match call {
         // A wait has its own deadline, and each of its reads ends within CALL_DEADLINE. Many waits run concurrently, so each
         // is boxed separately and holds only its own state.
-        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(office, caller, call)).await,
+        Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(services, caller, call)).await,
         call => {
             let held = match call {
-                Call::GetMessages(_) | Call::GetThread(_) => room_for_texts(office, caller).await,
+                Call::GetMessages(_) | Call::GetThread(_) => room_for_texts(services, caller).await,
                 _ => None,
             };
-            tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(office, caller, id, call)))
+            tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(services, caller, id, call)))
                 .await
                 .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
                 .map(|done| Done { held, ..done })
         }
     };
     let word = outcome.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
-    office.metrics.called(tool.name(), word, (!waits).then(|| began.elapsed()));
+    services.metrics.called(tool.name(), word, (!waits).then(|| began.elapsed()));
     outcome
 }
 
 /// Takes room for whole texts if the caller is a person, who gets them.
-async fn room_for_texts(office: &Office, caller: &Caller) -> Option<Charge> {
+async fn room_for_texts(services: &Services, caller: &Caller) -> Option<Charge> {
     if !caller.is_person() {
         return None;
     }
-    Some(office.unfinished.room_for_texts(caller.principal.room()).await)
+    Some(services.unfinished.room_for_texts(caller.principal.room()).await)
 }
 
-async fn dispatch(office: &Office, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
-    check_speaker(office, caller).await?;
+async fn dispatch(services: &Services, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {
+    check_speaker(services, caller).await?;
     let reply = match call {
-        Call::RegisterAgent(call) => return agents::register(office, caller, call).await,
-        Call::SendMessage(call) => send::send_message(office, caller, id, call).await?,
-        Call::Reply(call) => send::reply(office, caller, id, call).await?,
-        Call::Broadcast(call) => send::broadcast(office, caller, id, call).await?,
-        Call::GetMessages(call) => inbox::get_messages(office, caller, call).await?,
-        Call::AckMessages(call) => inbox::acknowledge(office, caller, call).await?,
-        Call::WaitForMessage(call) => return wait::wait_for_message(office, caller, call).await,
-        Call::GetThread(call) => receipts::get_thread(office, caller, call).await?,
-        Call::MessageStatus(call) => receipts::message_status(office, caller, call).await?,
-        Call::ListAgents(call) => agents::list(office, caller, call).await?,
-        Call::GetAgentStatus(call) => agents::status(office, call).await?,
-        Call::SetStatus(call) => agents::set_status(office, caller, call).await?,
+        Call::RegisterAgent(call) => return agents::register(services, caller, call).await,
+        Call::SendMessage(call) => send::send_message(services, caller, id, call).await?,
+        Call::Reply(call) => send::reply(services, caller, id, call).await?,
+        Call::Broadcast(call) => send::broadcast(services, caller, id, call).await?,
+        Call::GetMessages(call) => inbox::get_messages(services, caller, call).await?,
+        Call::AckMessages(call) => inbox::acknowledge(services, caller, call).await?,
+        Call::WaitForMessage(call) => return wait::wait_for_message(services, caller, call).await,
+        Call::GetThread(call) => receipts::get_thread(services, caller, call).await?,
+        Call::MessageStatus(call) => receipts::message_status(services, caller, call).await?,
+        Call::ListAgents(call) => agents::list(services, caller, call).await?,
+        Call::GetAgentStatus(call) => agents::status(services, call).await?,
+        Call::SetStatus(call) => agents::set_status(services, caller, call).await?,
         Call::Ping(_) => agents::ping(caller),
     };
     Ok(reply.into())

@@ -10,7 +10,7 @@ use c3po_shared::refusal::Refusal;
 
 use super::page::{self, Page};
 use super::part::{Cursor, ReadFrom};
-use super::{Caller, Office};
+use super::{Caller, Services};
 use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 
 /// How many stretches of a thread one page may read. If most messages are not visible to the caller, the page then ends
@@ -18,18 +18,22 @@ use crate::store::{Mark, StoreError, StoredMessage, Stretch};
 const STRETCHES_MAX: usize = 20;
 
 /// Advances the caller's messages, and writes the recorded stages to the audit.
-pub(crate) async fn advance(office: &Office, caller: &Caller, progress: &Progress) -> Result<(), StoreError> {
-    for (id, stage) in office.store.advance(&caller.agent, caller.tenure.as_ref(), progress).await? {
+pub(crate) async fn advance(services: &Services, caller: &Caller, progress: &Progress) -> Result<(), StoreError> {
+    for (id, stage) in services.store.advance(&caller.agent, caller.tenure.as_ref(), progress).await? {
         let via = progress.stages().find(|(reached, _)| *reached == stage).map(|(_, via)| via);
         let entry = caller.entry(Event::Receipt).to(&id.from());
-        office.audit.note(Entry { message_id: Some(id), stage: Some(stage), via, ..entry });
+        services.audit.note(Entry { message_id: Some(id), stage: Some(stage), via, ..entry });
     }
     Ok(())
 }
 
 /// Returns the message if the caller sent or received it; for any other caller it does not exist.
-pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId) -> Result<StoredMessage, Refusal> {
-    match office.store.message(id).await? {
+pub(super) async fn own_message(
+    services: &Services,
+    caller: &Caller,
+    id: &MessageId,
+) -> Result<StoredMessage, Refusal> {
+    match services.store.message(id).await? {
         Some(kept) if kept.message.concerns(&caller.agent) => Ok(kept),
         _ => Err(Refusal::message_not_found(id)),
     }
@@ -37,11 +41,11 @@ pub(super) async fn own_message(office: &Office, caller: &Caller, id: &MessageId
 
 /// `message_status`
 pub(super) async fn message_status(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     call: tools::MessageStatus,
 ) -> Result<Reply, Refusal> {
-    let kept = own_message(office, caller, &call.message_id).await?;
+    let kept = own_message(services, caller, &call.message_id).await?;
     Ok(Reply::Tracked(tracked(kept)))
 }
 
@@ -51,16 +55,16 @@ pub(super) fn tracked(kept: StoredMessage) -> Tracked {
 }
 
 /// `get_thread`
-pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
+pub(super) async fn get_thread(services: &Services, caller: &Caller, call: tools::GetThread) -> Result<Reply, Refusal> {
     let id = call.message_id;
     let is_own_broadcast = |thread: &MessageId| thread.to() == AgentId::all() && thread.from() == caller.agent;
     // The id of a broadcast is also the id of its thread.
-    let thread = if is_own_broadcast(&id) { id } else { own_message(office, caller, &id).await?.message.thread_id };
+    let thread = if is_own_broadcast(&id) { id } else { own_message(services, caller, &id).await?.message.thread_id };
     let cursor = page::cursor::<Mark>(call.cursor.as_deref())?;
     let is_first = cursor.is_none();
     let mut page = Page::of(caller, PAGE_MAX);
     if let Some(Cursor { at, from: Some(from) }) = &cursor {
-        let begun = begun(office, caller, &thread, at).await?;
+        let begun = begun(services, caller, &thread, at).await?;
         page::check_within(&begun, *from)?;
         if !page.add(begun, ReadFrom::Thread(at.clone()), *from) {
             return Ok(shown(page, caller, None));
@@ -71,7 +75,7 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
     for _ in 0..STRETCHES_MAX {
         let (limit, bytes) = (page.free() + 1, page.room());
         let stretch = Stretch { reader: &caller.agent, after: after.as_ref(), limit, bytes };
-        let excerpt = office.store.thread(&thread, stretch).await?;
+        let excerpt = services.store.thread(&thread, stretch).await?;
         for message in excerpt.messages {
             let place = ReadFrom::Thread(Mark::of(&message));
             if !page.add(message, place, 0) {
@@ -91,8 +95,8 @@ pub(super) async fn get_thread(office: &Office, caller: &Caller, call: tools::Ge
 }
 
 /// Returns the message at that mark of the thread.
-async fn begun(office: &Office, caller: &Caller, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
-    let message = own_message(office, caller, &at.id).await?.message;
+async fn begun(services: &Services, caller: &Caller, thread: &MessageId, at: &Mark) -> Result<Message, Refusal> {
+    let message = own_message(services, caller, &at.id).await?.message;
     if message.thread_id == *thread && Mark::of(&message) == *at {
         return Ok(message);
     }

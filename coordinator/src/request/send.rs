@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::guard::{self, Exchange};
-use super::leave::Leave;
+use super::permission::Permission;
 use super::target::{self, Target};
-use super::{Caller, Office};
+use super::{Caller, Services};
 use crate::store::{Agent, AnswerOutcome, Quota, Send, SendOutcome, StoreError};
 
 /// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
@@ -44,7 +44,7 @@ struct Draft {
     requires_response: bool,
     life: Duration,
     /// The policy check for the call.
-    leave: Leave,
+    permission: Permission,
 }
 
 impl Draft {
@@ -77,15 +77,15 @@ impl Draft {
 
 /// `send_message`
 pub(super) async fn send_message(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     id: CallId,
     call: tools::SendMessage,
 ) -> Result<Reply, Refusal> {
     let target = Target::parse(&call.target)?;
-    take_turn(office, caller, id, Verb::Message)?;
+    take_turn(services, caller, id, Verb::Message)?;
     let mut draft = Draft {
-        leave: Leave::of(office, caller, Verb::Message).await?,
+        permission: Permission::of(services, caller, Verb::Message).await?,
         kind: Kind::Message,
         thread: None,
         title: call.title,
@@ -93,29 +93,29 @@ pub(super) async fn send_message(
         context: call.context,
         priority: call.priority.unwrap_or_default(),
         requires_response: call.requires_response.unwrap_or(true),
-        life: life(office, call.expires_in)?,
+        life: life(services, call.expires_in)?,
     };
     match target {
         Target::One(name, host) => {
-            let (message, receipt) = send_to_one(office, caller, id, &draft, name, host.as_deref()).await?;
+            let (message, receipt) = send_to_one(services, caller, id, &draft, name, host.as_deref()).await?;
             Ok(Reply::Sent(Sent { message, receipt }))
         }
         Target::Role(role) => {
             let of_role = |agent: &Agent| agent.role.as_deref() == Some(role.as_str());
-            let recipients = others(office, caller, of_role).await?;
+            let recipients = others(services, caller, of_role).await?;
             if recipients.is_empty() {
                 return Err(Refusal::new(ErrorCode::AgentNotFound, format!("no other agent has the role {role}")));
             }
             draft.thread = Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0));
-            office.limit.weigh(&caller.agent, &id, recipients.len());
-            Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
+            services.limit.weigh(&caller.agent, &id, recipients.len());
+            Ok(Reply::Copies(copies(services, caller, id, draft, recipients).await))
         }
     }
 }
 
 /// Returns the lifetime of a message, given the number of seconds that its sender requested, if any.
-fn life(office: &Office, expires_in: Option<u64>) -> Result<Duration, Refusal> {
-    let most = office.message_life;
+fn life(services: &Services, expires_in: Option<u64>) -> Result<Duration, Refusal> {
+    let most = services.message_life;
     match expires_in.map(Duration::from_secs) {
         Some(life) if life > most => {
             let (wished, limit) = (life.as_secs(), most.as_secs());
@@ -134,20 +134,20 @@ fn kept(message: &Message) -> Duration {
 
 /// `broadcast`
 pub(super) async fn broadcast(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     id: CallId,
     call: tools::Broadcast,
 ) -> Result<Reply, Refusal> {
-    take_turn(office, caller, id, Verb::Broadcast)?;
+    take_turn(services, caller, id, Verb::Broadcast)?;
     let wanted = |agent: &Agent| {
         call.role.as_ref().is_none_or(|role| agent.role.as_ref() == Some(role))
             && call.host.as_ref().is_none_or(|host| agent.host.as_ref() == Some(host))
     };
-    let recipients = others(office, caller, wanted).await?;
-    office.limit.weigh(&caller.agent, &id, recipients.len());
+    let recipients = others(services, caller, wanted).await?;
+    services.limit.weigh(&caller.agent, &id, recipients.len());
     let draft = Draft {
-        leave: Leave::of(office, caller, Verb::Broadcast).await?,
+        permission: Permission::of(services, caller, Verb::Broadcast).await?,
         kind: Kind::Broadcast,
         thread: Some(MessageId::of_call(&caller.agent, &AgentId::all(), id, 0)),
         title: call.title,
@@ -155,14 +155,14 @@ pub(super) async fn broadcast(
         context: None,
         priority: call.priority.unwrap_or_default(),
         requires_response: false,
-        life: office.message_life,
+        life: services.message_life,
     };
-    Ok(Reply::Copies(copies(office, caller, id, draft, recipients).await))
+    Ok(Reply::Copies(copies(services, caller, id, draft, recipients).await))
 }
 
 /// Sends to the name exactly as given. Only if that fails, looks for the intended recipient.
 async fn send_to_one(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     id: CallId,
     draft: &Draft,
@@ -170,25 +170,29 @@ async fn send_to_one(
     host: Option<&str>,
 ) -> Result<Accepted, Refusal> {
     if host.is_none() && !name.is_reserved() {
-        match deposit(office, caller, id, draft, &name).await {
+        match deposit(services, caller, id, draft, &name).await {
             Err(refusal) if refusal.code == ErrorCode::AgentNotFound => {}
             outcome => return outcome,
         }
     }
-    let recipient = target::recipient(office, &name, host).await?;
-    deposit(office, caller, id, draft, &recipient.id).await
+    let recipient = target::recipient(services, &name, host).await?;
+    deposit(services, caller, id, draft, &recipient.id).await
 }
 
-async fn others(office: &Office, caller: &Caller, wanted: impl Fn(&Agent) -> bool) -> Result<Vec<AgentId>, Refusal> {
-    target::select(office, |agent| (agent.id != caller.agent && wanted(&agent)).then_some(agent.id)).await
+async fn others(
+    services: &Services,
+    caller: &Caller,
+    wanted: impl Fn(&Agent) -> bool,
+) -> Result<Vec<AgentId>, Refusal> {
+    target::select(services, |agent| (agent.id != caller.agent && wanted(&agent)).then_some(agent.id)).await
 }
 
 /// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.
-async fn copies(office: &Office, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
+async fn copies(services: &Services, caller: &Caller, id: CallId, draft: Draft, recipients: Vec<AgentId>) -> Copies {
     let draft = &draft;
     let outcomes: Vec<(AgentId, Result<_, Refusal>)> = stream::iter(recipients)
         .map(|to| async move {
-            let outcome = deposit(office, caller, id, draft, &to).await;
+            let outcome = deposit(services, caller, id, draft, &to).await;
             // The message is dropped, because each copy has the whole text.
             (to, outcome.map(|(message, receipt)| (message.id, message.thread_id, receipt.stage)))
         })
@@ -219,24 +223,24 @@ fn copies_at_once(bytes: usize) -> usize {
 
 /// Puts the draft into one inbox, if the policy and the loop guard allow it.
 async fn deposit(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     call: CallId,
     draft: &Draft,
     to: &AgentId,
 ) -> Result<Accepted, Refusal> {
-    draft.leave.check(office, caller, to).await?;
-    let storing = store_draft(office, caller, call, draft, to);
+    draft.permission.check(services, caller, to).await?;
+    let storing = store_draft(services, caller, call, draft, to);
     if draft.kind == Kind::Broadcast {
         // A broadcast needs no answer, so it cannot continue a loop.
         return storing.await;
     }
     let turn = Exchange { call, to, verb: Verb::Message, thread: None };
-    guard::bounded(office, caller, turn, storing).await
+    guard::bounded(services, caller, turn, storing).await
 }
 
 async fn store_draft(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     call: CallId,
     draft: &Draft,
@@ -247,10 +251,10 @@ async fn store_draft(
         // An agent that is away accepts only urgent messages; news and broadcasts do not disturb it.
         let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let quota = office.quota(&caller.principal);
+        let quota = services.quota(&caller.principal);
         let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
-        let outcome = heard(office, caller, &send.message, office.store.send(&send)).await?;
-        if let Some(sent) = sent(office, caller, send.message, outcome).await? {
+        let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
+        if let Some(sent) = sent(services, caller, send.message, outcome).await? {
             return Ok(sent);
         }
     }
@@ -260,24 +264,24 @@ async fn store_draft(
 /// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
 /// stored.
 async fn heard<T>(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     message: &Message,
     taking: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let mut unheard = Unheard { office, caller, message, is_over: false };
+    let mut unheard = Unheard { services, caller, message, is_over: false };
     let outcome = taking.await;
     unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
     if let Err(StoreError::OverQuota(_)) = &outcome {
         let why = "the storage quota of the key is used up".to_owned();
-        office.audit.note(entry(caller, Event::Denied, message).because(why));
+        services.audit.note(entry(caller, Event::Denied, message).because(why));
     }
     outcome
 }
 
 /// A message that is being stored. If dropped before the store replied, it leaves an entry in the audit.
 struct Unheard<'a> {
-    office: &'a Office,
+    services: &'a Services,
     caller: &'a Caller,
     message: &'a Message,
     is_over: bool,
@@ -286,23 +290,23 @@ struct Unheard<'a> {
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.office.audit.note(entry(self.caller, Event::Unknown, self.message));
+            self.services.audit.note(entry(self.caller, Event::Unknown, self.message));
         }
     }
 }
 
 /// Returns the result for the caller, or `None` if another id must be tried.
 async fn sent(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     message: Message,
     outcome: SendOutcome,
 ) -> Result<Option<Accepted>, Refusal> {
     match outcome {
         SendOutcome::Stored => {
-            office.metrics.messages_stored.inc();
+            services.metrics.messages_stored.inc();
             let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
-            office.audit.note(entry(caller, event, &message));
+            services.audit.note(entry(caller, event, &message));
             let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
             Ok(Some((message, receipt)))
         }
@@ -313,7 +317,7 @@ async fn sent(
             Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
         }
         SendOutcome::Repeated(accepted) => {
-            let kept = office.store.message(&accepted.id).await?;
+            let kept = services.store.message(&accepted.id).await?;
             let history = kept.map(|kept| kept.history).unwrap_or_default();
             let receipt = Receipt { stage: furthest(&history), at: history.last().map(|step| step.at) };
             Ok(Some((*accepted, receipt)))
@@ -335,9 +339,9 @@ fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
 }
 
 /// Counts a send against the caller's rate limit. A send over the limit is refused and recorded.
-fn take_turn(office: &Office, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
-    office.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
-        office.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
+fn take_turn(services: &Services, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
+    services.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
+        services.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
     })
 }
 
@@ -352,29 +356,29 @@ fn says_the_same(accepted: &Message, message: &Message) -> bool {
 
 /// `reply`
 pub(super) async fn reply(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     id: CallId,
     call: tools::ReplyTo,
 ) -> Result<Reply, Refusal> {
     let asked = &call.message_id;
-    let question = match office.store.message(asked).await? {
+    let question = match services.store.message(asked).await? {
         Some(kept) if kept.message.to_agent == caller.agent => kept.message,
         _ => return Err(Refusal::message_not_found(asked)),
     };
     // Answers to a person are not limited, because their number is bounded by the person's questions.
     if question.from_agent != AgentId::human() {
-        take_turn(office, caller, id, Verb::Reply)?;
+        take_turn(services, caller, id, Verb::Reply)?;
     }
-    Leave::of(office, caller, Verb::Reply).await?.check(office, caller, &question.from_agent).await?;
+    Permission::of(services, caller, Verb::Reply).await?.check(services, caller, &question.from_agent).await?;
     let turn = Exchange { call: id, to: &question.from_agent, verb: Verb::Reply, thread: Some(&question.thread_id) };
     let (message, receipt) =
-        guard::bounded(office, caller, turn, store_reply(office, caller, id, &question, &call)).await?;
+        guard::bounded(services, caller, turn, store_reply(services, caller, id, &question, &call)).await?;
     Ok(Reply::Sent(Sent { message, receipt }))
 }
 
 async fn store_reply(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     id: CallId,
     question: &Message,
@@ -383,17 +387,17 @@ async fn store_reply(
     let asked = &call.message_id;
     for attempt in 0..ID_TRIES {
         let reply = MessageId::of_call(&caller.agent, &question.from_agent, id, attempt);
-        let message = envelope_of_reply(caller, question, call, reply, office.message_life);
+        let message = envelope_of_reply(caller, question, call, reply, services.message_life);
         let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let bytes = office.store_quota.map(|bytes| bytes + bytes / REPLY_MARGIN);
-        let quota = Quota { bytes, ..office.quota(&caller.principal) };
+        let bytes = services.store_quota.map(|bytes| bytes + bytes / REPLY_MARGIN);
+        let quota = Quota { bytes, ..services.quota(&caller.principal) };
         let answer = Send { message, call: id, bound: INBOX_MAX, kept, spares_away: false, one_shot, quota };
-        let outcome = match heard(office, caller, &answer.message, office.store.answer(&answer)).await? {
+        let outcome = match heard(services, caller, &answer.message, services.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
             AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),
         };
-        if let Some(sent) = sent(office, caller, answer.message, outcome).await? {
+        if let Some(sent) = sent(services, caller, answer.message, outcome).await? {
             return Ok(sent);
         }
     }

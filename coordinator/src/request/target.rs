@@ -3,7 +3,7 @@
 use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
-use super::Office;
+use super::Services;
 use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
 /// How many names an error suggests.
@@ -35,20 +35,20 @@ impl Target {
 /// Returns the agent of that name. Without an exact match, returns the only one that differs only in case.
 ///
 /// The person always exists. Errors: `AGENT_NOT_FOUND` with the nearest names.
-pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal> {
-    if let Some(agent) = office.store.agent(id).await? {
+pub(super) async fn find(services: &Services, id: &AgentId) -> Result<Agent, Refusal> {
+    if let Some(agent) = services.store.agent(id).await? {
         return Ok(agent);
     }
     if *id == AgentId::human() {
-        return Ok(office.store.introduce(id, None, &Quota::default()).await?);
+        return Ok(services.store.introduce(id, None, &Quota::default()).await?);
     }
     if id.is_reserved() {
         return Err(Refusal::invalid(format!("{id} is not an agent")).advise(Advice::Broadcast));
     }
-    let known = select(office, |agent| Some(agent.id)).await?;
+    let known = select(services, |agent| Some(agent.id)).await?;
     let same: Vec<_> = known.iter().filter(|known| known.as_str().eq_ignore_ascii_case(id.as_str())).collect();
     if let [only] = same.as_slice()
-        && let Some(agent) = office.store.agent(only).await?
+        && let Some(agent) = services.store.agent(only).await?
     {
         return Ok(agent);
     }
@@ -60,13 +60,13 @@ pub(super) async fn find(office: &Office, id: &AgentId) -> Result<Agent, Refusal
 /// name.
 ///
 /// Errors: `AGENT_NOT_FOUND` with the host's nearest names, or the host that has the name.
-pub(super) async fn recipient(office: &Office, id: &AgentId, host: Option<&str>) -> Result<Agent, Refusal> {
-    let Some(host) = host else { return find(office, id).await };
-    let namesakes = office.store.namesakes(id).await?;
+pub(super) async fn recipient(services: &Services, id: &AgentId, host: Option<&str>) -> Result<Agent, Refusal> {
+    let Some(host) = host else { return find(services, id).await };
+    let namesakes = services.store.namesakes(id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
-        return find(office, &agent.id).await;
+        return find(services, &agent.id).await;
     }
-    Err(no_pair(id, host, &select(office, |agent| Some(Namesake::from(agent))).await?))
+    Err(no_pair(id, host, &select(services, |agent| Some(Namesake::from(agent))).await?))
 }
 
 /// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
@@ -111,10 +111,10 @@ fn no_pair(id: &AgentId, host: &str, known: &[Namesake]) -> Refusal {
 
 /// Returns the part that `pick` takes of each known agent. Few whole agents are in memory at a time, because their texts may
 /// be long.
-pub(crate) async fn select<T>(office: &Office, pick: impl Fn(Agent) -> Option<T>) -> Result<Vec<T>, Refusal> {
+pub(crate) async fn select<T>(services: &Services, pick: impl Fn(Agent) -> Option<T>) -> Result<Vec<T>, Refusal> {
     let (mut picked, mut after) = (Vec::new(), None);
     loop {
-        let page = office.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        let page = services.store.agents(after.as_ref(), AGENTS_STEP).await?;
         after = page.last().filter(|_| page.len() == AGENTS_STEP).map(|last| last.id.clone());
         picked.extend(page.into_iter().filter_map(&pick));
         if after.is_none() {

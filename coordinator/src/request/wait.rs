@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Done, Office, check_speaker, room_for_texts};
+use super::{CALL_DEADLINE, Caller, Done, Services, check_speaker, room_for_texts};
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection};
 
@@ -40,7 +40,7 @@ enum Wanted {
 ///
 /// If the first read of the store fails, the call is refused. Later reads are retried until the deadline.
 pub(super) async fn wait_for_message(
-    office: &Office,
+    services: &Services,
     caller: &Caller,
     call: tools::WaitForMessage,
 ) -> Result<Done, Refusal> {
@@ -52,15 +52,15 @@ pub(super) async fn wait_for_message(
         (Some(id), None) => Wanted::Answer(id),
         (Some(id), Some(stage)) => Wanted::Stage(id, stage),
     };
-    check_speaker(office, caller).await?;
-    let mut listener = office.presence.listen(&caller.agent);
+    check_speaker(services, caller).await?;
+    let mut listener = services.presence.listen(&caller.agent);
     let mut first = true;
     loop {
-        let held = room_for_texts(office, caller).await;
-        let next_look = match timeout(CALL_DEADLINE, look(office, caller, &wanted)).await {
+        let held = room_for_texts(services, caller).await;
+        let next_look = match timeout(CALL_DEADLINE, look(services, caller, &wanted)).await {
             Ok(Ok(Some(reply))) => return Ok(Done { held, ..reply.into() }),
             Ok(Ok(None)) => {
-                check_cycle(office, caller, &wanted, deadline).await?;
+                check_cycle(services, caller, &wanted, deadline).await?;
                 look_again(caller, Instant::now())
             }
             Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
@@ -79,7 +79,7 @@ pub(super) async fn wait_for_message(
         if Instant::now() >= deadline {
             let timed_out = Reply::TimedOut(match about {
                 Some(id) => TimedOut::of(id, seconds),
-                None => TimedOut::any(seconds, pending(office, caller).await),
+                None => TimedOut::any(seconds, pending(services, caller).await),
             });
             return Ok(timed_out.into());
         }
@@ -89,13 +89,13 @@ pub(super) async fn wait_for_message(
 /// Records that a session waits for an answer. Refuses the wait if it would close a cycle of waiting agents.
 ///
 /// If the store does not respond, the wait is allowed.
-async fn check_cycle(office: &Office, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
+async fn check_cycle(services: &Services, caller: &Caller, wanted: &Wanted, deadline: Instant) -> Result<(), Refusal> {
     let Wanted::Answer(id) = wanted else { return Ok(()) };
     if caller.is_person() {
         return Ok(());
     }
     let lease = WAITS_FOR.min(deadline.duration_since(Instant::now()));
-    let noted = timeout(CALL_DEADLINE, office.store.await_answer(id, lease)).await;
+    let noted = timeout(CALL_DEADLINE, services.store.await_answer(id, lease)).await;
     match noted.ok().and_then(Result::ok).unwrap_or_default().as_slice() {
         [] => Ok(()),
         cycle => Err(Refusal::would_deadlock(id, cycle)),
@@ -103,8 +103,8 @@ async fn check_cycle(office: &Office, caller: &Caller, wanted: &Wanted, deadline
 }
 
 /// Returns the number of messages in the caller's inbox, or zero if the store does not respond in time.
-async fn pending(office: &Office, caller: &Caller) -> usize {
-    let counted = timeout(CALL_DEADLINE, office.store.pending(&caller.agent)).await;
+async fn pending(services: &Services, caller: &Caller) -> usize {
+    let counted = timeout(CALL_DEADLINE, services.store.pending(&caller.agent)).await;
     counted.ok().and_then(Result::ok).map_or(0, |pending| pending.count)
 }
 
@@ -154,12 +154,12 @@ async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>>
 }
 
 /// Returns the reply if the condition is met.
-async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Option<Reply>, Refusal> {
+async fn look(services: &Services, caller: &Caller, wanted: &Wanted) -> Result<Option<Reply>, Refusal> {
     match wanted {
-        Wanted::Next(kind) => next_message(office, caller, *kind).await,
-        Wanted::Answer(id) => answer(office, caller, id).await,
+        Wanted::Next(kind) => next_message(services, caller, *kind).await,
+        Wanted::Answer(id) => answer(services, caller, id).await,
         Wanted::Stage(id, stage) => {
-            let kept = own_message(office, caller, id).await?;
+            let kept = own_message(services, caller, id).await?;
             let reached = furthest(&kept.history);
             Ok((reached.reaches(*stage) || reached.is_final()).then(|| Reply::Tracked(tracked(kept))))
         }
@@ -167,11 +167,11 @@ async fn look(office: &Office, caller: &Caller, wanted: &Wanted) -> Result<Optio
 }
 
 /// Returns the oldest message that this session was not shown and that no other wait of it was given.
-async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
+async fn next_message(services: &Services, caller: &Caller, kind: KindFilter) -> Result<Option<Reply>, Refusal> {
     let mut after = 0;
     loop {
         let selection = Selection { kind, thread: None, after, limit: LOOKED_AT, bytes: LOOKED_AT_BYTES };
-        let page = office.store.unshown(&caller.agent, selection).await?;
+        let page = services.store.unshown(&caller.agent, selection).await?;
         let complete = !selection.is_filled_by(&page);
         for placed in page {
             after = placed.position;
@@ -186,13 +186,13 @@ async fn next_message(office: &Office, caller: &Caller, kind: KindFilter) -> Res
 }
 
 /// Returns the reply to a message that the caller sent, even if it was returned before.
-async fn answer(office: &Office, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
-    let kept = own_message(office, caller, id).await?;
+async fn answer(services: &Services, caller: &Caller, id: &MessageId) -> Result<Option<Reply>, Refusal> {
+    let kept = own_message(services, caller, id).await?;
     if kept.message.from_agent != caller.agent {
         return Err(Refusal::invalid(format!("{id} was sent to you, not by you")).advise(Advice::AnswerIt));
     }
     match kept.reply {
-        Some(reply) => Ok(office.store.message(&reply).await?.map(|kept| {
+        Some(reply) => Ok(services.store.message(&reply).await?.map(|kept| {
             // It may no longer be in the inbox.
             let place = ReadFrom::Thread(Mark::of(&kept.message));
             result(caller, kept.message, &place)

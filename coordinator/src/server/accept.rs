@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::{Admission, AdmittedStream, STALL_MAX, farewell};
 use super::tls::{FIRST_BYTE, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX, Transport};
 use crate::metrics::Metrics;
-use crate::request::Office;
+use crate::request::Services;
 use crate::session::MESSAGE_DEADLINE;
 use crate::unfinished::{Budget, Intake};
 
@@ -123,19 +123,19 @@ fn is_of_the_other_side(error: &io::Error) -> bool {
 pub(super) struct Serving {
     routes: Router,
     transport: Transport,
-    office: Arc<Office>,
+    services: Arc<Services>,
     http: Arc<http1::Builder>,
 }
 
 impl Serving {
-    pub(super) fn new(routes: Router, transport: Transport, office: Arc<Office>) -> Self {
+    pub(super) fn new(routes: Router, transport: Transport, services: Arc<Services>) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new())
             .header_read_timeout(HEAD_MAX)
             .max_header_size(HEAD_SIZE_MAX)
             .max_headers(HEADERS_MAX)
             .max_buf_size(BUFFER_MAX);
-        Self { routes, transport, office, http: Arc::new(http) }
+        Self { routes, transport, services, http: Arc::new(http) }
     }
 
     /// Serves one connection to its end.
@@ -147,7 +147,7 @@ impl Serving {
             None => Box::pin(self.requests(admitted, stop)).await,
             Some(_) if first != FIRST_BYTE => farewell(admitted, "Bad Request", &no_tls()).await,
             Some(acceptor) => {
-                let account = self.office.unfinished.account_of_stranger(HANDSHAKE_BYTES_MAX);
+                let account = self.services.unfinished.account_of_stranger(HANDSHAKE_BYTES_MAX);
                 let intake = Intake::new(admitted, account, HANDSHAKE_BYTES_MAX, HANDSHAKE_MAX);
                 let shaking = Box::pin(timeout(HANDSHAKE_MAX, acceptor.accept(intake)));
                 match stop.run_until_cancelled(shaking).await {

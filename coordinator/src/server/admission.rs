@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::tls::Transport;
-use crate::request::Office;
+use crate::request::Services;
 
 /// Descriptors that are not connections: those of the store, the listener, the runtime and rejected connections.
 const RESERVED: usize = 64;
@@ -76,17 +76,17 @@ fn held_by(memory: Option<u64>, dearest: u64) -> usize {
 pub(super) struct Admission {
     places: Arc<Slots>,
     leaving: Arc<Slots>,
-    office: Arc<Office>,
+    services: Arc<Services>,
     transport: Transport,
     tasks: TaskTracker,
 }
 
 impl Admission {
-    pub(super) fn new(bound: usize, office: Arc<Office>, transport: Transport, tasks: TaskTracker) -> Self {
-        office.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
-        let places = Slots::new(bound, office.metrics.connections.clone());
+    pub(super) fn new(bound: usize, services: Arc<Services>, transport: Transport, tasks: TaskTracker) -> Self {
+        services.metrics.connections_max.set(i64::try_from(bound).unwrap_or(i64::MAX));
+        let places = Slots::new(bound, services.metrics.connections.clone());
         let leaving = Slots::new(TURNED_AWAY_AT_ONCE, Gauge::default());
-        Self { places, leaving, office, transport, tasks }
+        Self { places, leaving, services, transport, tasks }
     }
 
     /// Returns the connection with a slot, or rejects it.
@@ -104,7 +104,7 @@ impl Admission {
     }
 
     fn turn_away(&self, stream: TcpStream) {
-        let before = self.office.metrics.connections_refused.inc();
+        let before = self.services.metrics.connections_refused.inc();
         let refusal = Refusal::no_place(self.places.bound);
         // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {

@@ -15,11 +15,11 @@ pub(super) async fn page(
     By(principal): By,
     Query(query): Query<AuditQuery>,
 ) -> Result<Charged<AuditPage>, Refused> {
-    let charge = server.office.unfinished.room_for_texts(principal.room()).await;
-    Ok(Charged(request::audit_page(&server.office, &query).await?, charge))
+    let charge = server.services.unfinished.room_for_texts(principal.room()).await;
+    Ok(Charged(request::audit_page(&server.services, &query).await?, charge))
 }
 
 /// Returns the latest messages of the agent.
 pub(super) async fn sent(State(server): State<AppState>, Speaker(agent): Speaker) -> RestAnswer<SentMessages> {
-    Ok(Json(request::sent(&server.office, agent).await?))
+    Ok(Json(request::sent(&server.services, agent).await?))
 }

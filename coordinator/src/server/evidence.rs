@@ -49,9 +49,9 @@ pub(super) async fn layer(State(server): State<AppState>, mut request: Request, 
     response.map(|body| {
         let written = move || {
             let Some(PresentedIds { caller, messages, via }) = shown.take() else { return };
-            let office = Arc::clone(&server.office);
+            let services = Arc::clone(&server.services);
             server.tasks.spawn(async move {
-                http_session::note(&office, &caller, messages, Stage::InSession, via).await;
+                http_session::note(&services, &caller, messages, Stage::InSession, via).await;
             });
         };
         Body::new(Watched { body, written: Some(Box::new(written)) })

@@ -23,7 +23,7 @@ pub(super) async fn remove(
     By(principal): By,
     Body(AgentRemoval { agent_id }): Body<AgentRemoval>,
 ) -> RestAnswer<RemovedAgent> {
-    let store = &server.office.store;
+    let store = &server.services.store;
     if agent_id.is_reserved() {
         return Err(Refusal::invalid(format!("{agent_id} is not the agent of a session")).into());
     }
@@ -41,7 +41,7 @@ pub(super) async fn remove(
         }
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
-            server.office.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
+            server.services.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
             let host = known.and_then(|agent| agent.host).or(former);
             Ok(Json(RemovedAgent { agent_id, host, expired }))
         }
@@ -59,9 +59,9 @@ fn check_remover(
         return Ok(());
     }
     let owner = known.and_then(|agent| agent.owner.as_ref());
-    check_speaker_name(&server.office, principal, owner.map_or(agent_id, |owner| &owner.base))?;
+    check_speaker_name(&server.services, principal, owner.map_or(agent_id, |owner| &owner.base))?;
     match (known, principal.own_host()) {
-        (Some(agent), Some(host)) => check_host(&server.office, principal, agent, host),
+        (Some(agent), Some(host)) => check_host(&server.services, principal, agent, host),
         _ => Ok(()),
     }
 }
@@ -77,7 +77,7 @@ pub(super) async fn rename(
         return Err(Refusal::new(ErrorCode::Conflict, format!("the host already has the name {to}")).into());
     }
     let mut agents = move_agents(&server, &from, &to).await?;
-    let renamed = issue::rename_host(server.office.store.as_ref(), &from, &to, &principal).await?;
+    let renamed = issue::rename_host(server.services.store.as_ref(), &from, &to, &principal).await?;
     for key in &renamed {
         changed(&server, "renamed", &key.id, principal.name()).await;
     }
@@ -98,10 +98,10 @@ async fn move_agents(server: &AppState, from: &str, to: &str) -> Result<usize, R
         let is_of_host = agent.host.as_deref() == Some(from) && !agent.id.is_reserved();
         is_of_host.then(|| agent.owner.map_or(agent.id, |owner| owner.base))
     };
-    let bases = select(&server.office, base_of_host).await?;
+    let bases = select(&server.services, base_of_host).await?;
     let mut moved = 0;
     for base in BTreeSet::from_iter(bases) {
-        moved += server.office.store.move_host(&base, from, to).await?;
+        moved += server.services.store.move_host(&base, from, to).await?;
     }
     Ok(moved)
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Principal;
-use crate::request::{self, Caller, Memory, Office, settle_name};
+use crate::request::{self, Caller, Memory, Services, settle_name};
 use crate::store::{Claim, Owner, Quota};
 
 /// The header that names the agent.
@@ -83,7 +83,7 @@ impl HttpSessions {
     /// Messages that the client was shown earlier count as seen with this request.
     pub(super) async fn caller(
         &self,
-        office: &Office,
+        services: &Services,
         principal: &Arc<Principal>,
         headers: &HeaderMap,
     ) -> Result<Caller, Refusal> {
@@ -110,11 +110,11 @@ impl HttpSessions {
             lease: HTTP_PRESENCE,
             quota: Quota::default(),
         };
-        let tenure = settle_name(office, principal, wish).await?;
+        let tenure = settle_name(services, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
-        if is_new && office.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
+        if is_new && services.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
             let ready = SessionChange { state: Some(State::Ready), ..SessionChange::default() };
-            office.store.amend(&tenure.agent, Some(&tenure), &ready.into()).await?;
+            services.store.amend(&tenure.agent, Some(&tenure), &ready.into()).await?;
         }
         let caller = Caller {
             agent: tenure.agent.clone(),
@@ -126,21 +126,21 @@ impl HttpSessions {
             renamable: false,
         };
         if is_new {
-            office.audit.note(caller.entry(Event::SessionBegun).verb("http"));
+            services.audit.note(caller.entry(Event::SessionBegun).verb("http"));
         }
-        note(office, &caller, caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
+        note(services, &caller, caller.memory.take_shown(), Stage::Seen, Via::ToolCall).await;
         Ok(caller)
     }
 }
 
 impl HttpSessions {
     /// Keeps the caller online while its call runs, even during a long wait. Never resolves.
-    pub(super) async fn stay_online(&self, office: &Office, caller: &Caller) {
+    pub(super) async fn stay_online(&self, services: &Services, caller: &Caller) {
         let Some(tenure) = &caller.tenure else { return std::future::pending().await };
         loop {
             tokio::time::sleep(HTTP_PRESENCE / 3).await;
             // If the lease was lost meanwhile, the call itself detects that later.
-            if let Err(error) = office.store.renew(tenure, HTTP_PRESENCE).await {
+            if let Err(error) = services.store.renew(tenure, HTTP_PRESENCE).await {
                 tracing::debug!("a lease was not renewed: {error}");
             }
             if let Some(client) = self.clients().get_mut(&caller.agent) {
@@ -151,13 +151,13 @@ impl HttpSessions {
 }
 
 /// Records that messages reached a later stage at a client. If that fails, they stay at the previous stage.
-pub(super) async fn note(office: &Office, caller: &Caller, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
+pub(super) async fn note(services: &Services, caller: &Caller, message_ids: Vec<MessageId>, stage: Stage, via: Via) {
     if message_ids.is_empty() {
         return;
     }
     // These clients have only one context.
     let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
-    match request::advance(office, caller, &progress).await {
+    match request::advance(services, caller, &progress).await {
         // The next request proves that the shown messages have been seen.
         Ok(()) if stage == Stage::InSession => caller.memory.show(&progress.message_ids),
         Ok(()) => {}

@@ -43,7 +43,7 @@ pub(super) struct Invites {
 
 /// `GET /api/invites`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> {
-    let invites = issue::invites(server.office.store.as_ref()).await?;
+    let invites = issue::invites(server.services.store.as_ref()).await?;
     Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn create(
     Body(new): Body<NewInvite>,
 ) -> RestAnswer<Invited> {
     let by = principal.name();
-    let made = server.joins.invite(server.office.store.as_ref(), new, by, principal.presented()).await;
+    let made = server.joins.invite(server.services.store.as_ref(), new, by, principal.presented()).await;
     let invite = made.inspect_err(|refusal| unsure(&server, "invited", None, by, refusal))?;
     tracing::info!("the invite {} was made by {by} and ends at {}", invite.id, invite.expires_at);
     noted(&server, "invited", Some(&invite.id), by);
@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<ListedInvite> {
     let by = principal.name();
-    let ended = issue::revoke_invite(server.office.store.as_ref(), &id, &principal).await;
+    let ended = issue::revoke_invite(server.services.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     tracing::info!("the invite {id} was revoked by {by}");
     noted(&server, "revoked", Some(&id), by);

@@ -120,7 +120,7 @@ pub(super) async fn join(
     State(server): State<AppState>,
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
-    let (store, wrong) = (server.office.store.as_ref(), || server.joins.refuse(Instant::now()));
+    let (store, wrong) = (server.services.store.as_ref(), || server.joins.refuse(Instant::now()));
     let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
     let older_key = request.older_key.clone().zip(presented.older_key_is_valid(&request));
@@ -140,7 +140,7 @@ pub(super) async fn announce(server: &AppState) {
     if !server.auth.demands_a_first_key() {
         return;
     }
-    let store = server.office.store.as_ref();
+    let store = server.services.store.as_ref();
     if let Err(error) = end_earlier(store).await {
         tracing::warn!("could not revoke the invites of earlier starts: {error}");
     }

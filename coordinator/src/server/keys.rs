@@ -80,7 +80,7 @@ pub(super) struct Keys {
 
 /// `GET /api/keys`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Keys> {
-    let (store, now) = (&server.office.store, Timestamp::now());
+    let (store, now) = (&server.services.store, Timestamp::now());
     let mut keys = store.keys().await?;
     let mut used: HashMap<String, Timestamp> = HashMap::new();
     // A use that this coordinator recorded itself is at least as recent as a stored one.
@@ -105,7 +105,7 @@ pub(super) async fn create(
     Body(new): Body<NewKey>,
 ) -> RestAnswer<MadeKey> {
     let by = principal.name();
-    let made = issue::create(server.office.store.as_ref(), new, &principal).await;
+    let made = issue::create(server.services.store.as_ref(), new, &principal).await;
     made_key(&server, "created", None, by, made).await
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn rotate(
     By(principal): By,
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<MadeKey> {
-    let rotated = issue::rotate(server.office.store.as_ref(), &id, &principal).await;
+    let rotated = issue::rotate(server.services.store.as_ref(), &id, &principal).await;
     made_key(&server, "rotated", Some(&id), principal.name(), rotated).await
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<ListedKey> {
     let by = principal.name();
-    let ended = issue::revoke(server.office.store.as_ref(), &id, &principal).await;
+    let ended = issue::revoke(server.services.store.as_ref(), &id, &principal).await;
     let (key, is_news) = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     if is_news {
         changed(&server, "revoked", &key.id, by).await;
@@ -152,7 +152,7 @@ pub(super) async fn revoke(
 pub(super) async fn changed(server: &AppState, verb: &str, key: &str, by: &str) {
     tracing::info!("the key {key} was {verb} by {by}");
     noted(server, verb, Some(key), by);
-    if let Err(error) = auth::watch::load(&server.auth, server.office.store.as_ref()).await {
+    if let Err(error) = auth::watch::load(&server.auth, server.services.store.as_ref()).await {
         tracing::debug!("could not reload the keys immediately: {error}");
     }
 }
@@ -167,7 +167,7 @@ pub(super) fn unsure(server: &AppState, verb: &str, key: Option<&str>, by: &str,
 /// Writes the change of a key or an invite and its author to the audit.
 pub(super) fn noted(server: &AppState, verb: &str, key: Option<&str>, by: &str) {
     let entry = Entry::new(Event::KeyChanged).verb(verb).because(format!("by {by}"));
-    server.office.audit.note(Entry { key: key.map(str::to_owned), ..entry });
+    server.services.audit.note(Entry { key: key.map(str::to_owned), ..entry });
 }
 
 fn shown(key: Key, now: Timestamp) -> ListedKey {

@@ -28,7 +28,7 @@ use super::endpoint::read_body;
 use super::evidence::{self, Presentation};
 use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
-use crate::request::{self, CALL_DEADLINE, Office};
+use crate::request::{self, CALL_DEADLINE, Services};
 
 /// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
 const VALUES_MAX: usize = 1_000;
@@ -44,7 +44,7 @@ const LOOPBACK_ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*",
 ///
 /// Unlike other paths, it accepts requests from pages of this machine, because some MCP clients are such pages.
 pub(super) fn service(server: &AppState) -> Router {
-    let handler = Handler { office: Arc::clone(&server.office), sessions: Arc::clone(&server.http_sessions) };
+    let handler = Handler { services: Arc::clone(&server.services), sessions: Arc::clone(&server.http_sessions) };
     let settings = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -122,7 +122,7 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
 
 #[derive(Debug, Clone)]
 struct Handler {
-    office: Arc<Office>,
+    services: Arc<Services>,
     sessions: Arc<HttpSessions>,
 }
 
@@ -183,15 +183,15 @@ impl Handler {
         let Some(principal) = parts.extensions.get::<Arc<Principal>>() else {
             return Err(Refusal::new(ErrorCode::Internal, "nobody was admitted"));
         };
-        let caller = self.sessions.caller(&self.office, principal, &parts.headers).await?;
+        let caller = self.sessions.caller(&self.services, principal, &parts.headers).await?;
         let tool = call.tool();
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
         // The protocol has no call ids, so each request is a call of its own.
         let done = tokio::select! {
-            done = request::perform(&self.office, &caller, CallId::fresh(), call) => done?,
-            () = self.sessions.stay_online(&self.office, &caller) => return Err(Refusal::store_unavailable()),
+            done = request::perform(&self.services, &caller, CallId::fresh(), call) => done?,
+            () = self.sessions.stay_online(&self.services, &caller) => return Err(Refusal::store_unavailable()),
             () = principal.ended() => return Err(auth::ended()),
         };
         let reply = Received::of(&done.reply);

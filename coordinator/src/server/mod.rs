@@ -16,7 +16,7 @@ mod invites;
 mod join;
 mod keys;
 mod mcp;
-mod pages;
+mod origins;
 mod pairs;
 mod policy;
 mod rest;
@@ -53,7 +53,7 @@ use self::tls::Transport;
 use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
 use crate::memory;
-use crate::request::Office;
+use crate::request::Services;
 
 /// The path of MCP for clients without a proxy.
 const MCP_PATH: &str = "/mcp";
@@ -63,7 +63,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(5);
 /// The state shared by all routes.
 #[derive(Debug, Clone)]
 pub(crate) struct AppState {
-    office: Arc<Office>,
+    services: Arc<Services>,
     auth: Arc<Auth>,
     http_sessions: Arc<HttpSessions>,
     joins: Arc<Joins>,
@@ -76,7 +76,7 @@ pub(crate) struct AppState {
 pub(crate) async fn serve(
     listener: TcpListener,
     config: &Config,
-    office: Arc<Office>,
+    services: Arc<Services>,
     auth: Arc<Auth>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -88,10 +88,10 @@ pub(crate) async fn serve(
     }
     tasks.spawn(transport.clone().follow_files(stop.clone()));
     let bound = admission::bound(config.max_connections, memory::limit(), admission::dearest(&transport));
-    let admission = Admission::new(bound, Arc::clone(&office), transport.clone(), tasks.clone());
-    accept::publish_limits(&office.metrics, &office.unfinished);
+    let admission = Admission::new(bound, Arc::clone(&services), transport.clone(), tasks.clone());
+    accept::publish_limits(&services.metrics, &services.unfinished);
     let server = AppState {
-        office,
+        services,
         auth,
         joins: Arc::new(Joins::new(config, address, transport.clone())),
         downloads: Arc::new(Downloads::new(&config.data_dir)),
@@ -103,7 +103,7 @@ pub(crate) async fn serve(
     let control = control::ControlSocket::bind(&config.data_dir, address.port())?;
     tasks.spawn(control.serve(routes.clone(), stop.clone()));
     join::announce(&server).await;
-    let serving = Serving::new(routes, transport, Arc::clone(&server.office));
+    let serving = Serving::new(routes, transport, Arc::clone(&server.services));
     let door = Door::new(listener, admission, serving);
     let ended = async {
         door.accept(&tasks, &stop).await;
@@ -134,7 +134,7 @@ fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
         .method_not_allowed_fallback(rest::no_such_method)
         .merge(sessions)
         .fallback(rest::nowhere)
-        .layer(middleware::from_fn_with_state(pages::Names::new(config, listen), pages::layer))
+        .layer(middleware::from_fn_with_state(origins::Names::new(config, listen), origins::layer))
         .with_state(server.clone())
 }
 
@@ -159,7 +159,7 @@ fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal>
         None => server.auth.admit(request.headers(), Timestamp::now()),
     };
     let principal = admitted.inspect_err(|refusal| {
-        let before = server.office.metrics.connections_refused.inc();
+        let before = server.services.metrics.connections_refused.inc();
         // Logged for the 1st, 2nd, 4th, 8th, … rejection, so that a client that never stops cannot fill the disk.
         if (before + 1).is_power_of_two() {
             tracing::warn!("{} requests were refused so far: {refusal}", before + 1);

@@ -10,7 +10,7 @@ use crate::request;
 
 /// `GET /api/guard`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<GuardList> {
-    Ok(Json(request::list_guarded(&server.office).await?))
+    Ok(Json(request::list_guarded(&server.services).await?))
 }
 
 /// `POST /api/guard/allow`
@@ -19,7 +19,7 @@ pub(super) async fn allow(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(request::rule_guarded(&server.office, &principal, &agents, false).await?))
+    Ok(Json(request::rule_guarded(&server.services, &principal, &agents, false).await?))
 }
 
 /// `POST /api/guard/stop`
@@ -28,5 +28,5 @@ pub(super) async fn stop(
     By(principal): By,
     Body(GuardRequest { agents }): Body<GuardRequest>,
 ) -> RestAnswer<GuardedPair> {
-    Ok(Json(request::rule_guarded(&server.office, &principal, &agents, true).await?))
+    Ok(Json(request::rule_guarded(&server.services, &principal, &agents, true).await?))
 }

@@ -13,10 +13,10 @@ pub(super) async fn check(
     State(server): State<AppState>,
     Query(question): Query<PolicyQuestion>,
 ) -> RestAnswer<PolicyAnswer> {
-    Ok(Json(request::explain_policy(&server.office, question).await?))
+    Ok(Json(request::explain_policy(&server.services, question).await?))
 }
 
 /// Returns the present rules.
 pub(super) async fn show(State(server): State<AppState>) -> RestAnswer<PolicyInForce> {
-    Ok(Json(server.office.policies.in_force()))
+    Ok(Json(server.services.policies.in_force()))
 }

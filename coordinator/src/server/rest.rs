@@ -103,7 +103,7 @@ impl IntoResponse for Health {
 
 /// `GET /api/health`
 pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): MayLook) -> Health {
-    if let Err(error) = server.office.store.check().await {
+    if let Err(error) = server.services.store.check().await {
         tracing::warn!("unhealthy: {error}");
         return Health::Unwell(Unwell {
             status: "error",
@@ -112,15 +112,15 @@ pub(super) async fn health(State(server): State<AppState>, MayLook(may_look): Ma
             suggestion: ErrorCode::StoreUnavailable.suggestion(),
         });
     }
-    let presence = &server.office.presence;
+    let presence = &server.services.presence;
     let agents_online = presence.connected() + server.http_sessions.online();
     let clocks = presence.clocks_apart(CLOCKS_MAX).into_iter().map(|(agent, ahead_ms)| {
         let seconds = (ahead_ms + 500).div_euclid(1_000);
         Clock { agent_id: may_look.then_some(agent), seconds }
     });
-    let policy_outdated = server.office.policies.outdated().is_some();
+    let policy_outdated = server.services.policies.outdated().is_some();
     // A store that responds but cannot be measured counts as not full.
-    let fill = server.office.store.fill().await.ok().flatten();
+    let fill = server.services.store.fill().await.ok().flatten();
     let store = fill.and_then(|fill| fill.refuses()).map(|_| "full");
     Health::Well(Well { status: "ok", agents_online, clocks: clocks.collect(), policy_outdated, store })
 }
@@ -154,8 +154,8 @@ pub(super) async fn pending(
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
     }
-    let charge = server.office.unfinished.room_for_texts(principal.room()).await;
-    let store = &server.office.store;
+    let charge = server.services.unfinished.room_for_texts(principal.room()).await;
+    let store = &server.services.store;
     let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
     let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
     let messages = placed.into_iter().map(|placed| placed.message).collect();
@@ -182,7 +182,7 @@ impl IntoResponse for AgentArray {
 
 /// `GET /api/agents`: all agents, for people.
 pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray, Refused> {
-    let store = Arc::clone(&server.office.store);
+    let store = Arc::clone(&server.services.store);
     let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let store = Arc::clone(&store);
@@ -235,7 +235,7 @@ pub(super) async fn unregister(
     By(principal): By,
     Speaker(agent): Speaker,
 ) -> RestAnswer<Unregistered> {
-    let known = server.office.store.agent(&agent).await?;
+    let known = server.services.store.agent(&agent).await?;
     let linked = known
         .is_some_and(|known| known.is_online(Timestamp::now()) && !server.http_sessions.holds(&agent, known.instance));
     if linked {
@@ -244,12 +244,12 @@ pub(super) async fn unregister(
             Refusal::new(ErrorCode::Conflict, error).suggest("End that session; its proxy then unregisters it.");
         return Err(refusal.into());
     }
-    let known = server.office.store.unregister(&agent).await?;
+    let known = server.services.store.unregister(&agent).await?;
     let said = if known { "unregistered" } else { "was not registered" };
     server.http_sessions.forget(&agent);
     if known {
         let entry = Entry::new(Event::SessionEnded).by(&agent).verb(said);
-        server.office.audit.note(principal.sign(entry));
+        server.services.audit.note(principal.sign(entry));
     }
     Ok(Json(Unregistered { status: "ok", message: format!("Agent '{agent}' {said}") }))
 }
@@ -264,11 +264,11 @@ impl Media for OpenMetrics {
 
 /// `GET /metrics`
 pub(super) async fn metrics(State(server): State<AppState>) -> Plain<OpenMetrics> {
-    if let Ok(Some(fill)) = server.office.store.fill().await {
-        server.office.metrics.fill(&fill);
+    if let Ok(Some(fill)) = server.services.store.fill().await {
+        server.services.metrics.fill(&fill);
     }
-    let presence = &server.office.presence;
-    Plain::new(server.office.metrics.text(presence.connected(), presence.listening()))
+    let presence = &server.services.presence;
+    Plain::new(server.services.metrics.text(presence.connected(), presence.listening()))
 }
 
 /// The fallback for unknown paths.

@@ -9,34 +9,34 @@ use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
 
 use crate::presence::ReadingAlong;
-use crate::request::Office;
+use crate::request::Services;
 use crate::store::{Amendment, StoreError};
 
 /// Registers a terminal, and `human` as online.
-pub(super) async fn begin(office: &Office) -> Result<ReadingAlong, StoreError> {
-    let reading_along = office.presence.read_along();
-    extend(office).await?;
+pub(super) async fn begin(services: &Services) -> Result<ReadingAlong, StoreError> {
+    let reading_along = services.presence.read_along();
+    extend(services).await?;
     Ok(reading_along)
 }
 
 /// Keeps `human` online for another heartbeat interval.
-pub(super) async fn extend(office: &Office) -> Result<(), StoreError> {
+pub(super) async fn extend(services: &Services) -> Result<(), StoreError> {
     let change =
         SessionChange { state: Some(State::Ready), reach: Some(vec![Via::Terminal]), ..SessionChange::default() };
-    last(office, SILENCE_MAX, change).await
+    last(services, SILENCE_MAX, change).await
 }
 
 /// Takes `human` offline if this was the last terminal at this coordinator. A terminal at another coordinator corrects that
 /// with its next heartbeat.
-pub(super) async fn end(office: &Office, reading_along: ReadingAlong) {
+pub(super) async fn end(services: &Services, reading_along: ReadingAlong) {
     if reading_along.end()
-        && let Err(error) = last(office, Duration::ZERO, SessionChange::default()).await
+        && let Err(error) = last(services, Duration::ZERO, SessionChange::default()).await
     {
         tracing::warn!("human stays online for at most {SILENCE_MAX:?}: {error}");
     }
 }
 
-async fn last(office: &Office, attends: Duration, change: SessionChange) -> Result<(), StoreError> {
+async fn last(services: &Services, attends: Duration, change: SessionChange) -> Result<(), StoreError> {
     let amendment = Amendment { attends: Some(attends), ..Amendment::from(change) };
-    office.store.amend(&AgentId::human(), None, &amendment).await.map(|_| ())
+    services.store.amend(&AgentId::human(), None, &amendment).await.map(|_| ())
 }

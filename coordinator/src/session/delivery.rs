@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
-use crate::request::{Memory, Office};
+use crate::request::{Memory, Services};
 use crate::store::{Arrival, Placed, Result, Selection};
 use crate::unfinished::{Charge, Room};
 
@@ -92,7 +92,7 @@ impl Delivery {
     }
 
     /// Starts to read the next page if it is time.
-    pub(super) fn start(&mut self, office: &Arc<Office>, agent: &AgentId, room: &Room) {
+    pub(super) fn start(&mut self, services: &Arc<Services>, agent: &AgentId, room: &Room) {
         if let Some((before, _)) = self.left_out.take_if(|(_, at)| *at <= Instant::now()) {
             // The host drops messages that it receives twice because of this.
             self.position = self.position.min(before);
@@ -108,8 +108,8 @@ impl Delivery {
             return;
         }
         self.unread = false;
-        let (store, agent, after) = (Arc::clone(&office.store), agent.clone(), self.position);
-        let room = office.unfinished.room_for_texts(room);
+        let (store, agent, after) = (Arc::clone(&services.store), agent.clone(), self.position);
+        let room = services.unfinished.room_for_texts(room);
         self.reading = Some(Box::pin(async move {
             let held = Some(room.await);
             PushedPage { placed: store.unshown(&agent, selection(after)).await, held }

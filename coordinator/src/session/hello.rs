@@ -20,7 +20,7 @@ use super::connection::{Connection, Gone};
 use crate::auth::Principal;
 use crate::presence::{Present, ReadingAlong};
 use crate::request::{
-    Caller, Memory, Office, check_host, check_name, check_speaker, foreign, host_of_person, settle_name,
+    Caller, Memory, Services, check_host, check_name, check_speaker, foreign, host_of_person, settle_name,
 };
 use crate::store::{Claim, Owner, Quota, StoreError};
 
@@ -45,11 +45,11 @@ pub(super) struct Admitted {
 /// Waits for `hello` and replies to it. Returns `None` if the link ends with that.
 pub(super) async fn receive(
     connection: &mut Connection,
-    office: &Office,
+    services: &Services,
     principal: &Arc<Principal>,
 ) -> Option<Admitted> {
     let (id, hello) = timeout(HELLO_DEADLINE, first(connection)).await.ok()?.ok()?;
-    match admit(office, principal, hello).await {
+    match admit(services, principal, hello).await {
         Ok((admitted, welcome)) => {
             connection.send_one(Outgoing::result(&id, &welcome).text()).await.ok()?;
             connection.welcome();
@@ -81,7 +81,7 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
     }
 }
 
-async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
+async fn admit(services: &Services, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
     if !compatible(&hello.protocol_version) {
         let theirs: String = harmless(&hello.protocol_version, false).chars().take(20).collect();
         let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
@@ -108,14 +108,14 @@ async fn admit(office: &Office, principal: &Arc<Principal>, hello: Hello) -> Res
         return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));
     }
     if hello.person {
-        admit_person(office, principal, hello).await
+        admit_person(services, principal, hello).await
     } else {
-        admit_session(office, principal, hello).await
+        admit_session(services, principal, hello).await
     }
 }
 
 async fn admit_session(
-    office: &Office,
+    services: &Services,
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
@@ -136,9 +136,9 @@ async fn admit_session(
         quota: Quota::default(),
     };
     let (state, context) = (wish.state, wish.context);
-    let tenure = settle_name(office, principal, wish).await?;
-    let present = office.presence.enter(&tenure.agent);
-    let store = &office.store;
+    let tenure = settle_name(services, principal, wish).await?;
+    let present = services.presence.enter(&tenure.agent);
+    let store = &services.store;
     let (agent, pending) = futures_util::try_join!(store.agent(&tenure.agent), store.pending(&tenure.agent))?;
     // A state reported by the host is trusted.
     let is_new = state.is_none() && agent.as_ref().is_some_and(|agent| agent.state == State::Starting);
@@ -162,14 +162,14 @@ async fn admit_session(
 /// Admits a person, who acts as an agent that no session holds and takes over nothing. With a key, the name may be a new name
 /// of its host.
 async fn admit_person(
-    office: &Office,
+    services: &Services,
     principal: &Arc<Principal>,
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
     let host = principal.host(&hello.host);
     let name = principal.person(&hello.name).unwrap_or_else(|| hello.name.clone());
     let is_own = name != hello.name;
-    check_name(office, principal, &name)?;
+    check_name(services, principal, &name)?;
     let caller = Caller {
         agent: name.clone(),
         principal: Arc::clone(principal),
@@ -179,7 +179,7 @@ async fn admit_person(
         renamable: false,
         memory: Arc::new(Memory::default()),
     };
-    check_speaker(office, &caller).await.map_err(|error| match error {
+    check_speaker(services, &caller).await.map_err(|error| match error {
         StoreError::TakenOver(name) => {
             let error = format!("{name} is held by a connected session, so no command can act as it");
             Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
@@ -189,23 +189,23 @@ async fn admit_person(
     let is_human = name == AgentId::human();
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = principal.presented().is_some();
-    if let Some(of) = host_of_person(office, &name).await?.filter(|of| *of != host) {
+    if let Some(of) = host_of_person(services, &name).await?.filter(|of| *of != host) {
         return Err(foreign(&name, &of, &host));
     }
-    let known = office.store.agent(&name).await?;
+    let known = services.store.agent(&name).await?;
     let exists = is_human || is_own || may_make || hello.leftover || known.is_some();
     if !exists || (name.is_reserved() && !is_human) {
         return Err(Refusal::agent_not_found(name.as_str(), &[]));
     }
     if let Some(agent) = known {
-        check_host(office, principal, &agent, &host)?;
+        check_host(services, principal, &agent, &host)?;
     }
-    let agent = office.store.introduce(&name, Some(&host), &office.quota(principal)).await?;
-    let pending = office.store.pending(&agent.id).await?.count;
+    let agent = services.store.introduce(&name, Some(&host), &services.quota(principal)).await?;
+    let pending = services.store.pending(&agent.id).await?.count;
     let welcome = welcome(agent.id.clone(), agent.uid, agent.generation, pending, &host);
     let pushes = hello.reach.contains(&Via::Terminal);
     let delivered = hello.last_delivered.unwrap_or_default();
-    let reading_along = if is_human && pushes { Some(attendance::begin(office).await?) } else { None };
+    let reading_along = if is_human && pushes { Some(attendance::begin(services).await?) } else { None };
     let admitted = Admitted { caller, present: None, reading_along, delivered, pushes, is_new: false, context: 0 };
     Ok((admitted, welcome))
 }

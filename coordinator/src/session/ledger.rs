@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::bounds::{MISSING_MAX, QUEUE};
-use crate::request::{self, Caller, Office};
+use crate::request::{self, Caller, Services};
 use crate::store::{Amendment, StoreError};
 use crate::unfinished::Charge;
 
@@ -181,7 +181,7 @@ impl Ledger {
     /// Starts the next entry unless one is in progress. Returns a call that may start, if there is a slot for it.
     pub(super) fn start(
         &mut self,
-        office: &Arc<Office>,
+        services: &Arc<Services>,
         caller: &Caller,
         has_place: impl Fn(Tool) -> bool,
     ) -> Option<ReadyCall> {
@@ -198,7 +198,7 @@ impl Ledger {
                 LedgerEntry::Call { id, call_id, call, held, at } => {
                     return Some(ReadyCall { id, call_id, call, held, at });
                 }
-                entry => self.at_work = Some(record(Arc::clone(office), caller.clone(), entry)),
+                entry => self.at_work = Some(record(Arc::clone(services), caller.clone(), entry)),
             }
         }
         None
@@ -206,12 +206,12 @@ impl Ledger {
 
     /// Records the entry in progress and all queued receipts and changes. Calls that have not begun are dropped, because no
     /// client waits for their replies.
-    pub(super) async fn finish(&mut self, office: &Arc<Office>, caller: &Caller) {
+    pub(super) async fn finish(&mut self, services: &Arc<Services>, caller: &Caller) {
         self.queue.retain(|entry| !matches!(entry, LedgerEntry::Call { .. }));
         while let Some(at_work) = self.at_work.take() {
             at_work.await;
             // Queued entries other than calls need no slot.
-            self.start(office, caller, |_| true);
+            self.start(services, caller, |_| true);
         }
     }
 
@@ -233,15 +233,15 @@ fn inherit(newer: &mut SessionChange, older: SessionChange) {
     newer.prompted |= older.prompted;
 }
 
-fn record(office: Arc<Office>, caller: Caller, entry: LedgerEntry) -> BoxFuture<'static, Noted> {
+fn record(services: Arc<Services>, caller: Caller, entry: LedgerEntry) -> BoxFuture<'static, Noted> {
     Box::pin(async move {
-        let store = &office.store;
+        let store = &services.store;
         match entry {
             LedgerEntry::Receipt { id, progress } => {
-                if let Err(error) = request::check_speaker(&office, &caller).await {
+                if let Err(error) = request::check_speaker(&services, &caller).await {
                     return Noted { id, ..Noted::of(Err(error)) };
                 }
-                Noted { id, ..Noted::of(request::advance(&office, &caller, &progress).await) }
+                Noted { id, ..Noted::of(request::advance(&services, &caller, &progress).await) }
             }
             LedgerEntry::Change(change) => {
                 let amendment = Amendment::from(change);

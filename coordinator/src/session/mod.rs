@@ -7,10 +7,10 @@ mod connection;
 mod delivery;
 mod end;
 mod hello;
+mod incoming;
 mod ledger;
 mod outbox;
 mod pace;
-mod said;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -37,7 +37,7 @@ use self::outbox::Outbox;
 use self::pace::Pace;
 use crate::auth::Stay;
 use crate::presence::{Listener, News, Present, ReadingAlong};
-use crate::request::{self, CALL_DEADLINE, Caller, Done, Office};
+use crate::request::{self, CALL_DEADLINE, Caller, Done, Services};
 use crate::store::StoreError;
 use crate::unfinished::Charge;
 
@@ -52,10 +52,10 @@ const CLOSE_GOING_AWAY: u16 = 1001;
 pub(crate) fn serve(
     upgraded: Upgraded,
     stay: Stay,
-    office: Arc<Office>,
+    services: Arc<Services>,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> {
-    let greeting = Box::pin(greet(upgraded, stay, office, stop.clone()));
+    let greeting = Box::pin(greet(upgraded, stay, services, stop.clone()));
     async move {
         let Some(mut session) = greeting.await else { return };
         session.note(AuditEvent::SessionBegun, "session");
@@ -69,10 +69,10 @@ pub(crate) fn serve(
 }
 
 /// Begins a link. Returns `None` if it ended during that.
-async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: CancellationToken) -> Option<Session> {
-    let account = office.unfinished.account(stay.principal().room(), HELLO_MAX);
+async fn greet(upgraded: Upgraded, stay: Stay, services: Arc<Services>, stop: CancellationToken) -> Option<Session> {
+    let account = services.unfinished.account(stay.principal().room(), HELLO_MAX);
     let mut connection = Connection::new(upgraded, account);
-    let receiving = hello::receive(&mut connection, &office, stay.principal());
+    let receiving = hello::receive(&mut connection, &services, stay.principal());
     let admitted = tokio::select! {
         admitted = receiving => admitted?,
         () = stop.cancelled() => return None,
@@ -80,7 +80,7 @@ async fn greet(upgraded: Upgraded, stay: Stay, office: Arc<Office>, stop: Cancel
     };
     let agent = &admitted.caller.agent;
     tracing::info!(agent.id = %agent, "agent {agent} connected");
-    Some(Session::new(connection, stay, office, admitted))
+    Some(Session::new(connection, stay, services, admitted))
 }
 
 /// A call that ended, with the id of its request.
@@ -119,7 +119,7 @@ struct Session {
     outbox: Outbox,
     /// Fires no later than the next deadline.
     alarm: Pin<Box<Sleep>>,
-    office: Arc<Office>,
+    services: Arc<Services>,
     caller: Caller,
     present: Option<Present>,
     /// Set if a terminal prints the messages of `human` as they arrive.
@@ -145,17 +145,17 @@ struct Session {
 }
 
 impl Session {
-    fn new(connection: Connection, stay: Stay, office: Arc<Office>, admitted: hello::Admitted) -> Self {
+    fn new(connection: Connection, stay: Stay, services: Arc<Services>, admitted: hello::Admitted) -> Self {
         let hello::Admitted { caller, present, reading_along, delivered, pushes, is_new, context } = admitted;
         let now = Instant::now();
         Self {
-            listener: office.presence.listen(&caller.agent),
+            listener: services.presence.listen(&caller.agent),
             delivery: Delivery::new(delivered, pushes),
             connection,
             stay,
             outbox: Outbox::default(),
             alarm: Box::pin(sleep_until(now + SILENCE_MAX)),
-            office,
+            services,
             caller,
             present,
             reading_along,
@@ -203,7 +203,7 @@ impl Session {
     /// Records in the audit that a session begins or ends. The short links of commands are not sessions.
     fn note(&self, event: AuditEvent, how: &str) {
         if self.caller.tenure.is_some() {
-            self.office.audit.note(self.caller.entry(event).verb(how));
+            self.services.audit.note(self.caller.entry(event).verb(how));
         }
     }
 
@@ -275,7 +275,7 @@ impl Session {
         loop {
             let at_work = self.calls_at_work();
             let has_place = |tool| tool == Tool::WaitForMessage || at_work < CALLS_AT_ONCE;
-            let Some(call) = self.ledger.start(&self.office, &self.caller, has_place) else { break };
+            let Some(call) = self.ledger.start(&self.services, &self.caller, has_place) else { break };
             if call.at.elapsed() < CALL_DEADLINE {
                 self.start_call(call);
             } else {
@@ -283,15 +283,15 @@ impl Session {
                 self.outbox.refuse(&call.id, Refusal::store_unavailable().detail("applied", "no"));
             }
         }
-        self.delivery.start(&self.office, &self.caller.agent, self.stay.principal().room());
+        self.delivery.start(&self.services, &self.caller.agent, self.stay.principal().room());
     }
 
     fn start_call(&mut self, started: ledger::ReadyCall) {
         let ledger::ReadyCall { id, call_id, call, held, .. } = started;
-        let (office, caller, tool) = (Arc::clone(&self.office), self.caller.clone(), call.tool());
+        let (services, caller, tool) = (Arc::clone(&self.services), self.caller.clone(), call.tool());
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
-            let outcome = request::perform(&office, &caller, call_id, call).await;
+            let outcome = request::perform(&services, &caller, call_id, call).await;
             drop(held);
             Box::new(Finished { id, call: call_id, tool, outcome })
         };
@@ -318,11 +318,11 @@ impl Session {
         if self.renewal.is_some() {
             return;
         }
-        let office = Arc::clone(&self.office);
+        let services = Arc::clone(&self.services);
         if let Some(tenure) = self.caller.tenure.clone() {
-            self.renewal = Some(Box::pin(async move { office.store.renew(&tenure, SILENCE_MAX).await }));
+            self.renewal = Some(Box::pin(async move { services.store.renew(&tenure, SILENCE_MAX).await }));
         } else if self.reading_along.is_some() {
-            self.renewal = Some(Box::pin(async move { attendance::extend(&office).await.map(|()| true) }));
+            self.renewal = Some(Box::pin(async move { attendance::extend(&services).await.map(|()| true) }));
         }
     }
 
@@ -422,15 +422,15 @@ impl Session {
     fn begin_context(&mut self) {
         self.caller.memory.forget_handed();
         self.delivery.begin_again();
-        self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
+        self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// Continues the session as another agent; running calls end as the agent that started them.
     fn become_other(&mut self, caller: Caller) {
         tracing::info!(agent.id = %caller.agent, "agent {} is now {}", self.caller.agent, caller.agent);
-        self.office.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
-        self.present = Some(self.office.presence.enter(&caller.agent));
-        self.listener = self.office.presence.listen(&caller.agent);
+        self.services.audit.note(self.caller.entry(AuditEvent::Renamed).to(&caller.agent));
+        self.present = Some(self.services.presence.enter(&caller.agent));
+        self.listener = self.services.presence.listen(&caller.agent);
         self.delivery.begin_again();
         // A renewal for the old name could end the session under the new one.
         self.renewal = None;
@@ -450,7 +450,7 @@ impl Session {
         for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
             abort.abort();
         }
-        self.ledger.finish(&self.office, &self.caller).await;
+        self.ledger.finish(&self.services, &self.caller).await;
         while let Some(finished) = self.calls.next().await {
             // After a rename, the lease to be released is that of the new name.
             if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
@@ -464,12 +464,12 @@ impl Session {
         let current = self.present.as_ref().is_some_and(Present::is_current);
         if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =
             (end, current, &self.caller.tenure)
-            && let Err(error) = self.office.store.release(tenure, *end != EndReason::Gone).await
+            && let Err(error) = self.services.store.release(tenure, *end != EndReason::Gone).await
         {
             tracing::warn!("{} was not released and stays online until its lease expires: {error}", tenure.agent);
         }
         if let Some(reading_along) = self.reading_along.take() {
-            attendance::end(&self.office, reading_along).await;
+            attendance::end(&self.services, reading_along).await;
         }
         match end {
             EndReason::TakenOver => {

@@ -62,7 +62,7 @@ impl CommandSession {
 
     /// Sends the queued calls of this host, before anything else.
     pub(super) async fn send_kept(&self) {
-        if self.standing().state == State::Connected {
+        if self.status().state == State::Connected {
             // Unsent calls stay on the disk.
             let _ = tokio::time::timeout(KEPT_MAX, self.link.send_own_kept()).await;
         }
@@ -96,9 +96,9 @@ impl CommandSession {
 
     /// Waits for the link until it is up, refused, or failed at every coordinator.
     async fn connected(&self) -> Result<(), Failure> {
-        let mut standing = self.link.standing();
+        let mut status = self.link.status();
         let settled =
-            standing.wait_for(|now| now.state == State::Connected || now.refusal.is_some() || now.failed_rounds > 0);
+            status.wait_for(|now| now.state == State::Connected || now.refusal.is_some() || now.failed_rounds > 0);
         match tokio::time::timeout(CONNECT_MAX, settled).await {
             Ok(Ok(now)) if now.state == State::Connected => return Ok(()),
             Ok(Ok(now)) if now.refusal.is_some() => {
@@ -106,25 +106,25 @@ impl CommandSession {
             }
             _ => {}
         }
-        Err(self.standing().down(false).into())
+        Err(self.status().down(false).into())
     }
 
     /// Reports that this person has another name at the coordinator, and so another inbox.
     fn tell_name(&self, wished: &AgentId) {
-        let agent = self.standing().agent;
+        let agent = self.status().agent;
         if agent != *wished {
             eprintln!("c3po: acting as {agent}, because this host's key does not cover {wished}");
         }
     }
 
     /// Returns the status of the link.
-    pub(super) fn standing(&self) -> LinkStatus {
-        self.link.standing().borrow().clone()
+    pub(super) fn status(&self) -> LinkStatus {
+        self.link.status().borrow().clone()
     }
 
     /// Returns a receiver of the changes of the link.
     pub(super) fn changes(&self) -> tokio::sync::watch::Receiver<LinkStatus> {
-        self.link.standing()
+        self.link.status()
     }
 
     /// Calls a tool; returns its parsed reply and the original.

@@ -26,7 +26,7 @@ pub(super) async fn run(config: Config, printer: &Printer, arguments: Arguments)
         } else {
             messages.iter().try_for_each(|message| printer.message(message))?;
         }
-        let you = session.standing().agent;
+        let you = session.status().agent;
         let read = messages.into_iter().filter(|message| message.to_agent == you);
         session.shown(read.map(|message| message.id).collect());
         Ok(())

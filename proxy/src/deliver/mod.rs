@@ -202,16 +202,16 @@ impl LastHop {
             let inside = self.arrivals.inside();
             (inside.hop.unread(), inside.hop.facts())
         };
-        let standing = self.link.standing().borrow().clone();
+        let status = self.link.status().borrow().clone();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            agent_id: standing.agent,
-            link: standing.state,
-            coordinator: standing.coordinator,
-            last_error: standing.last_error,
+            agent_id: status.agent,
+            link: status.state,
+            coordinator: status.coordinator,
+            last_error: status.last_error,
             state: facts.state.or(self.link.facts().state).unwrap_or(State::Starting),
             unread,
-            agents_online: standing.agents_online,
+            agents_online: status.agents_online,
             reach: facts.reach.unwrap_or_default(),
             session_id: facts.session_id,
         }

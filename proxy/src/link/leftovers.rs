@@ -19,13 +19,13 @@ const SENDING_MAX: Duration = Duration::from_secs(60);
 /// Sends queued calls of dead sessions, now and then while the session's link is up, until it is stopped.
 pub(crate) async fn send(link: Link, stop: CancellationToken) {
     let sending = async {
-        let mut standing = link.standing();
-        let is_up = |standing: &LinkStatus| standing.state == State::Connected;
+        let mut status = link.status();
+        let is_up = |status: &LinkStatus| status.state == State::Connected;
         // The sender lives as long as the link.
-        while let Ok(own) = standing.wait_for(is_up).await.map(|now| now.agent.clone()) {
+        while let Ok(own) = status.wait_for(is_up).await.map(|now| now.agent.clone()) {
             tokio::select! {
                 () = send_now_and_then(&link.shared, &own) => {}
-                _ = standing.wait_for(|now| !is_up(now) || now.agent != own) => {}
+                _ = status.wait_for(|now| !is_up(now) || now.agent != own) => {}
             }
         }
     };
@@ -67,8 +67,8 @@ async fn send_as(shared: &Shared, agent: &AgentId) {
     let link = Link::of_leftover(config, Arc::new(Nowhere));
     let stop = CancellationToken::new();
     let sending = async {
-        let mut standing = link.standing();
-        let there = standing.wait_for(|now| now.state == State::Connected || now.refusal.is_some()).await;
+        let mut status = link.status();
+        let there = status.wait_for(|now| now.state == State::Connected || now.refusal.is_some()).await;
         let refusal = there.ok().and_then(|now| now.refusal.clone());
         match refusal {
             Some(refusal) => tracing::debug!("cannot send the queued messages of {agent}: {refusal}"),

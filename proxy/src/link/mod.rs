@@ -20,7 +20,7 @@ mod run;
 mod seats;
 mod serve;
 mod shown;
-mod standing;
+mod status;
 mod stream;
 mod trust;
 
@@ -46,8 +46,8 @@ use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
 use shown::ShownLog;
-pub(crate) use standing::as_written;
-pub use standing::{LinkStatus, State};
+pub(crate) use status::as_written;
+pub use status::{LinkStatus, State};
 pub(crate) use trust::Trust;
 
 /// How long after the client's `initialized` a session counts as real even without a call.
@@ -116,7 +116,7 @@ struct Shared {
     to_write: Notify,
     /// Signals that a call found no link.
     wanted: Notify,
-    standing: watch::Sender<LinkStatus>,
+    status: watch::Sender<LinkStatus>,
     /// The whole state of the session: a report of it may be lost or come twice.
     facts: Mutex<SessionChange>,
     prompts: Mutex<Prompts>,
@@ -162,8 +162,7 @@ impl Link {
     }
 
     fn new(config: Config, kind: Kind, deliveries: Arc<dyn Deliveries>) -> Self {
-        let standing =
-            LinkStatus::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
+        let status = LinkStatus::new(config.agent.clone(), config.coordinators.urls.first().map_or("", String::as_str));
         let journal = Journal::new(config.state_dir.join("journal"));
         let seats = Seats::new(config.state_dir.join("seats"), &config.host);
         let session_id = config.session_id.clone();
@@ -180,7 +179,7 @@ impl Link {
             pending: Mutex::default(),
             to_write: Notify::new(),
             wanted: Notify::new(),
-            standing: watch::Sender::new(standing),
+            status: watch::Sender::new(status),
             facts: Mutex::new(facts),
             prompts: Mutex::default(),
             initialized: SetOnce::new(),
@@ -220,13 +219,13 @@ impl Link {
     /// Marks the session as real: from now on the link dials.
     pub fn begin(&self) {
         if self.shared.real.set(()).is_ok() {
-            self.shared.standing.send_modify(LinkStatus::begins);
+            self.shared.status.send_modify(LinkStatus::begins);
         }
     }
 
     /// Returns a receiver of the link's status and its changes.
-    pub fn standing(&self) -> watch::Receiver<LinkStatus> {
-        self.shared.standing.subscribe()
+    pub fn status(&self) -> watch::Receiver<LinkStatus> {
+        self.shared.status.subscribe()
     }
 
     /// Calls a tool and returns its reply. Dropping the future cancels the call.
@@ -236,7 +235,7 @@ impl Link {
         self.begin();
         let (keeps_order, wants_queue) = (keeps_order(&call), wants_queue(&call));
         let outgoing = OutgoingCall::new(CallId::fresh(), call, Instant::now());
-        let agent = self.shared.standing.borrow().agent.clone();
+        let agent = self.shared.status.borrow().agent.clone();
         if keeps_order && !queue::is_empty(&self.shared, &agent).await {
             let sent = queue::wait_behind(&self.shared, &agent).await;
             if let (Err(refusal), false) = (sent, wants_queue) {
@@ -293,7 +292,7 @@ impl Link {
 
     /// Sends calls that a person's commands have queued for this link's coordinator, oldest first.
     pub(crate) async fn send_own_kept(&self) {
-        let agent = self.shared.standing.borrow().agent.clone();
+        let agent = self.shared.status.borrow().agent.clone();
         let targets = self.shared.directory.entry().coordinators.urls.clone();
         if self.shared.journal.is_for(&agent, &targets) {
             self.send_kept(&agent).await;
@@ -318,8 +317,8 @@ impl Link {
 
     async fn call_now(&self, outgoing: OutgoingCall) -> CallResult {
         let shared = &self.shared;
-        let mut standing = shared.standing.subscribe();
-        if let Some(refusal) = standing.borrow().refused_at_once(Instant::now()) {
+        let mut status = shared.status.subscribe();
+        if let Some(refusal) = status.borrow().refused_at_once(Instant::now()) {
             // Too late for this call; redial for the next one.
             shared.wanted.notify_one();
             return Err(refusal);
@@ -330,7 +329,7 @@ impl Link {
         shared.to_write.notify_one();
         loop {
             let gives_up = {
-                let now = standing.borrow_and_update();
+                let now = status.borrow_and_update();
                 let written = shared.pending().is_written(number);
                 if let Some(refusal) = &now.refusal {
                     return Err(refusal.clone().detail("applied", rules::applied(written)));
@@ -341,19 +340,19 @@ impl Link {
                 biased;
                 outcome = &mut reply => return outcome.unwrap_or_else(|_| Err(rules::ending())),
                 // The sender lives as long as `shared`.
-                _ = standing.changed() => {}
+                _ = status.changed() => {}
                 () = sleep_until(gives_up) => break,
             }
         }
         let written = shared.pending().is_written(number);
         let timed_out = shared.pending().timed_out(number, Instant::now());
-        timed_out.filter(|_| written).ok_or_else(|| standing.borrow().down(written))
+        timed_out.filter(|_| written).ok_or_else(|| status.borrow().down(written))
     }
 
     async fn call_or_queue(&self, outgoing: OutgoingCall) -> CallResult {
         let (agent, refusal) = {
-            let standing = self.shared.standing.borrow();
-            (standing.agent.clone(), standing.refusal.clone())
+            let status = self.shared.status.borrow();
+            (status.agent.clone(), status.refusal.clone())
         };
         if let Some(refusal) = refusal {
             return Err(refusal);

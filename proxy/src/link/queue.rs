@@ -65,7 +65,7 @@ pub(super) async fn keep(shared: &Shared, agent: &AgentId, call: &OutgoingCall, 
     let line = Line::of(call.call_id, &call.call, at, shared.directory.entry().coordinators.urls.clone());
     let owner = agent.clone();
     if let Err(error) = on_disk(shared, move |journal| journal.append(&owner, &line)).await {
-        let mut refusal = down.unwrap_or_else(|| shared.standing.borrow().down(false));
+        let mut refusal = down.unwrap_or_else(|| shared.status.borrow().down(false));
         refusal.error = format!("{}; it could not be queued on this host: {error}", refusal.error);
         return Err(refusal);
     }
@@ -89,7 +89,7 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
             let mut taken = std::pin::pin!(taken);
             // Registered before the check, so that no wake-up is lost.
             taken.as_mut().enable();
-            let refused = shared.standing.borrow().refused_at_once(Instant::now()).is_some();
+            let refused = shared.status.borrow().refused_at_once(Instant::now()).is_some();
             if refused || is_empty(shared, agent).await {
                 return;
             }
@@ -104,10 +104,10 @@ pub(super) async fn wait_behind(shared: &Shared, agent: &AgentId) -> Result<(), 
 
 /// Sends queued calls, oldest first, whenever the link is up. Never ends by itself.
 pub(super) async fn drain(link: &Link) {
-    let mut standing = link.shared.standing.subscribe();
+    let mut status = link.shared.status.subscribe();
     loop {
         let (up, agent) = {
-            let now = standing.borrow_and_update();
+            let now = status.borrow_and_update();
             (now.state == State::Connected, now.agent.clone())
         };
         if up && let Some(pause) = drain_one(link, &agent).await {
@@ -116,7 +116,7 @@ pub(super) async fn drain(link: &Link) {
         }
         tokio::select! {
             // The sender lives as long as the link.
-            _ = standing.changed() => {}
+            _ = status.changed() => {}
             () = link.shared.kept.notified() => {}
         }
     }

@@ -38,9 +38,9 @@ pub async fn run(link: Link, stop: CancellationToken) {
         }
     }
     stop.cancelled().await;
-    shared.standing.send_modify(|standing| {
-        standing.has_ended();
-        standing.refusal = Some(rules::ending());
+    shared.status.send_modify(|status| {
+        status.has_ended();
+        status.refusal = Some(rules::ending());
     });
 }
 
@@ -137,7 +137,7 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
                 }
                 first_delay = Some(rules::refused_delay(shared.instance.as_u128()));
             }
-            Some(Ok(None)) => shared.standing.send_modify(LinkStatus::round_failed),
+            Some(Ok(None)) => shared.status.send_modify(LinkStatus::round_failed),
             Some(Ok(Some((mut connection, welcome)))) => {
                 let began = Instant::now();
                 let end = serve(shared, &mut connection, &welcome, stop).await;
@@ -164,19 +164,19 @@ async fn keep_connected(shared: &Shared, stop: &CancellationToken) {
 
 /// Records a refusal. A repeated refusal is logged once.
 fn is_refused(shared: &Shared, refusal: Refusal) {
-    let is_news = shared.standing.borrow().refusal.as_ref() != Some(&refusal);
+    let is_news = shared.status.borrow().refusal.as_ref() != Some(&refusal);
     // A command prints the refusal itself.
     if is_news && shared.kind == Kind::Session {
         let file = shared.config.places.config_file.display();
         tracing::error!("refused: {refusal}; retrying every minute, and when {file} changes");
     }
-    shared.standing.send_modify(|standing| standing.is_refused(refusal));
+    shared.status.send_modify(|status| status.is_refused(refusal));
 }
 
 /// Pauses before the next attempt. The pause is shorter if a call found no link or is unanswered, or if the
 /// configuration changes.
 async fn pause(shared: &Shared, delay: Duration) {
-    let is_refused = shared.standing.borrow().refusal.is_some();
+    let is_refused = shared.status.borrow().refusal.is_some();
     let wanted = async {
         tokio::time::sleep(REDIAL_MIN).await;
         if is_refused {
@@ -196,8 +196,8 @@ async fn pause(shared: &Shared, delay: Duration) {
 
 /// Records how a connection ended. Returns whether to dial again.
 fn goes_on(shared: &Shared, course: &mut Course, end: End) -> bool {
-    course.name = shared.standing.borrow().agent.clone();
-    let lost = |why: String| shared.standing.send_modify(|standing| standing.is_lost(why));
+    course.name = shared.status.borrow().agent.clone();
+    let lost = |why: String| shared.status.send_modify(|status| status.is_lost(why));
     match end {
         End::Stopped => return false,
         End::Lost(why) => {
@@ -264,7 +264,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
                 all_refuse = false;
                 let why = error.to_string();
                 let refusal = failed::for_host(error.into_refusal(&as_written(target)), &entry.coordinators);
-                shared.standing.send_modify(|standing| standing.attempt_failed(why, refusal));
+                shared.status.send_modify(|status| status.attempt_failed(why, refusal));
             }
         }
     }
@@ -272,7 +272,7 @@ async fn dial_all(shared: &Shared, course: &mut Course) -> Result<Option<(LinkSo
     if all_refuse {
         return Err(refusal);
     }
-    shared.standing.send_modify(|standing| standing.another_refused(&refusal));
+    shared.status.send_modify(|status| status.another_refused(&refusal));
     Ok(None)
 }
 
@@ -289,7 +289,7 @@ async fn is_up(shared: &Shared, course: &mut Course, target: &str, dialled: Dial
         shared.pending().tell_facts();
     }
     tracing::info!(agent.id = %welcome.agent_id, "connected to {target} as {}", welcome.agent_id);
-    shared.standing.send_modify(|standing| standing.is_up(target, welcome.clone()));
+    shared.status.send_modify(|status| status.is_up(target, welcome.clone()));
     (connection, welcome)
 }
 
@@ -316,7 +316,7 @@ async fn dial_one(
     let told = facts.clone();
     let hello = Hello {
         protocol_version: PROTOCOL_VERSION.to_owned(),
-        name: shared.standing.borrow().wished_for(&course.name),
+        name: shared.status.borrow().wished_for(&course.name),
         host: shared.config.host.clone(),
         instance: shared.instance,
         session_id: facts.session_id,

@@ -171,8 +171,8 @@ fn answered(shared: &Shared, id: &RequestId, outcome: Result<&RawValue, RpcError
     if shared.pending().is_beat(*number) {
         let beaten = outcome.ok().and_then(|reply| serde_json::from_str::<HeartbeatReply>(reply.get()).ok());
         // No caller waits for this.
-        shared.standing.send_if_modified(|standing| {
-            standing.agents_online = beaten.and_then(|reply| reply.agents_online);
+        shared.status.send_if_modified(|status| {
+            status.agents_online = beaten.and_then(|reply| reply.agents_online);
             false
         });
         return;
@@ -201,12 +201,12 @@ fn note(shared: &Shared, call: &Call, reply: &Received) {
     match call {
         Call::RegisterAgent(_) => {
             let Ok(record) = reply.read::<AgentRecord>() else { return };
-            if shared.standing.borrow().agent != record.id {
+            if shared.status.borrow().agent != record.id {
                 shared.deliveries.begins(&record.id, 0);
             }
-            shared.standing.send_if_modified(|standing| {
-                let other = standing.agent != record.id;
-                standing.agent = record.id;
+            shared.status.send_if_modified(|status| {
+                let other = status.agent != record.id;
+                status.agent = record.id;
                 other
             });
         }

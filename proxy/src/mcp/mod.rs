@@ -164,7 +164,7 @@ impl Server {
         match (call, context.meta.get_progress_token()) {
             (Call::Ping(_), _) => {
                 let mut reply = self.link.call(call.clone()).await?;
-                add_link(&mut reply, self.link.standing().borrow().state.as_str(), began.elapsed());
+                add_link(&mut reply, self.link.status().borrow().state.as_str(), began.elapsed());
                 Ok(reply)
             }
             (Call::WaitForMessage(wait), Some(token)) => tokio::select! {

@@ -9,7 +9,7 @@ mod keys;
 mod links;
 mod matrix;
 mod names;
-mod pages;
+mod origins;
 mod people;
 mod quotas;
 mod secrets;

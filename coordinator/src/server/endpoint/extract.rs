@@ -83,13 +83,13 @@ impl FromRequestParts<AppState> for Speaker {
         if parts.method == Method::GET {
             principal.speaks_as(&agent)?;
         } else {
-            check_name(&server.office, &principal, &agent)?;
+            check_name(&server.services, &principal, &agent)?;
         }
         let Some(host) = principal.own_host() else { return Ok(Self(agent)) };
         if parts.method == Method::GET {
-            check_reader(&server.office, &agent, host).await?;
-        } else if let Some(known) = server.office.store.agent(&agent).await.map_err(Refusal::from)? {
-            check_host(&server.office, &principal, &known, host)?;
+            check_reader(&server.services, &agent, host).await?;
+        } else if let Some(known) = server.services.store.agent(&agent).await.map_err(Refusal::from)? {
+            check_host(&server.services, &principal, &known, host)?;
         }
         Ok(Self(agent))
     }
@@ -198,7 +198,7 @@ pub(in crate::server) async fn read_body(
     limit: usize,
 ) -> Result<(Bytes, Option<Charge>), Refusal> {
     let principal = request.extensions().get::<Arc<Principal>>().cloned();
-    let budget = &server.office.unfinished;
+    let budget = &server.services.unfinished;
     let mut account = match &principal {
         Some(principal) => budget.account(principal.room(), limit),
         None => budget.account_of_stranger(limit),

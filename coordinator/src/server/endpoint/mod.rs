@@ -105,7 +105,7 @@ fn permit(server: &AppState, request: &mut Request, right: Right) -> Result<Arc<
     if *request.method() == Method::GET {
         stay.principal().check(right)?;
     } else {
-        check_right(&server.office, stay.principal(), right)?;
+        check_right(&server.services, stay.principal(), right)?;
     }
     Ok(stay)
 }

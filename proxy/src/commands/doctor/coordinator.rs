@@ -125,10 +125,10 @@ async fn tell_coordinator(session: &CommandSession, report: &mut Report<'_>, sai
     let (pong, _) = session.call::<Pong>(Call::Ping(Nothing {})).await?;
     let round_trip = began.elapsed();
     let middle = Timestamp::from_millis(sent.millis() + u64::try_from(round_trip.as_millis() / 2).unwrap_or(0));
-    let coordinator = session.standing().coordinator;
+    let coordinator = session.status().coordinator;
     let round_trip_ms = round_trip.as_secs_f64() * 1e3;
     report.ok("coordinator", format!("{coordinator}, {}, round trip {round_trip_ms:.2} ms", pong.coordinator))?;
-    if let Some(host) = session.standing().welcome.and_then(|welcome| welcome.host).filter(|host| *host != said) {
+    if let Some(host) = session.status().welcome.and_then(|welcome| welcome.host).filter(|host| *host != said) {
         report.ok("host", format!("{host}, from its key; the name {said} is ignored"))?;
     }
     let ahead_ms = middle.millis_ahead_of(pong.timestamp);

@@ -215,17 +215,17 @@ mod tests {
 
     #[test]
     fn a_call_is_told_of_the_store_only_if_it_was_never_written() {
-        let mut standing = LinkStatus::new("web".parse().unwrap(), "ws://nas:8420/acp");
-        let told = |standing: &LinkStatus, written| {
-            let refusal = standing.down(written);
+        let mut status = LinkStatus::new("web".parse().unwrap(), "ws://nas:8420/acp");
+        let told = |status: &LinkStatus, written| {
+            let refusal = status.down(written);
             (refusal.code, refusal.details["applied"].clone(), refusal.error.contains("nothing was done"))
         };
         let away = Refusal::new(ErrorCode::StoreUnavailable, "the store is away; nothing was done");
-        standing.attempt_failed("the store is away".to_owned(), away);
-        assert_eq!(told(&standing, false), (ErrorCode::StoreUnavailable, "no".into(), true));
-        assert_eq!(told(&standing, true), (ErrorCode::CoordDown, "unknown".into(), false));
-        standing.attempt_failed("busy".to_owned(), Refusal::rate_limited(3, 2, 1));
-        assert_eq!(told(&standing, false), (ErrorCode::CoordDown, "no".into(), false));
+        status.attempt_failed("the store is away".to_owned(), away);
+        assert_eq!(told(&status, false), (ErrorCode::StoreUnavailable, "no".into(), true));
+        assert_eq!(told(&status, true), (ErrorCode::CoordDown, "unknown".into(), false));
+        status.attempt_failed("busy".to_owned(), Refusal::rate_limited(3, 2, 1));
+        assert_eq!(told(&status, false), (ErrorCode::CoordDown, "no".into(), false));
     }
 
     #[test]

@@ -8,25 +8,25 @@ use c3po_shared::policy::{Effect, PolicyAnswer, PolicyParty, PolicyQuestion, Ver
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use serde_json::Value;
 
-use super::{Caller, Office};
+use super::{Caller, Services};
 use crate::policy::{Party, Policy, Verdict};
 
 /// The rules that apply to one call, and the caller's role if they need it.
 #[derive(Debug, Clone)]
-pub(super) struct Leave {
+pub(super) struct Permission {
     verb: Verb,
     /// `None` if no rule can deny this verb.
     policy: Option<Arc<Policy>>,
     role: Option<String>,
 }
 
-impl Leave {
+impl Permission {
     /// Returns the present rules. The store is read only if a rule depends on the caller's role.
-    pub(super) async fn of(office: &Office, caller: &Caller, verb: Verb) -> Result<Self, Refusal> {
-        let policy = Some(office.policies.current()).filter(|policy| policy.may_deny(verb));
+    pub(super) async fn of(services: &Services, caller: &Caller, verb: Verb) -> Result<Self, Refusal> {
+        let policy = Some(services.policies.current()).filter(|policy| policy.may_deny(verb));
         let role = match &policy {
             Some(policy) if policy.asks_role_of_sender(verb) => {
-                office.store.agent(&caller.agent).await?.and_then(|agent| agent.role)
+                services.store.agent(&caller.agent).await?.and_then(|agent| agent.role)
             }
             _ => None,
         };
@@ -35,9 +35,9 @@ impl Leave {
 
     /// Refuses a send that the policy denies, and records the denial. The store is read only if a rule needs more than a
     /// name.
-    pub(super) async fn check(&self, office: &Office, caller: &Caller, to: &AgentId) -> Result<(), Refusal> {
+    pub(super) async fn check(&self, services: &Services, caller: &Caller, to: &AgentId) -> Result<(), Refusal> {
         let Some(policy) = &self.policy else { return Ok(()) };
-        let recipient = if policy.asks_about_recipient(self.verb) { office.store.agent(to).await? } else { None };
+        let recipient = if policy.asks_about_recipient(self.verb) { services.store.agent(to).await? } else { None };
         let from = Party { id: caller.agent.as_str(), role: self.role.as_deref(), host: caller.host.as_deref() };
         let to_party = Party {
             id: to.as_str(),
@@ -49,7 +49,7 @@ impl Leave {
             return Ok(());
         }
         let refusal = refusal(&caller.agent, to, self.verb, &verdict);
-        office.audit.note(caller.entry(Event::Denied).to(to).verb(self.verb.as_str()).because(refusal.error.clone()));
+        services.audit.note(caller.entry(Event::Denied).to(to).verb(self.verb.as_str()).because(refusal.error.clone()));
         Err(refusal)
     }
 }
@@ -65,19 +65,19 @@ fn refusal(from: &AgentId, to: &AgentId, verb: Verb, verdict: &Verdict) -> Refus
 }
 
 /// Returns the verdict of the present rules for a case, and the known facts about both sides.
-pub(crate) async fn explain(office: &Office, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
-    let (from, to) = futures_util::try_join!(party(office, question.from), party(office, question.to))?;
+pub(crate) async fn explain(services: &Services, question: PolicyQuestion) -> Result<PolicyAnswer, Refusal> {
+    let (from, to) = futures_util::try_join!(party(services, question.from), party(services, question.to))?;
     fn known(party: &PolicyParty) -> Party<'_> {
         Party { id: party.id.as_str(), role: party.role.as_deref(), host: party.host.as_deref() }
     }
-    let verdict = office.policies.current().decide(known(&from), known(&to), question.verb);
+    let verdict = services.policies.current().decide(known(&from), known(&to), question.verb);
     let Verdict { effect, reason, rule } = verdict;
-    let outdated = office.policies.outdated();
+    let outdated = services.policies.outdated();
     Ok(PolicyAnswer { effect, rule, reason, verb: question.verb, from, to, outdated })
 }
 
-async fn party(office: &Office, id: AgentId) -> Result<PolicyParty, Refusal> {
-    Ok(match office.store.agent(&id).await? {
+async fn party(services: &Services, id: AgentId) -> Result<PolicyParty, Refusal> {
+    Ok(match services.store.agent(&id).await? {
         Some(agent) => PolicyParty { id, known: true, role: agent.role, host: agent.host },
         None => PolicyParty { id, known: false, role: None, host: None },
     })

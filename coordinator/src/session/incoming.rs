@@ -21,13 +21,13 @@ impl Session {
         self.heard = Instant::now();
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(said) => return self.on_said(Some(id), said, held),
+                Ok(method) => return self.on_method(Some(id), method, held),
                 Err(refusal) => self.outbox.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => {
                 // JSON-RPC requires malformed notifications to be ignored.
-                if let Ok(said) = ToCoordinator::parse(&method, params) {
-                    return self.on_said(None, said, held);
+                if let Ok(method) = ToCoordinator::parse(&method, params) {
+                    return self.on_method(None, method, held);
                 }
             }
             Ok(Frame::Response { id, outcome }) => {
@@ -40,13 +40,13 @@ impl Session {
         Ok(())
     }
 
-    fn on_said(
+    fn on_method(
         &mut self,
         id: Option<RequestId>,
-        said: ToCoordinator<'_>,
+        method: ToCoordinator<'_>,
         held: Option<Charge>,
     ) -> Result<(), EndReason> {
-        match (said, id) {
+        match (method, id) {
             (ToCoordinator::Goodbye, _) => return Err(EndReason::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
@@ -73,7 +73,7 @@ impl Session {
                 let reply = HeartbeatReply {
                     timestamp: beat.timestamp,
                     server_time,
-                    agents_online: self.office.presence.agents_online(),
+                    agents_online: self.services.presence.agents_online(),
                 };
                 self.outbox.answer(&id, &reply);
             }
@@ -125,7 +125,7 @@ impl Session {
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
             self.caller.memory.take_back(message);
             self.delivery.given_back();
-            self.office.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
+            self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
         }
     }
 
