@@ -138,7 +138,7 @@ async fn a_failing_service_multiplies_no_copies_and_the_session_goes_on_after_it
     scene.reaches(&id, "in_session").await?;
     let again = scene
         .model
-        .wait_for("another turn", Duration::from_secs(60), |asked| asked.holds("failed. The text is above"))
+        .wait_for("another turn", Duration::from_secs(60), |asked| asked.holds("failed. Handle it now"))
         .await
         .with_context(|| session.log())?;
     assert_eq!(again.count_of(QUESTION), 1, "{}", again.all_text());
