@@ -24,12 +24,14 @@ use serde::{Deserialize, Serialize};
 
 use super::endpoint::{By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
 use super::{AppState, description};
-use crate::store::{Agent, Selection, StoreError};
+use crate::store::{AGENTS_STEP, Agent, Selection, StoreError};
 
 /// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
-/// How many agents of the list are read at once. Each client that reads slowly holds as many.
-const LISTED_AT_ONCE: usize = 10;
+/// How many agents of the list are read at first.
+const LISTED_FIRST: usize = 10;
+/// The bytes of the list that are read at once, about. Each client that reads slowly holds as many.
+const LISTED_BYTES: usize = 32 << 10;
 /// The limit of deviating clocks in the list.
 const CLOCKS_MAX: usize = 100;
 
@@ -183,20 +185,19 @@ impl IntoResponse for AgentArray {
 /// `GET /api/agents`: all agents, for people.
 pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray, Refused> {
     let store = Arc::clone(&server.services.store);
-    let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
+    let first = store.agents(None, LISTED_FIRST).await.map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let store = Arc::clone(&store);
         async move {
-            let (begin, page) = match reading {
-                Reading::Page(begin, page) => (begin, page),
-                Reading::After(last) => (",", store.agents(Some(&last), LISTED_AT_ONCE).await?),
+            let (begin, page, limit) = match reading {
+                Reading::Page(begin, page) => (begin, page, LISTED_FIRST),
+                Reading::After(last, limit) => (",", store.agents(Some(&last), limit).await?, limit),
                 Reading::Ended => return Ok(None),
             };
-            let next = match page.last() {
-                Some(last) if page.len() == LISTED_AT_ONCE => Reading::After(last.id.clone()),
-                _ => Reading::Ended,
-            };
-            Ok::<_, StoreError>(Some((part(begin, &page, matches!(next, Reading::Ended)), next)))
+            let last = page.last().filter(|_| page.len() == limit).map(|last| last.id.clone());
+            let text = part(begin, &page, last.is_none());
+            let next = last.map_or(Reading::Ended, |last| Reading::After(last, next_limit(page.len(), text.len())));
+            Ok::<_, StoreError>(Some((text, next)))
         }
     });
     Ok(AgentArray(HttpBody::from_stream(parts)))
@@ -206,9 +207,14 @@ pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray,
 enum Reading {
     /// The first page, behind that text.
     Page(&'static str, Vec<Agent>),
-    /// The last agent of the previous page.
-    After(AgentId),
+    /// The last agent of the previous page, and how many to read behind it.
+    After(AgentId, usize),
     Ended,
+}
+
+/// Returns how many agents of that size, on average, are read at once.
+fn next_limit(agents: usize, bytes: usize) -> usize {
+    (LISTED_BYTES * agents / bytes.max(1)).clamp(LISTED_FIRST, AGENTS_STEP)
 }
 
 /// Returns a part of a JSON array. It begins with that text, unless there are no agents after the first page.

@@ -52,8 +52,8 @@ impl Budget {
 
     /// Takes room for an answer with whole texts before they are read, to be held until the answer is written.
     pub(crate) fn room_for_texts(&self, one: &Room) -> impl Future<Output = Charge> + Send + 'static {
-        let account = self.account(one, FRAME_MAX);
-        async move { account.room(FRAME_MAX).await }
+        one.reduce_to(self.share);
+        charge(FRAME_MAX, Arc::clone(&one.texts), Arc::clone(&self.all.texts))
     }
 
     /// Opens an account for input from a client that is not yet authenticated.
@@ -62,10 +62,12 @@ impl Budget {
     }
 }
 
-/// Room for a number of bytes, of the coordinator or of one key.
+/// Room for a number of bytes, of the coordinator or of one key: for input, and for answers, so that neither keeps the other
+/// waiting.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     free: Arc<Semaphore>,
+    texts: Arc<Semaphore>,
     reduced: Arc<Once>,
 }
 
@@ -78,20 +80,27 @@ impl Default for Room {
 
 impl Room {
     fn of(bytes: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(bytes)), reduced: Arc::new(Once::new()) }
+        let room = || Arc::new(Semaphore::new(bytes));
+        Self { free: room(), texts: room(), reduced: Arc::new(Once::new()) }
     }
 
     /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
     /// counts.
     fn reduce_to(&self, bytes: usize) {
         self.reduced.call_once(|| {
-            self.free.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
+            for room in [&self.free, &self.texts] {
+                room.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
+            }
         });
     }
+}
 
-    async fn take(self, bytes: u32) -> OwnedSemaphorePermit {
-        self.free.acquire_many_owned(bytes).await.expect("it is never closed")
-    }
+/// Takes that many bytes of a key's room, then of the coordinator's. In this order, a key without room takes nothing of the
+/// shared one.
+async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charge {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let take = async |room: Arc<Semaphore>| room.acquire_many_owned(bytes).await.expect("it is never closed");
+    Charge { one: take(one).await, all: take(all).await }
 }
 
 /// Charged bytes, released when this is dropped.
@@ -139,10 +148,7 @@ impl Account {
 
     /// Takes that amount from both rooms, waiting until they have it.
     pub(crate) fn room(&self, missing: usize) -> impl Future<Output = Charge> + Send + 'static {
-        let (one, all) = (self.one.clone(), self.all.clone());
-        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-        // Always in this order, so that a key without room takes nothing from the shared room.
-        async move { Charge { one: one.take(missing).await, all: all.take(missing).await } }
+        charge(missing, Arc::clone(&self.one.free), Arc::clone(&self.all.free))
     }
 
     /// Adds a charge to the message or request.
@@ -286,5 +292,18 @@ mod tests {
         for account in &mut begun {
             timeout(NOW, account.hold(FREE + 1)).await.expect("there is room for all");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unfinished_input_keeps_no_answer_waiting() {
+        let (budget, room) = (Budget::within(Some(1 << 20)), Room::default());
+        let mut begun: Vec<Account> = (0..100).map(|_| budget.account(&room, FRAME_MAX)).collect();
+        for account in &mut begun {
+            let _ = timeout(NOW, account.hold(FREE + 1)).await;
+        }
+        let held = timeout(NOW, budget.room_for_texts(&room)).await.expect("answers have their own room");
+        assert!(timeout(NOW, budget.room_for_texts(&room)).await.is_err(), "it is bounded as well");
+        drop(held);
+        timeout(NOW, budget.room_for_texts(&room)).await.expect("it is free again");
     }
 }

@@ -63,7 +63,9 @@ pub(super) fn text(agent: &AgentId, notes: &[&Note], waiting: usize) -> Text {
 pub(super) fn reminder(agent: &AgentId, ids: &[MessageId]) -> String {
     let ids: Vec<_> = ids.iter().map(|id| format!("[ID: {id}]")).collect();
     let ids = ids.join(" ");
-    format!("{MARK} for {agent}: the turn that showed you {ids} failed. Handle it now if its text is above; otherwise it follows.")
+    format!(
+        "{MARK} for {agent}: the turn that showed you {ids} failed. Handle it now if its text is above; otherwise it follows."
+    )
 }
 
 /// Returns the length as clients count it.
