@@ -79,10 +79,11 @@ impl Hop {
     }
 
     /// Returns whether the transcript has to show that a result came to the session itself: no hook has reported the use of
-    /// its tool, which may be a subagent's or another plugin's. Clients without hooks have no subagents that are known here.
+    /// its tool, which may be a subagent's or another plugin's.
     fn is_uncertain(&self, tool_use: Option<&String>) -> bool {
         let has_record = !self.is_one_shot && self.evidence.is_there();
-        has_record && self.expects_hooks && self.user(tool_use).is_none()
+        // Without the plugin there are no hooks, and a client that names the uses of its tools may have subagents.
+        has_record && (self.expects_hooks || tool_use.is_some()) && self.user(tool_use).is_none()
     }
 
     /// A written result is in the session, or in the subagent that used the tool.

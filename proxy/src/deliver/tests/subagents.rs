@@ -1,14 +1,15 @@
 //! Subagents, background agents and the hooks of other plugins: their calls and compactions are not the session's own.
 
-use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::receipt::{Progress, Stage, Via};
 use serde_json::json;
 
 use super::{
     Scene, after_a_turn, entered, event, holds, is_marked, message, news, of_turn, progress, push_comes, starts, typed,
 };
 use crate::deliver::client::ClientState;
-use crate::deliver::hop::Input;
+use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
+use crate::deliver::testing::agent;
 use crate::local::protocol::{Event, Name};
 
 /// Returns a session in a turn, in which a result with message 1 was written and no hook has reported the use of its tool.
@@ -135,4 +136,19 @@ fn a_subagent_that_reads_the_inbox_ends_no_way_into_the_session() {
         scene.reads(&[1], &[1]);
         assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Transcript)]);
     }
+}
+
+#[test]
+fn without_the_plugin_the_transcript_decides_if_the_client_names_the_uses_of_its_tools() {
+    let check = |tool_use: Option<&str>, expected: &[Progress]| {
+        let mut scene = Scene::of(Hop::new(agent("homeassistant"), None, false, false));
+        scene.present(1, Via::GetMessages, tool_use);
+        assert_eq!(scene.receipts(), expected, "{tool_use:?}");
+        scene.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/t.jsonl".into()) }));
+        scene
+    };
+    check(None, &[progress(1, Stage::InSession, Via::GetMessages)]);
+    let mut scene = check(Some("t1"), &[]);
+    scene.reads(&[1], &[]);
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
 }
