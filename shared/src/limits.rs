@@ -19,9 +19,10 @@ pub const CAPABILITIES_TEXT_MAX: usize = 2_000;
 pub const FRAME_MAX: usize = 1 << 20;
 /// The largest frame on the link before `hello` is answered, in bytes.
 pub const HELLO_MAX: usize = 16 << 10;
-/// The most bytes of incomplete messages and requests, and of calls in progress, that a coordinator holds.
+/// The most bytes of incomplete messages and requests, and of calls in progress, that a coordinator holds; and as many again
+/// of long answers that are not written yet.
 pub const UNFINISHED_MAX: usize = 64 << 20;
-/// The share of these that one key may use, or all requests without a key.
+/// The most of either that one key may use, or all requests without a key.
 pub const UNFINISHED_PER_KEY: usize = 16 << 20;
 /// The most unacknowledged messages in an inbox before senders get `INBOX_FULL`.
 pub const INBOX_MAX: usize = 1_000;

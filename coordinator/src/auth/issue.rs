@@ -113,10 +113,7 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
         let keys = store.keys().await.map_err(unchanged)?;
         vouching(&keys, by.presented())?;
         make_room(store, &keys).await?;
-        let host = match &key.host {
-            Some(host) => host.clone(),
-            None => free_host(store, &key.name, &keys).await.map_err(unchanged)?,
-        };
+        let host = host_of(store, key.host.as_deref(), &key.name, &keys).await?;
         let kept = Key { host: Some(host), ..key.clone() };
         if store.put_key(&kept, KEYS_MAX).await? {
             let kept = if key.host.is_some() { kept } else { settle_host(store, kept).await? };
@@ -124,6 +121,14 @@ pub(crate) async fn create(store: &dyn Store, new: NewKey, by: &Principal) -> Re
         }
     }
     Err(Refusal::new(ErrorCode::Conflict, "other keys are being created at the same time; try again"))
+}
+
+/// Returns the given host of a new key, or else a free one that is named after the key.
+async fn host_of(store: &dyn Store, given: Option<&str>, name: &str, keys: &[Key]) -> Result<String, Refusal> {
+    match given {
+        Some(host) => Ok(host.to_owned()),
+        None => free_host(store, name, keys).await.map_err(unchanged),
+    }
 }
 
 /// Returns a new key that is not stored yet, with its secret.
@@ -376,10 +381,7 @@ pub(crate) async fn join(
         let lasting = invite.host.clone().or_else(|| proven_host(request, &keys));
         let new = NewKey { name, scope: invite.scope, agents, expires_in: invite.key_seconds, host: None };
         let (key, text) = draft(new, &format!("invite {}", invite.id))?;
-        let host = match &lasting {
-            Some(host) => host.clone(),
-            None => free_host(store, &key.name, &keys).await.map_err(unchanged)?,
-        };
+        let host = host_of(store, lasting.as_deref(), &key.name, &keys).await?;
         let key = Key { host: Some(host), ..key };
         make_room(store, &keys).await?;
         if store.redeem(&invite.hash, &key, made_with.as_ref(), KEYS_MAX).await? {

@@ -44,7 +44,7 @@ pub(crate) fn check_host(services: &Services, principal: &Principal, agent: &Age
 }
 
 /// Refuses to act as an agent of another host. A request that only reads leaves no entry in the audit.
-pub(crate) fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
+fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     // An agent that no session ever held belongs to its first host, because the messages of a host's person are private.
     let of = agent.owner.as_ref().map(|owner| &owner.host).or(agent.host.as_ref());
     match of.filter(|of| *of != host && agent.id != AgentId::human()) {
@@ -83,9 +83,10 @@ pub(crate) async fn host_of_person(services: &Services, name: &AgentId) -> Resul
 /// Makes the session an agent of its host. The first choice is the host's first agent of the requested name that no session
 /// holds. Otherwise it is a new agent with the requested name if that is free, or with `name-2`, `name-3`, ….
 ///
-/// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers its numbers. Errors: `FORBIDDEN` if the
-/// requested name is not covered. `CONFLICT` if a thousand names are held, or if it differs from an agent's name only in
-/// case. `QUOTA_EXCEEDED` if its key has reached its limit of agents. `STORE_UNAVAILABLE`.
+/// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers
+/// its numbers. Errors: `FORBIDDEN` if the requested name is not covered. `CONFLICT` if a thousand names are held, or if it
+/// differs from an agent's name only in case. `QUOTA_EXCEEDED` if its key has reached its limit of agents.
+/// `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(services, principal, &wish.name)?;
     let base = wish.name.clone();
@@ -115,12 +116,12 @@ pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish
 }
 
 /// Returns the next agent that a session tries to become, or `None` if there is no other. If `is_taken` is set, no new agent
-/// gets the requested name without a number. The store refuses an agent that
-/// another session holds or that belongs to another host.
+/// gets the requested name without a number. The store refuses an agent that another session holds or that belongs to another
+/// host.
 ///
 /// The first choice is the previous agent of the same process. Then come the agents of its host, which keep their names: those
-/// that no session seems to hold, then a few others. Then comes a new agent with the lowest free number. Only the first session of a host gets the name
-/// without a number.
+/// that no session seems to hold, then a few others. Then comes a new agent with the lowest free number. Only the first
+/// session of a host gets the name without a number.
 fn next_name(
     wish: &Claim,
     namesakes: &[Namesake],

@@ -1,18 +1,14 @@
-//! Detects when a response has been written: the body reports that the connection took its last byte.
+//! Records that a response was written: its messages are in the session then.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use bytes::Bytes;
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
-use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::written::on_written;
 use super::{AppState, http_session};
 use crate::request::Caller;
 
@@ -54,39 +50,6 @@ pub(super) async fn layer(State(server): State<AppState>, mut request: Request, 
                 http_session::note(&services, &caller, messages, Stage::InSession, via).await;
             });
         };
-        Body::new(Watched { body, written: Some(Box::new(written)) })
+        on_written(body, written)
     })
-}
-
-/// A body that reports when its last byte was taken. If it is dropped earlier, it reports nothing.
-struct Watched {
-    body: Body,
-    written: Option<Box<dyn FnOnce() + Send>>,
-}
-
-impl HttpBody for Watched {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = self.get_mut();
-        let polled = Pin::new(&mut this.body).poll_frame(cx);
-        let complete = match &polled {
-            Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
-        };
-        if complete && let Some(written) = this.written.take() {
-            written();
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

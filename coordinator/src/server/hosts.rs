@@ -28,8 +28,11 @@ pub(super) async fn remove(
         return Err(Refusal::invalid(format!("{agent_id} is not the agent of a session")).into());
     }
     let known = store.agent(&agent_id).await?;
-    let former = store.former_host(&agent_id).await?;
     check_remover(&server, &principal, &agent_id, known.as_ref())?;
+    let host = match &known {
+        Some(agent) => agent.host.clone(),
+        None => store.former_host(&agent_id).await?,
+    };
     let expired = store.pending(&agent_id).await?.count;
     // An administrator may give the name to another host; a host keeps the names of its agents.
     let frees = principal.check(Right::Administer).is_ok();
@@ -42,7 +45,6 @@ pub(super) async fn remove(
         Removal::Removed => {
             server.http_sessions.forget(&agent_id);
             server.services.audit.note(principal.sign(Entry::new(Event::SessionEnded).by(&agent_id).verb("removed")));
-            let host = known.and_then(|agent| agent.host).or(former);
             Ok(Json(RemovedAgent { agent_id, host, expired }))
         }
     }

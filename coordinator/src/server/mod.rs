@@ -22,6 +22,7 @@ mod policy;
 mod rest;
 mod routes;
 mod tls;
+mod written;
 
 use std::net::IpAddr;
 use std::sync::Arc;

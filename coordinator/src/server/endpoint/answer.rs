@@ -1,23 +1,22 @@
 //! The responses of REST. Each describes itself for the OpenAPI document.
 
 use std::marker::PhantomData;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
 use aide::operation::OperationOutput;
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body::Body as _;
 use schemars::{JsonSchema, Schema, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::server::written::on_written;
 use crate::unfinished::Charge;
 
 /// The media type of JSON.
@@ -44,34 +43,8 @@ impl<T: Serialize> IntoResponse for Charged<T> {
         Json(value).into_response().map(|body| {
             let length = body.size_hint().lower();
             charge.shrink(usize::try_from(length).unwrap_or(usize::MAX));
-            Body::new(ChargedBody { body, _charge: charge })
+            on_written(body, move || drop(charge))
         })
-    }
-}
-
-/// A body that holds its charge until it is written or given up.
-struct ChargedBody {
-    body: Body,
-    _charge: Charge,
-}
-
-impl HttpBody for ChargedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -140,7 +140,7 @@ impl Scene {
     }
 
     /// Returns the messages of which the session is to be reminded.
-    fn hop_stalled(&self) -> &[MessageId] {
+    fn reminds(&self) -> &[MessageId] {
         self.hop.stalled()
     }
 

@@ -112,16 +112,16 @@ fn no_reminder_names_a_message_that_was_rewound_or_has_expired() {
     };
     let mut scene = failed();
     assert!(scene.receipts().contains(&progress(1, Stage::InSession, Via::InboxSocket)));
-    assert!(!scene.hop_stalled().is_empty(), "it is to be reminded");
+    assert!(!scene.reminds().is_empty(), "it is to be reminded");
     scene.passes(30 * 24 * 60 * 60);
     scene.next();
-    assert!(scene.hop_stalled().is_empty(), "its time is over");
+    assert!(scene.reminds().is_empty(), "its time is over");
 
     let mut scene = failed();
     scene.hear(&typed("p2"));
     scene.hear(&of_turn("p2", event(Name::PostToolBatch)));
     scene.reads(&[], &[]);
-    assert!(scene.hop_stalled().is_empty(), "the text is not above");
+    assert!(scene.reminds().is_empty(), "the text is not above");
 }
 
 #[test]
