@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_closed_unless_somebody_opens_it() {
+    fn the_network_is_closed_unless_a_flag_opens_it() {
         let check = |arguments: &[&str], expected: bool| {
             let config = settings(&[&["--store", "sqlite:x.db"], arguments].concat()).into_config().expect("valid");
             assert_eq!(config.is_open, expected, "{arguments:?}");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_is_served_with_tls_unless_somebody_says_otherwise() {
+    fn the_network_is_served_with_tls_by_default() {
         let check = |arguments: &[&str], expected: Tls| {
             let token = ["--token", "0123456789abcdef", "--store", "sqlite:x.db"];
             let config = settings(&[&token[..], arguments].concat()).into_config().expect("valid");
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_live_a_week_unless_somebody_says_otherwise() {
+    fn messages_live_a_week_by_default() {
         let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
         assert_eq!(settings(&[]).message_life, MESSAGE_LIFE);
         for (text, expected) in [("1h", days(1) / 24), ("36h", days(1) * 3 / 2), ("30d", days(30))] {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_so_many_messages_in_ten_minutes_whichever_of_them_sends() {
+    fn messages_of_both_agents_count_against_the_limit_of_their_pair() {
         let (guard, start) = (Guard::new(Some(2)), Instant::now());
         let take =
             |one, other, seconds| guard.take(&pair(one, other), CallId::fresh(), start + Duration::from_secs(seconds));

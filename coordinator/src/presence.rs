@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_listener_gets_everything_that_came_or_is_told_to_read() {
+    async fn a_listener_gets_every_arrival_or_a_hint_to_read_the_store() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
         let count = async |listener: &mut Listener| match listener.news().await {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn others_news_wakes_nobody() {
+    async fn news_for_another_agent_does_not_wake_a_listener() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
         presence.wake(&agent("b"), &unknown());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn news_of_receipts_is_told_from_news_of_the_inbox() {
+    async fn receipt_news_is_distinguished_from_inbox_news() {
         let presence = Presence::default();
         let mut listener = presence.listen(&agent("a"));
         for (rung, heard) in [
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_those_who_left() {
+    fn a_listener_that_left_leaves_no_entry() {
         let presence = Presence::default();
         let listeners = [presence.listen(&agent("a")), presence.listen(&agent("a"))];
         assert_eq!(presence.listening(), 2);

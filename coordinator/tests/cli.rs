@@ -66,7 +66,7 @@ fn the_first_start_on_the_network_is_closed_and_prints_the_line_that_joins_a_hos
 }
 
 #[test]
-fn health_says_that_nobody_answers() -> Result<()> {
+fn health_reports_that_no_coordinator_is_running() -> Result<()> {
     let output = coordinator(&["health", "--listen", "127.0.0.1:9"])?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains("no coordinator is running at 127.0.0.1:9"), "{said}");
@@ -102,12 +102,14 @@ fn a_word_that_is_no_scope_is_wrong_usage_and_the_scopes_are_listed() -> Result<
 }
 
 #[test]
-fn a_taken_port_is_refused_with_what_to_do() -> Result<()> {
+fn a_taken_port_is_refused_with_the_next_step() -> Result<()> {
     let (folder, taken) = (tempfile::tempdir()?, std::net::TcpListener::bind("127.0.0.1:0")?);
     let (data, listen) = (folder.path().to_str().context("a path that is text")?, taken.local_addr()?.to_string());
     let output = coordinator(&["--listen", &listen, "--data-dir", data])?;
     let said = String::from_utf8(output.stderr)?;
     assert!(!output.status.success() && said.contains(&format!("cannot listen on {listen}: another")), "{said}");
+    let port = taken.local_addr()?.port();
+    assert!(said.contains(&format!("`ss -ltnp 'sport = :{port}'`")) && said.contains("--listen"), "{said}");
     Ok(())
 }
 

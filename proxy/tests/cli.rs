@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_command_says_what_it_does() {
+fn every_command_describes_itself_in_its_help() {
     let mut all = text(&run(&["--help"]).stdout);
     for command in Cli::command().get_subcommands().map(clap::Command::get_name) {
         let output = run(&[command, "--help"]);
@@ -39,7 +39,7 @@ fn every_command_says_what_it_does() {
 }
 
 #[test]
-fn status_without_a_coordinator_says_what_to_do() {
+fn status_without_a_coordinator_names_the_next_step() {
     let output = run(&["status"]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
@@ -53,7 +53,7 @@ fn status_without_a_coordinator_says_what_to_do() {
 }
 
 #[test]
-fn every_command_tells_a_missing_coordinator_by_its_exit_code() {
+fn every_command_reports_a_missing_coordinator_by_its_exit_code() {
     for arguments in [
         &["agents"][..],
         &["send", "b", "hi"],
@@ -108,7 +108,7 @@ fn wrong_usage_is_exit_code_two() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_by_commands() {
+fn a_wrong_configuration_is_reported_by_commands() {
     let home = tempfile::tempdir().unwrap();
     let output = c3po(home.path(), &["status"]).env("C3PO_COORDINATOR_URL", "ftp://nas").output().unwrap();
     assert_eq!(output.status.code(), Some(2));

@@ -263,7 +263,7 @@ async fn requests_of_the_coordinator_are_answered() {
 }
 
 #[tokio::test]
-async fn a_refused_version_stops_the_link_for_a_minute_and_every_call_says_so() {
+async fn a_refused_version_stops_the_link_for_a_minute_and_fails_every_call() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     let waiting = running.call("ping", json!({}));
@@ -281,7 +281,7 @@ async fn a_refused_version_stops_the_link_for_a_minute_and_every_call_says_so() 
 }
 
 #[tokio::test]
-async fn a_typed_prompt_is_reported_with_what_is_known_of_the_session() {
+async fn a_typed_prompt_is_reported_with_the_facts_of_the_session() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     running.link.begin();
@@ -366,7 +366,7 @@ async fn a_wait_whose_time_is_up_without_a_link_has_timed_out() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_cancelled_and_forgotten() {
+async fn an_abandoned_call_is_cancelled_and_forgotten() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     let call = running.call("wait_for_message", json!({"timeout": 60}));
@@ -467,7 +467,7 @@ async fn the_heart_beats_as_often_as_the_coordinator_asks() {
 }
 
 #[tokio::test]
-async fn a_refused_token_stops_the_link_and_every_call_says_so() {
+async fn a_refused_token_stops_the_link_and_fails_waiting_and_later_calls() {
     let peer = Peer::listen().await;
     let token = serde_json::from_value(json!("hush")).unwrap();
     let running = run_as(vec![peer.url()], tempfile::tempdir().unwrap(), Some(token));
@@ -477,15 +477,15 @@ async fn a_refused_token_stops_the_link_and_every_call_says_so() {
     while !request.ends_with(b"\r\n\r\n") {
         request.push(stream.read_u8().await.unwrap());
     }
-    let request = String::from_utf8(request).unwrap().to_lowercase();
-    assert!(request.contains("authorization: bearer hush\r\n"), "{request}");
+    assert!(String::from_utf8(request).unwrap().to_lowercase().contains("authorization: bearer hush\r\n"));
     stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n").await.unwrap();
     assert_eq!(outcome(call).await.unwrap_err().code, ErrorCode::Unauthorized);
     running.becomes(State::Failed).await;
+    assert_eq!(outcome(running.call("list_agents", json!({}))).await.unwrap_err().code, ErrorCode::Unauthorized);
 }
 
 #[tokio::test]
-async fn a_call_that_a_final_refusal_cuts_off_says_that_it_may_have_been_applied() {
+async fn a_call_cut_off_by_a_final_refusal_may_have_been_applied() {
     let peer = Peer::listen().await;
     let running = run(vec![peer.url()]);
     let call = running.call("send_message", json!({"target": "b", "message": "hi"}));

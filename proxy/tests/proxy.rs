@@ -201,7 +201,7 @@ fn bad_arguments_and_unknown_tools_are_refused_without_a_coordinator() {
 }
 
 #[test]
-fn whatever_comes_first_the_handshake_still_works() {
+fn the_handshake_works_after_any_first_line() {
     for (first, refused) in [
         ("garbage", Some(-32700)),
         ("", None),
@@ -220,7 +220,7 @@ fn whatever_comes_first_the_handshake_still_works() {
 }
 
 #[test]
-fn a_newer_client_is_told_to_use_the_handshake() {
+fn a_newer_client_is_referred_to_the_handshake() {
     let mut client = Client::start(NOBODY);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -267,12 +267,32 @@ fn a_cancelled_call_ends_and_the_session_goes_on() {
     assert_eq!(client.ask("ping", json!({}))["result"], json!({}));
 }
 
+/// Returns a value that the schema of an argument admits.
+fn valid_argument(name: &str, schema: &Value) -> Value {
+    let text = if name.starts_with("message_id") { "a::b::00000001" } else { "x" };
+    match (&schema["enum"][0], &schema["type"]) {
+        (Value::Null, kind) if kind == "array" => json!([text]),
+        (Value::Null, _) => json!(text),
+        (first, _) => first.clone(),
+    }
+}
+
 #[test]
-fn a_wrong_configuration_does_not_end_the_proxy_and_every_tool_says_so() {
+fn a_wrong_configuration_is_reported_by_tools_and_does_not_end_the_proxy() {
     let mut client = Client::start("ftp://nas");
     client.initialize("2025-11-25");
-    let answer = client.call("list_agents", json!({}));
-    assert!(answer["result"]["structuredContent"]["error"].as_str().unwrap().contains("ftp://nas"), "{answer}");
+    let list = client.ask("tools/list", json!({}));
+    let tools = list["result"]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), Tool::ALL.len());
+    for tool in tools {
+        let required = tool["inputSchema"]["required"].as_array().into_iter().flatten();
+        let arguments = required.map(|name| {
+            let name = name.as_str().unwrap();
+            (name.to_owned(), valid_argument(name, &tool["inputSchema"]["properties"][name]))
+        });
+        let answer = client.call(tool["name"].as_str().unwrap(), arguments.collect());
+        assert!(answer["result"]["structuredContent"]["error"].as_str().unwrap().contains("ftp://nas"), "{answer}");
+    }
 }
 
 #[test]

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_containers_are_told_from_others() {
+    fn names_of_containers_are_distinguished_from_others() {
         assert!(is_generated("9b0c5f6a1e2d"));
         for chosen in ["nas", "9b0c5f6a1e2", "9b0c5f6a1e2d0", "9B0C5F6A1E2D", "homeassistan"] {
             assert!(!is_generated(chosen), "{chosen}");

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_carries_what_it_answers_and_how_it_went() {
+    fn a_reply_carries_the_id_of_its_message_and_a_status() {
         let wire = json!({
             "id": "meshtastic::homeassistant::def67890", "thread_id": "homeassistant::meshtastic::abc12345",
             "kind": "reply", "from_agent": "meshtastic", "to_agent": "homeassistant",

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn successes_reach_what_came_before_them() {
+    fn a_success_reaches_itself_and_the_stages_before_it() {
         assert!(Stage::Seen.reaches(Stage::Stored) && Stage::Seen.reaches(Stage::Seen));
         assert!(!Stage::OnHost.reaches(Stage::InSession));
         assert!(Stage::Answered.reaches(Stage::Seen));

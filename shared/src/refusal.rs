@@ -274,11 +274,11 @@ impl Refusal {
 
     /// A key has reached its daily storage quota. `key` is its id, or the word for callers without a key.
     pub fn quota_exceeded(key: &str, count: u64, limit: u64, until: Timestamp) -> Self {
-        let whose = whose(key);
+        let owner = quota_owner(key);
         let left = limit.saturating_sub(count);
         let [stored, allowed, rest] = [count, limit, left].map(megabytes);
         let error = format!(
-            "storage quota of {whose}: {stored} of {allowed} were used in the last {} hours, {rest} are left; nothing \
+            "storage quota of {owner}: {stored} of {allowed} were used in the last {} hours, {rest} are left; nothing \
              was sent",
             limits::QUOTA_HOURS
         );
@@ -295,8 +295,8 @@ impl Refusal {
 
     /// A key has reached its limit of agents; `key` as in [`Self::quota_exceeded`].
     pub fn too_many_agents(key: &str, count: usize, limit: usize) -> Self {
-        let whose = whose(key);
-        let error = format!("agent limit of {whose}: {count} of {limit} agents exist; no agent was created");
+        let owner = quota_owner(key);
+        let error = format!("agent limit of {owner}: {count} of {limit} agents exist; no agent was created");
         Self::new(ErrorCode::QuotaExceeded, error)
             .suggest("`c3po agents` lists them; `c3po agents rm NAME` deletes one with its messages.")
             .detail("count", count)
@@ -404,7 +404,7 @@ impl Refusal {
 }
 
 /// Returns the owner of a quota, from the id of its key or the word for callers without a key.
-fn whose(key: &str) -> String {
+fn quota_owner(key: &str) -> String {
     match key {
         "anybody" => "clients without a key".to_owned(),
         "token" => "clients with the token".to_owned(),
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_wrong_and_what_to_do() {
+    fn a_refusal_has_the_error_and_the_next_step() {
         let refusal = Refusal::agent_not_found("meshtastik", &["meshtastic".parse().expect("an id")]);
         assert_eq!(
             serde_json::to_value(&refusal).expect("a refusal is JSON"),

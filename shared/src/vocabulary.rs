@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_admits_what_it_says() {
+    fn a_filter_admits_the_kinds_that_it_names() {
         assert!(KindFilter::Any.admits(Kind::Reply) && KindFilter::Any.admits(Kind::System));
         assert!(KindFilter::Message.admits(Kind::Broadcast) && !KindFilter::Message.admits(Kind::Reply));
         assert!(KindFilter::Reply.admits(Kind::Reply) && !KindFilter::Reply.admits(Kind::Message));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everything_passes_and_what_was_held_arrives_later() -> Result<()> {
+    async fn bytes_pass_and_held_ones_arrive_later() -> Result<()> {
         let (breaker, _target, mut near, mut far) = connected().await?;
         near.write_all(b"one").await?;
         assert_eq!(hear(&mut far, 3).await?, "one");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_time_that_the_target_tells_is_shifted_and_nothing_else() -> Result<()> {
+    async fn only_the_time_that_the_target_sends_is_shifted() -> Result<()> {
         let (breaker, _target, mut near, mut far) = connected().await?;
         let said = r#"{"timestamp":"2026-01-15T10:30:00.000Z","at":"2026-01-15T10:30:00.000Z"}"#;
         breaker.shift_clock(-3_600_000);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_is_signalled_and_what_does_not_happen_is_told_with_the_screen() -> Result<()> {
+    async fn a_program_is_signalled_and_a_timeout_is_reported_with_the_screen() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let terminal = shell(folder.path(), "echo over here; exec sleep 600").await?;
         let never =

@@ -180,7 +180,7 @@ async fn a_part_of_it_is_read_by_agent_by_time_and_page_by_page() -> Result<()> 
 }
 
 #[tokio::test]
-async fn without_one_that_is_reported() -> Result<()> {
+async fn a_coordinator_without_an_audit_reports_that() -> Result<()> {
     let without = Served::start_with(|config| config.audit_entries = None).await?;
     let answer = http::get(without.address.parse()?, "/api/audit").await?;
     assert_eq!(serde_json::from_str::<Value>(&answer.body)?["code"], "NOT_SUPPORTED");

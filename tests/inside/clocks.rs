@@ -50,7 +50,7 @@ async fn the_last_heartbeat_of_a_connected_host_decides() -> Result<()> {
 }
 
 #[tokio::test]
-async fn agents_are_named_only_to_those_who_may_see_them() -> Result<()> {
+async fn agents_are_named_only_to_keys_that_may_see_them() -> Result<()> {
     let gate = Gate::start().await?;
     let (agent, reader) = (gate.key("agent", "cam", &[]).await?, gate.key("read", "*", &[]).await?);
     let mut cam = Link::open_with(&gate.served.address, Some(&agent)).await?;

@@ -58,7 +58,7 @@ async fn the_line_for_a_host_without_c3po_has_no_gap_where_curl_needs_no_flags()
 }
 
 #[tokio::test]
-async fn health_behind_tls_tells_of_the_store() -> Result<()> {
+async fn health_behind_tls_reports_the_state_of_the_store() -> Result<()> {
     let (work, mut redis) = (TempDir::new()?, Redis::start().await?);
     let mut coordinator = Coordinator::absent(work.path(), &redis.url())?.over_tls("auto");
     coordinator.restart().await?;

@@ -41,7 +41,7 @@ async fn ask(gate: &Gate, method: &str, path: &str, key: &str) -> Result<Answer>
 }
 
 #[tokio::test]
-async fn every_described_method_is_served_and_every_other_is_refused_with_those_there_are() -> Result<()> {
+async fn only_described_methods_are_served_and_a_refusal_lists_them() -> Result<()> {
     let gate = Gate::start().await?;
     let key = gate.key("admin", "*", &[]).await?;
     let described = operations(&described(&gate.served).await?)?;
@@ -67,7 +67,7 @@ async fn every_described_method_is_served_and_every_other_is_refused_with_those_
 }
 
 #[tokio::test]
-async fn the_reference_names_what_is_described_and_nothing_else() -> Result<()> {
+async fn the_reference_names_exactly_the_described_operations() -> Result<()> {
     let text = std::fs::read_to_string(root().join("docs/API.md"))?;
     let rest = text.split("\n## ").find(|part| part.starts_with("REST")).context("the section REST is missing")?;
     let mut written = BTreeSet::new();
@@ -94,7 +94,7 @@ fn everywhere<'a>(value: &'a Value, look: &mut impl FnMut(&'a Value)) {
 }
 
 #[tokio::test]
-async fn whatever_the_description_points_at_is_in_it() -> Result<()> {
+async fn every_reference_in_the_description_resolves() -> Result<()> {
     let document = described(&Served::start().await?).await?;
     let (mut ids, mut names) = (BTreeSet::new(), 0);
     everywhere(&document, &mut |value| {
@@ -118,7 +118,7 @@ async fn whatever_the_description_points_at_is_in_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_description_says_where_a_key_is_needed_and_where_nothing_has_to_be_presented() -> Result<()> {
+async fn the_description_states_which_operations_need_a_key() -> Result<()> {
     let check = |document: &Value, path: &str, expected: Value| {
         assert_eq!(document["paths"][path]["get"]["security"], expected, "{path}");
     };

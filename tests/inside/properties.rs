@@ -81,7 +81,7 @@ fn check_target_of_words(target: &str, entry: impl Fn(&str, &str)) {
 }
 
 #[test]
-fn any_frame_is_read_or_refused_and_what_is_read_is_written_the_same() {
+fn any_frame_is_refused_or_read_and_written_back_unchanged() {
     check_target("acp_frame", entries::acp_frame);
 }
 
@@ -111,12 +111,12 @@ fn any_join_code_is_one_or_refused_and_is_written_the_same() {
 }
 
 #[test]
-fn any_file_of_a_host_is_read_or_told_what_is_wrong() {
+fn any_host_file_is_read_or_refused_with_the_error() {
     check_target("host_file", entries::host_file);
 }
 
 #[test]
-fn any_file_of_rules_is_a_policy_or_told_what_is_wrong() {
+fn any_policy_file_is_read_or_refused_with_the_error() {
     check_target("policy_file", entries::policy_file);
 }
 

@@ -96,7 +96,7 @@ async fn back(session: &McpClient) -> Result<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whichever_of_two_coordinators_is_killed_every_session_is_back_within_ten_seconds() -> Result<()> {
+async fn sessions_are_back_in_ten_seconds_after_either_coordinator_is_killed() -> Result<()> {
     let (work, home, redis) = (TempDir::new()?, TempDir::new()?, Redis::start().await?);
     let (nas_folder, laptop_folder) = (work.path().join("nas"), work.path().join("laptop"));
     let mut nas = coordinator(nas_folder.clone(), &redis).await?;

@@ -47,8 +47,8 @@ async fn numbers(receiver: &McpClient, expected: usize) -> Result<Vec<usize>> {
 }
 
 #[tokio::test]
-async fn a_host_whose_disk_is_full_keeps_what_it_accepted_and_refuses_the_rest() -> Result<()> {
-    const NAME: &str = "full_disk::a_host_whose_disk_is_full_keeps_what_it_accepted_and_refuses_the_rest";
+async fn a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others() -> Result<()> {
+    const NAME: &str = "full_disk::a_host_with_a_full_disk_keeps_accepted_messages_and_refuses_others";
     let work = TempDir::new()?;
     let Some(disk) = SmallDisk::mount(&work.path().join("state"), 256)? else {
         return skipped(NAME, "mounting a small disk is not allowed");

@@ -66,7 +66,7 @@ async fn a_living_session_sends_the_queued_messages_of_dead_ones() -> Result<()>
 }
 
 #[tokio::test]
-async fn nothing_overtakes_what_was_kept_before_it() -> Result<()> {
+async fn a_later_send_does_not_overtake_queued_messages() -> Result<()> {
     const KEPT: usize = 40;
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
@@ -95,7 +95,7 @@ async fn nothing_overtakes_what_was_kept_before_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_new_session_does_not_overtake_what_the_one_before_it_kept() -> Result<()> {
+async fn a_new_session_does_not_overtake_messages_that_its_predecessor_queued() -> Result<()> {
     let work = TempDir::new()?;
     let mut coordinator = Coordinator::start(work.path()).await?;
     let url = coordinator.url();

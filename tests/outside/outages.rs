@@ -202,7 +202,7 @@ async fn queued_messages_are_sent_once_when_the_coordinator_appears() -> Result<
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_told_within_two_seconds_and_recovered_from() -> Result<()> {
+async fn a_hanging_store_is_reported_within_two_seconds_and_recovered_from() -> Result<()> {
     let work = TempDir::new()?;
     let redis = Redis::start().await?;
     let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;

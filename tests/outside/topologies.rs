@@ -134,7 +134,7 @@ async fn sessions_keep_their_names_and_their_mail_through_a_failover() -> Result
 }
 
 #[tokio::test]
-async fn a_full_redis_is_told_as_such_and_what_was_stored_can_be_read_and_settled() -> Result<()> {
+async fn a_full_redis_is_reported_and_stored_messages_can_be_settled() -> Result<()> {
     let work = TempDir::new()?;
     let redis = Redis::start().await?;
     let coordinator = Coordinator::start_on(work.path(), &redis.url()).await?;

@@ -164,7 +164,7 @@ async fn changes_by_one_coordinator_wake_the_listeners_of_another() -> Result<()
 }
 
 #[tokio::test]
-async fn a_lost_subscription_wakes_everybody_and_hears_again() -> Result<()> {
+async fn a_lost_subscription_wakes_all_listeners_and_is_renewed() -> Result<()> {
     let Shared { redis, fixture, other } = shared().await?;
     let mut wakes = other.wakes();
     redis.tell(&["CLIENT", "KILL", "TYPE", "pubsub"]).await?;
@@ -202,7 +202,7 @@ async fn a_redis_that_evicts_is_refused_with_the_remedy() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_replica_is_refused_with_what_to_write() -> Result<()> {
+async fn a_replica_is_refused_with_the_address_form_to_use() -> Result<()> {
     let master = Redis::start().await?;
     open(&master.url()).await?;
     let replica = Redis::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]).await?;

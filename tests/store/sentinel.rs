@@ -111,7 +111,7 @@ async fn replicated(watched: &Watched, message: &Message) -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_a_master_the_store_opens_not_and_says_why() -> Result<()> {
+async fn a_store_without_a_master_does_not_open_and_reports_why() -> Result<()> {
     let watched = Watched::start(0, 1).await?;
     let check = async |url: &str, part: &str| {
         let begun = Instant::now();

@@ -59,7 +59,7 @@ async fn converse(url: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_user_of_a_cluster_needs_no_more_than_the_rules_say() -> Result<()> {
+async fn a_user_of_a_cluster_needs_only_the_documented_rules() -> Result<()> {
     let cluster = Cluster::start().await?;
     for master in &cluster.masters {
         introduce(master, &[WITH_SENTINELS]).await?;
@@ -68,7 +68,7 @@ async fn a_user_of_a_cluster_needs_no_more_than_the_rules_say() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_user_of_a_watched_master_needs_no_more_than_the_rules_say_and_sentinels_may_know_it_or_not() -> Result<()> {
+async fn a_user_of_a_watched_master_needs_only_the_documented_rules() -> Result<()> {
     let watched = Watched::start(0, 1).await?;
     introduce(&watched.servers[0], &[IN_CLUSTERS]).await?;
     converse(&as_user(&watched.url())).await?;

@@ -119,7 +119,7 @@ fn no_other_tool_stands_there() -> Result<()> {
 }
 
 #[test]
-fn older_names_mean_what_they_are_said_to_mean() -> Result<()> {
+fn older_names_have_their_documented_meanings() -> Result<()> {
     let text = file("docs/API.md")?;
     let rows = table(section(&text, "## Older names").context("the section Older names is missing")?);
     assert_eq!(rows.len(), 5, "docs/API.md: the older names");
@@ -213,7 +213,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
 }
 
 #[test]
-fn differences_are_found_and_told() {
+fn differences_are_found_and_described() {
     let rows = |cells: &[&str]| cells.iter().map(|cell| row([cell, "1"])).collect::<Vec<Row>>();
     let long = [row(["a", "1", "prose"]), row(["b", "1", "prose"])];
     assert!(changes("t", &long, &rows(&["a", "b"])).is_empty());

@@ -32,7 +32,7 @@ fn no_file_is_longer_than_500_lines() -> Result<()> {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() -> Result<()> {
+fn every_file_states_its_purpose() -> Result<()> {
     check(text::without_purpose)
 }
 
@@ -79,7 +79,7 @@ fn the_build_context_of_the_image_holds_every_file_that_the_build_reads() -> Res
 }
 
 #[test]
-fn modules_know_only_what_is_below_them() -> Result<()> {
+fn modules_depend_only_on_modules_below_them() -> Result<()> {
     check(modules::upward_arrows)
 }
 
@@ -99,7 +99,7 @@ fn files_do_not_go_in_circles() -> Result<()> {
 }
 
 #[test]
-fn packages_know_only_what_is_below_them() -> Result<()> {
+fn packages_depend_only_on_packages_below_them() -> Result<()> {
     check(packages::forbidden_arrows)
 }
 

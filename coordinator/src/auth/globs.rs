@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_cover_what_they_say() {
+    fn globs_cover_the_names_that_match_them_and_their_numbered_forms() {
         let check = |globs: &[&str], name: &str, expected: bool| {
             let globs = AgentGlobs::new(globs.iter().map(|glob| (*glob).to_owned()).collect()).expect("globs");
             assert_eq!(globs.cover(&name.parse().expect("an id")), expected, "{globs:?} {name}");

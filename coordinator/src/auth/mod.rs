@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_refused_only_by_who_knows_the_keys() {
+    fn a_key_is_refused_as_unknown_only_after_the_keys_were_read() {
         let auth = Auth::new(None, false);
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", "c3po_0a1b2c3d_x".parse().expect("a header"));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everybody_is_admitted_a_wrong_key_is_told_still() {
+    fn an_open_coordinator_still_refuses_a_wrong_key() {
         let (auth, key) = auth(true);
         assert!(auth.admit(&HeaderMap::new(), Timestamp::from_millis(2)).is_ok());
         assert_eq!(admitted(&auth, "x-api-key", "whatever").as_deref(), Some("anybody"));

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scope_grants_what_the_table_says() {
+    fn each_scope_grants_the_rights_of_the_table() {
         let check = |principal: &Principal, expected: [bool; 5]| {
             let found = [Right::Speak, Right::Look, Right::Remove, Right::Operate, Right::Administer]
                 .map(|right| principal.check(right).map_err(|refusal| refusal.code) == Ok(()));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_speaks_only_as_whom_it_covers() {
+    fn a_key_acts_only_as_the_agents_that_it_covers() {
         let (web, api) = ("web-1".parse().expect("an id"), "api".parse().expect("an id"));
         assert!(key(Scope::Agent, "web-*").speaks_as(&web).is_ok());
         let refusal = key(Scope::Agent, "web-*").speaks_as(&api).expect_err("not covered");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_its_key_and_what_it_says_counts_only_without_one() {
+    fn the_host_is_that_of_the_key_and_a_reported_one_counts_only_without_key() {
         assert_eq!(key(Scope::Agent, "*").host("laptop"), "nas");
         assert_eq!(Principal::token().host("laptop"), "laptop");
         assert_eq!(Principal::anybody().host(" "), "unknown");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_does_not_cover_a_name_says_which_it_covers() {
+    fn the_refusal_of_a_name_lists_the_names_that_the_key_covers() {
         let check = |glob: &str, name: &str, expected: &str| {
             let refused = key(Scope::Agent, glob).speaks_as(&name.parse().expect("an id"));
             let refusal = refused.expect_err("it does not cover it");

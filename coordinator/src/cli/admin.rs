@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_a_table_that_says_since_when_and_until_when() {
+    fn keys_are_listed_in_a_table_with_their_times_and_states() {
         let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
             json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
                 "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,

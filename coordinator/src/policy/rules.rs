@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_told_by_line_and_column() {
+    fn errors_in_the_file_are_reported_with_line_and_column() {
         let rule =
             |line: &str| format!("[[rule]]\nfrom = \"a\"\nto = \"b\"\nverb = \"message\"\neffect = \"deny\"\n{line}");
         let check = |text: &str, place: &str, part: &str| {

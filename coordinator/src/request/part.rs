@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_says_how_much_there_is_and_how_to_read_on() {
+    fn a_cut_names_the_whole_length_and_the_call_for_the_rest() {
         let check = |place: ReadFrom, expected: &str| {
             let part = part(message(1, &"x".repeat(50_000)), 0, 24_000, &place);
             let read = part.text().find('\n').expect("a line of its own");

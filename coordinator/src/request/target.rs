@@ -157,7 +157,7 @@ mod tests {
 
     fn known(name: &str, base: &str, host: &str, slot: u32) -> Namesake {
         let owner = Owner { base: agent(base), host: host.into(), slot };
-        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::nobody() }.into()
+        Agent { id: agent(name), host: Some(host.into()), owner: Some(owner), ..Agent::placeholder() }.into()
     }
 
     #[test]

@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_places_as_the_bound_says() {
+    fn slots_are_limited_by_the_bound_and_free_again_after_use() {
         let places = Slots::new(2, Gauge::default());
         let (first, second) = (Slots::take(&places), Slots::take(&places));
         assert!(first.is_some() && second.is_some() && Slots::take(&places).is_none());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_asked_for_the_memory_counts_as_well() {
+    fn the_default_bound_of_connections_depends_on_the_memory_too() {
         let memory = Some(512 << 20);
         assert_eq!([DEAREST, DEAREST_OF_TLS].map(|dearest| held_by(memory, dearest)), [4_096, 1_365]);
         assert_eq!((held_by(None, DEAREST), held_by(Some(0), DEAREST)), (usize::MAX, FEWEST));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_once_and_nobody_else_reads_its_key() {
+    fn the_certificate_is_made_once_and_its_key_is_readable_by_its_user_alone() {
         let data = tempfile::tempdir().expect("a folder");
         let folder = data.path().join("c3po");
         let own = || own(&folder, "127.0.0.1".parse().expect("an address")).expect("a certificate");

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_only_this_machine_can_use_says_so() {
+    fn a_join_line_for_this_machine_alone_comes_with_a_warning() {
         let warning = |listen: &str, reached_at: &str| {
             loopback_warning(listen.parse().expect("an address"), reached_at.parse().expect("an address"))
         };

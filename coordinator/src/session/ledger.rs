@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_said_behind_one_that_failed_are_withdrawn_and_nothing_else() {
+    fn only_receipts_are_withdrawn_after_one_that_failed() {
         let mut ledger = Ledger::default();
         let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
         let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };

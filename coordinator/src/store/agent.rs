@@ -162,7 +162,7 @@ impl Claim {
 impl Agent {
     /// Returns an agent with placeholder values.
     #[cfg(test)]
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn placeholder() -> Self {
         let then = Timestamp::from_millis(1);
         Self {
             id: AgentId::system(),

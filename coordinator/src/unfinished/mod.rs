@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whatever_was_given_room_can_be_finished_however_many_have_begun() {
+    async fn input_that_was_given_room_can_be_finished_while_others_wait_for_room() {
         let (all, one) = (Room::of(STEP), Room::of(STEP));
         let (mut first, mut second) = (account(&one, &all), account(&one, &all));
         first.hold(FREE + 1).await;

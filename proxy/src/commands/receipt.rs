@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_says_what_proved_it_and_where() {
+    fn each_step_names_its_evidence_and_its_session() {
         let history = steps(json!([
             {"stage": "stored"},
             {"stage": "on_host", "via": "deliver", "session": "3"},
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_the_steps_as_they_were_told_and_the_words() {
+    fn the_document_has_the_steps_unchanged_and_their_evidence_in_words() {
         let history = steps(json!([{"stage": "in_session", "via": "stop", "session": "1"}]));
         let explained = history.iter().zip(explain(&history)).map(|(step, evidence)| Explained { step, evidence });
         let message_id = "a::b::00000001".parse().unwrap();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_or_told() {
+    fn answers_are_read_or_reported_as_failures() {
         let failure =
             |status, body| read::<Value>("http://nas".into(), status, body).err().map(|failure| format!("{failure:?}"));
         assert!(failure(200, "{}").is_none());

@@ -63,7 +63,7 @@ mod tests {
     use c3po_shared::vocabulary::State;
 
     #[test]
-    fn the_line_says_who_what_waits_and_how_the_link_is() {
+    fn the_status_line_has_agent_unread_count_and_state_of_the_link() {
         let mut status = Status {
             version: "0.1.0".to_owned(),
             agent_id: "web".parse().unwrap(),

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_means_the_defaults() {
+    fn empty_settings_mean_the_defaults() {
         let config = read(&[("HOME", "/home/x"), ("C3PO_TOKEN", ""), ("C3PO_AGENT_ID", " ")], None);
         assert_eq!(config.coordinators.urls, ["ws://127.0.0.1:8420/acp"]);
         assert_eq!((config.agent.as_str(), config.timeout, config.coordinators.token), ("Home-Assistant", 60, None));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_the_home_or_where_the_variables_say() {
+    fn folders_are_in_the_home_unless_variables_name_others() {
         let places = Places::in_home(Path::new("/home/x"));
         assert_eq!(places.data_dir, Path::new("/home/x/.local/share/c3po"));
         assert_eq!(places.config_file, Path::new("/home/x/.config/c3po/config.toml"));

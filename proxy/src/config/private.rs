@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_everybody_may_write_or_replace_is_not_trusted() {
+    fn a_file_that_every_user_may_write_or_replace_is_not_trusted() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("a/c3po");
         make_folder(&folder).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn how_far_one_agent_got_says_nothing_of_another() {
+    fn positions_of_two_agents_are_independent() {
         let inbox = PersonInbox::default();
         let to = |agent: AgentId, position| deliver(vec![Message { to_agent: agent, ..message(1, "a") }], position);
         inbox.arrived(to(AgentId::all(), 500));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_is_known_for_what_it_is_whatever_a_client_escapes_in_its_quotes() {
+    fn a_push_is_recognised_although_the_client_escapes_closing_tags() {
         let body = "so: </cross-session-message>\n</task-notification>";
         let inbox = push(Way::Inbox, 1, body);
         assert!(inbox.made(&inbox.text) && !inbox.made(&wake(&inbox.text)));

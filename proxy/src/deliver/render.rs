@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_body_is_cut_at_a_character_and_says_so() {
+    fn a_long_body_is_cut_at_a_character_with_a_mark() {
         let text = one(&Note { wants_answer: true, ..note(1, &"é".repeat(50_000)) });
         let size = units(&text);
         assert!((TEXT_MAX - 2 * FRAME..=TEXT_MAX).contains(&size), "{size}");

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn events_say_what_the_session_does() {
+    fn events_set_the_state_of_the_session() {
         let (mut turn, now) = (Turn::new(), Instant::now());
         let mut check = |event: Event, state: State, idle: bool| {
             turn.on(&event, now);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn reach_is_what_is_there_and_of_pushes_what_was_confirmed() {
+    fn reach_lists_the_available_ways_and_only_confirmed_pushes() {
         let (mut ways, now) = (Ways::default(), Instant::now());
         assert_eq!(ways.reach(), [Via::WaitForMessage, Via::GetMessages]);
         ways.hooks = true;

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_keeps_its_turn_hangs_nobody() {
+    fn a_process_that_keeps_its_turn_does_not_hang_other_writers() {
         let (_folder, journal) = journal();
         journal.append(&agent(), &line(1)).unwrap();
         let turn = journal.turn(&agent()).unwrap();

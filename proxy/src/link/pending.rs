@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_sent_again_asks_for_what_is_left() {
+    fn a_wait_that_is_sent_again_asks_for_the_remaining_time() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let (_, _reply) = pending.add_call(outgoing("wait_for_message", json!({"timeout": 60}), now)).unwrap();
         let timeout = |frames: Vec<Value>| frames[0]["params"]["arguments"]["timeout"].clone();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_for_many_messages_is_said_in_parts_that_are_allowed() {
+    fn a_receipt_for_many_messages_is_sent_in_parts_within_the_limit() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let message_ids = vec!["a::b::00000001".parse().unwrap(); 2 * IDS_MAX + 1];
         pending.add_receipt(Progress { message_ids, context: 2, ..receipt() });
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_takeover_ends_what_was_written_and_nothing_else() {
+    fn a_takeover_ends_only_calls_that_were_written() {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let (_, mut old) = pending.add_call(outgoing("ping", json!({}), now)).unwrap();
         pending.add_receipt(receipt());

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_never_be_taken_is_put_aside() {
+    fn only_a_message_that_is_refused_for_good_is_put_aside() {
         let check = |code: ErrorCode, expected: After| assert_eq!(after(&Refusal::new(code, "no")), expected, "{code}");
         check(ErrorCode::CoordDown, After::LinkChanges);
         check(ErrorCode::StoreUnavailable, After::Pause(TRY_AGAIN));

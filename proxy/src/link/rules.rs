@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_give_up_by_what_is_known_of_them() {
+    fn calls_give_up_by_the_state_of_the_link_and_their_own_deadline() {
         let now = Instant::now();
         let later = |seconds| Some(now + Duration::from_secs(seconds));
         let down = Some(now);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_has_its_own_seats_and_garbage_names_nobody() {
+    fn another_machine_has_its_own_seats_and_garbage_names_no_process() {
         let folder = tempfile::tempdir().unwrap();
         let name: AgentId = "web".parse().unwrap();
         let here = Seats::new(folder.path().to_owned(), "nas2");

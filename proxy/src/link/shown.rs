@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_session_knows_what_the_one_before_it_was_about_to_show() {
+    fn the_next_session_reads_the_messages_that_its_predecessor_noted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web@nas2.shown");
         let mut first = ShownLog::open(&path).unwrap();

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_of_the_store_only_if_it_was_never_written() {
+    fn a_call_fails_with_the_error_of_the_store_only_if_it_was_never_written() {
         let mut status = LinkStatus::new("web".parse().unwrap(), "ws://nas:8420/acp");
         let told = |status: &LinkStatus, written| {
             let refusal = status.down(written);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_somebody_else_is_refused() {
+    fn a_folder_of_another_user_is_refused() {
         // Everything under /proc/sys belongs to root. A test that runs as root creates a folder of another user instead.
         let foreign = if own_uid() == 0 { another_users_folder() } else { Some(PathBuf::from("/proc/sys")) };
         let Some(foreign) = foreign else { return };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_too_long_for_a_socket_is_told_and_the_other_folder_taken() {
+    fn a_path_too_long_for_a_socket_is_refused_and_another_folder_used() {
         let runtime = tempdir().unwrap();
         let long = runtime.path().join("x".repeat(90));
         fs::create_dir(&long).unwrap();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn wrappers_are_told_from_clients() {
+    fn wrappers_are_distinguished_from_clients() {
         let wrappers = ["sh", "bash", "npx", "npm exec c3po", "timeout", "strace"];
         assert!(wrappers.iter().all(|name| is_wrapper(name)));
         assert!(!["claude", "node", "opencode", "npm", "tmux"].iter().any(|name| is_wrapper(name)));

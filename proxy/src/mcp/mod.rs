@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_say_whether_they_only_read_and_which_are_wanted_at_once() {
+    fn tools_are_listed_with_marks_for_reading_and_immediate_loading() {
         let tool = |name: &str| {
             let found = listed().iter().find(|tool| tool.name == name).unwrap();
             serde_json::to_value(found).unwrap()
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn ping_says_how_the_link_stands() {
+    fn ping_reports_the_state_and_round_trip_of_the_link() {
         let pong =
             json!({"pong": true, "timestamp": "2026-01-15T10:30:00.000Z", "coordinator": "c3po", "agent_id": "a"});
         let mut reply = Received::of(&pong);

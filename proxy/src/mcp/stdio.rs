@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_are_told_apart() {
+    fn descriptors_are_sorted_into_sockets_pipes_and_others() {
         let (socket, _other) = StdUnixStream::pair().unwrap();
         assert_eq!(sort(socket.as_fd()).unwrap(), Sort::Socket);
         let (reader, _writer) = io::pipe().unwrap();

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::host::{Clerk, Host, PATIENCE, c3po, eventually, is_nothing, output, stop_input};
 
 #[test]
-fn a_hook_prints_what_the_desk_says_and_says_that_it_did() {
+fn a_hook_prints_the_answer_of_the_desk_and_reports_that() {
     let (mut host, desk) = (Host::new(), Clerk::saying("{\"decision\":\"block\"}"));
     host.serve(&desk, id());
     let mut hook = host.hook("stop");
@@ -98,7 +98,7 @@ fn hundreds_of_events_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_status_line_says_how_things_stand_and_nothing_where_nobody_knows() {
+fn a_status_line_shows_the_status_and_is_empty_without_a_proxy() {
     let status = json!({"status": {"version": "0.1.0", "agent_id": "web", "link": "connected", "coordinator": "x",
         "state": "ready", "unread": 2, "reach": []}});
     let says = serde_json::from_value(status.clone()).unwrap();

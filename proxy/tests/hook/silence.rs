@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::host::{Clerk, Host, IN_TIME, PATIENCE, c3po, eventually, is_nothing, stop_input};
 
 #[test]
-fn where_nobody_answers_a_hook_is_silent() {
+fn a_hook_without_an_answering_proxy_is_silent() {
     let host = Host::new();
     host.is_silent("no folder", "stop", &stop_input());
     host.is_silent("no folder, no input", "session-start", b"");

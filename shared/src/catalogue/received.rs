@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_passed_on_as_it_came_with_what_is_not_known_here() {
+    fn a_reply_is_passed_on_unchanged_with_its_unknown_values() {
         let text = r#"{"id":"a::b::00000001","kind":"riddle", "solved":1.50}"#;
         let (same, value) = received(text).into_parts();
         assert_eq!((same.as_str(), &value["kind"]), (text, &json!("riddle")));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_read_as_what_its_tool_returns() {
+    fn a_reply_is_read_as_the_type_of_its_tool() {
         let acked = Acked { acked: vec![id("a::b::00000001")], unknown: Vec::new() };
         assert_eq!(Received::of(&acked).read::<Acked>(), Ok(acked));
         let refused = received("{}").read::<Acked>().expect_err("not an acknowledgement");

@@ -19,7 +19,7 @@ fn the_whole_list_stays_under_nine_thousand_bytes() {
 }
 
 #[test]
-fn schemas_say_type_and_required_and_nothing_superfluous() {
+fn schemas_have_type_and_required_and_nothing_superfluous() {
     let send = &listing().iter().find(|one| one.tool == Tool::SendMessage).expect("listed").schema;
     assert_eq!(send["type"], "object");
     assert_eq!(send["required"], json!(["target", "message"]));

@@ -210,7 +210,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn frames_of_all_kinds_are_told_apart() {
+    fn frames_of_all_kinds_are_distinguished() {
         let check = |text: &str, expected: &str| {
             let kind = match Frame::parse(text) {
                 Ok(Frame::Request { .. }) => "request",

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_methods_and_wrong_parameters_are_told_apart() {
+    fn unknown_methods_and_wrong_parameters_have_different_codes() {
         let code = |method, params: serde_json::Value| {
             let raw = serde_json::value::to_raw_value(&params).expect("JSON");
             ToCoordinator::parse(method, Some(&raw)).expect_err("refused").code

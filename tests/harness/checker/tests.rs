@@ -54,7 +54,7 @@ fn found(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn where_nothing_is_wrong_nothing_is_found() {
+fn a_correct_record_has_no_findings() {
     let events = [
         began(0, 0),
         began(1, 0),
@@ -107,7 +107,7 @@ fn one_session_is_shown_a_message_once() {
 }
 
 #[test]
-fn a_later_session_is_told_what_an_earlier_one_had() {
+fn a_later_session_is_shown_earlier_messages_marked_as_repeated() {
     let killed = Event::Killed { session: 1 };
     let check_mark = |repeated: bool, expected: &[&str]| {
         let begin = [began(1, 0), accepted(1), shown(1, 1, false), killed.clone(), began(2, 10)];

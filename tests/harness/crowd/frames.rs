@@ -120,7 +120,7 @@ mod tests {
     use c3po_shared::wire::{Frame, ToCoordinator};
 
     #[test]
-    fn frames_are_told_apart_by_their_beginning() {
+    fn frames_are_distinguished_by_their_beginning() {
         let check = |text: &str, expected: Kind| assert_eq!(kind(text), expected, "{text}");
         check(r#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Kind::Result(7));
         check(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32050,"message":"no"}}"#, Kind::Error(7));

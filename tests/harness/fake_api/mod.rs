@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_script_is_played_and_what_was_asked_is_kept() -> Result<()> {
+    async fn a_script_is_played_and_its_requests_are_kept() -> Result<()> {
         let api = FakeApi::start(Script::new().then([Block::text("hello")]).otherwise([Block::text("done")])).await?;
         let ask = json!({"model": "m", "tools": [{"name": "x"}], "stream": true,
             "messages": [{"role": "user", "content": "who are you"}]});

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_may_hold_for_what_the_system_says_but_only_for_what_is_new() {
+    fn a_rule_may_match_system_messages_but_only_new_ones() {
         let script = Script::new().when_told("mail", |_| vec![Block::text("read")]);
         let told = |messages: Value| Asked::new(json!({"tools": [{"name": "Bash"}], "messages": messages}));
         let mail = json!({"role": "system", "content": "a hook says: mail"});

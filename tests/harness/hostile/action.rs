@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_allowed_is_chosen_and_all_of_it() {
+    fn every_allowed_action_is_chosen_and_no_other() {
         let chosen = |allowed: &[Action]| {
             let mut dice = Dice::new(7);
             (0..2_000).map(|_| Action::choose(&mut dice, allowed)).collect::<std::collections::BTreeSet<_>>()

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subagent_a_compaction_and_a_side_request_are_told_from_the_session() {
+    fn requests_of_subagents_compactions_and_side_tasks_are_recognised() {
         let of = |first: &str, last: &str| {
             reading(json!([{"role": "user", "content": first}, {"role": "assistant", "content": "ok"},
                 {"role": "user", "content": last}]))

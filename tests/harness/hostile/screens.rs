@@ -115,7 +115,7 @@ mod tests {
     const RULE: &str = "────────────────────────────────";
 
     #[test]
-    fn a_prompt_is_told_from_a_menu() {
+    fn a_prompt_is_distinguished_from_a_menu() {
         let prompt = format!("● ok\n\n{RULE}\n❯ one\n  two\n{RULE}\n  ? for shortcuts\n\n");
         assert!(is_ready(&prompt));
         assert_eq!(typed(&prompt), "one");

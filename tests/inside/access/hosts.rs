@@ -49,7 +49,7 @@ async fn post(gate: &Gate, path: &str, key: &str, body: Value) -> Result<(u16, V
 }
 
 #[tokio::test]
-async fn a_host_is_its_key_whatever_it_says_it_is_called() -> Result<()> {
+async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Result<()> {
     let gate = Gate::start().await?;
     let (nas, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (other, other_host) = joined(&gate, &invited(&gate, &[]).await?, "NAS", None).await?;
@@ -171,7 +171,7 @@ async fn a_host_with_another_key_has_the_same_agents() -> Result<()> {
 }
 
 #[tokio::test]
-async fn hosts_of_one_name_that_join_at_once_are_told_apart() -> Result<()> {
+async fn hosts_of_one_name_that_join_at_once_get_different_names() -> Result<()> {
     const HOSTS: usize = 12;
     let gate = Arc::new(Gate::start().await?);
     let code = invited(&gate, &["--uses", &HOSTS.to_string()]).await?;

@@ -39,7 +39,7 @@ async fn listed(gate: &Gate, key: &str) -> Result<Vec<Value>> {
 }
 
 #[tokio::test]
-async fn an_open_invite_is_listed_without_its_code_and_lets_nobody_in_once_it_is_revoked() -> Result<()> {
+async fn an_open_invite_is_listed_without_its_code_and_can_be_revoked() -> Result<()> {
     let gate = Gate::start().await?;
     let admin = gate.key("admin", "*", &[]).await?;
     let wish = json!({"uses": 3, "scope": "read", "agents": ["web-*"]});
@@ -75,7 +75,7 @@ async fn closed_invites_are_not_listed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_command_line_says_which_invite_it_made_and_ends_it_and_the_audit_tells() -> Result<()> {
+async fn the_command_line_names_and_revokes_its_invite_and_both_are_audited() -> Result<()> {
     let gate = Gate::start().await?;
     let said = gate.ask(&["invite", "--agents", "web-*"]).await?;
     let (_, end) = said.split_once(" invites revoke ").with_context(|| said.clone())?;

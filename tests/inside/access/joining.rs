@@ -172,7 +172,7 @@ async fn a_host_without_the_program_gets_it_from_the_coordinator_alone() -> Resu
 }
 
 #[tokio::test]
-async fn a_line_that_was_used_installs_nothing_and_says_so() -> Result<()> {
+async fn a_used_line_is_refused_and_installs_nothing() -> Result<()> {
     let (work, home, late) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
     let coordinator = coordinator(work.path()).await?;
     let line = line(work.path(), &coordinator, "curl ").await?;
@@ -205,7 +205,7 @@ async fn a_server_with_another_certificate_gets_no_code_and_nothing_is_written()
 }
 
 #[tokio::test]
-async fn a_line_that_was_cut_off_is_told() -> Result<()> {
+async fn a_truncated_join_line_is_refused_as_wrong_usage() -> Result<()> {
     let home = TempDir::new()?;
     for (code, url) in [("abc", "https://127.0.0.1:9"), ("AAAAAAAAAAAAAAAAAAAAAA", "ftp://a")] {
         let words = format!("C3PO_JOIN_CODE={code} c3po join {url}");

@@ -63,7 +63,7 @@ async fn a_revoked_key_ends_its_links_and_waits_within_a_second() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_rotated_key_ends_what_went_on_under_the_text_before() -> Result<()> {
+async fn a_rotated_key_ends_the_links_that_used_its_old_text() -> Result<()> {
     let gate = Gate::start().await?;
     let key = gate.key("agent", "*", &[]).await?;
     let mut link = linked(&gate, &key, "one").await?;
@@ -90,7 +90,7 @@ async fn a_key_that_expires_ends_its_links() -> Result<()> {
 }
 
 #[tokio::test]
-async fn one_key_says_nothing_of_the_processes_of_another() -> Result<()> {
+async fn a_key_cannot_take_over_the_processes_of_another() -> Result<()> {
     let gate = Gate::start().await?;
     let (key, other) = (gate.key("agent", "*", &[]).await?, gate.key("agent", "*", &[]).await?);
     let who = Who::new("one");
@@ -144,7 +144,7 @@ async fn a_join_code_makes_one_key_for_the_agents_it_names() -> Result<()> {
 }
 
 #[tokio::test]
-async fn of_50_who_race_for_a_join_code_as_many_get_in_as_it_says() -> Result<()> {
+async fn a_join_code_under_concurrent_use_admits_exactly_its_number_of_uses() -> Result<()> {
     let gate = Gate::start().await?;
     let code_of = invited(&gate, &["--uses", "3"]).await?;
     let answers = futures_util::future::join_all((0..25).map(|_| join(&gate, &code_of, "racer"))).await;
@@ -172,7 +172,7 @@ async fn guessing_join_codes_is_throttled_and_blocks_no_other_host() -> Result<(
 }
 
 #[tokio::test]
-async fn an_expired_invite_lets_nobody_in() -> Result<()> {
+async fn an_expired_invite_is_refused() -> Result<()> {
     let gate = Gate::start().await?;
     let code_of = invited(&gate, &["--expires", "1s"]).await?;
     let end = Instant::now() + Duration::from_secs(1);
@@ -220,7 +220,7 @@ async fn noted(gate: &Gate, key: &str, event: &str, count: usize) -> Result<Vec<
 }
 
 #[tokio::test]
-async fn an_invite_ends_with_the_key_that_it_was_made_with_and_says_who_let_whom_in() -> Result<()> {
+async fn an_invite_ends_with_the_key_that_made_it_and_the_audit_names_both() -> Result<()> {
     let gate = Gate::start().await?;
     let (admin, other) = (gate.key("admin", "*", &[]).await?, gate.key("operator", "*", &[]).await?);
     let (invite, code_of) = invited_with(&gate, &admin, &json!({"uses": 5, "scope": "admin"})).await?;
@@ -306,7 +306,7 @@ async fn a_key_that_ends_makes_no_key_by_a_request_that_it_began_before() -> Res
 }
 
 #[tokio::test]
-async fn a_key_that_gets_another_text_by_itself_is_told_it() -> Result<()> {
+async fn a_key_that_rotates_itself_gets_its_new_text() -> Result<()> {
     let gate = Gate::start().await?;
     let mut key = gate.key("admin", "*", &[]).await?;
     for _ in 0..20 {
@@ -366,7 +366,7 @@ async fn a_key_expires_in_time_while_the_store_is_away() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_key_is_ended_to_the_end_though_whoever_asked_is_gone() -> Result<()> {
+async fn a_key_is_revoked_although_the_client_has_disconnected() -> Result<()> {
     let (gate, redis) = on_redis().await?;
     let (key, admin) = (gate.key("agent", "*", &[]).await?, gate.key("admin", "*", &[]).await?);
     redis.pause()?;

@@ -242,7 +242,7 @@ async fn receipts_for_foreign_messages_change_nothing() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_answer_for_what_was_not_delivered_is_none() -> Result<()> {
+async fn answers_with_foreign_ids_do_not_confirm_a_delivery() -> Result<()> {
     let gate = Gate::start().await?;
     let (mut mine, ..) = linked(&gate, "mine", &Who::new("mine")).await?;
     let (mut others, ..) = linked(&gate, "others", &Who::new("others")).await?;

@@ -199,7 +199,7 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_refusal_does_not_tell_which_agents_exist() -> Result<()> {
+async fn a_refusal_does_not_reveal_whether_an_agent_exists() -> Result<()> {
     let gate = Gate::start().await?;
     let theirs = gate.key("agent", "others", &[]).await?;
     let mut link = Link::open_with(&gate.served.address, Some(&theirs)).await?;

@@ -28,7 +28,7 @@ async fn ask(coordinator: &Coordinator, asked: (&str, &str), host: &str, more: &
 }
 
 #[tokio::test]
-async fn no_page_of_anybody_gets_in_and_no_name_of_anybody_leads_here() -> Result<()> {
+async fn pages_of_other_sites_and_foreign_host_names_are_refused() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let own = coordinator.address().to_string();

@@ -127,7 +127,7 @@ async fn an_offline_agent_is_not_reported_as_unknown() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
+async fn a_person_is_referred_to_commands_and_not_to_tools() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     for (words, command) in [
@@ -144,7 +144,7 @@ async fn a_person_is_told_of_commands_and_not_of_tools() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_receipt_says_in_words_what_proves_each_step() -> Result<()> {
+async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
@@ -230,7 +230,7 @@ async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_person_broadcasts_and_is_told_of_recipients_that_are_away() -> Result<()> {
+async fn a_person_broadcasts_and_is_warned_of_offline_recipients() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
@@ -327,7 +327,7 @@ async fn a_name_that_the_key_covers_is_made_and_belongs_to_its_host() -> Result<
 }
 
 #[tokio::test]
-async fn a_command_that_follows_ends_when_its_key_does_and_says_so() -> Result<()> {
+async fn a_command_that_follows_ends_with_an_error_when_its_key_is_revoked() -> Result<()> {
     let gate = Gate::start().await?;
     let host = Host::with(&gate, "agent", "*,human").await?;
     let mut sender = Link::open_with(&gate.served.address, Some(&gate.key("agent", "*", &[]).await?)).await?;

@@ -75,7 +75,7 @@ async fn get_messages_returns_the_list_in_an_object_and_takes_nothing_out() -> R
 }
 
 #[tokio::test]
-async fn reply_returns_what_was_answered_and_acknowledges_it() -> Result<()> {
+async fn reply_returns_the_reply_and_acknowledges_the_message() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
     let question = meshtastic.send("homeassistant", "Can you turn on the living room lights?").await?;
     let example = json!({
@@ -94,7 +94,7 @@ async fn reply_returns_what_was_answered_and_acknowledges_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn reply_can_say_that_it_failed() -> Result<()> {
+async fn reply_can_report_a_failure() -> Result<()> {
     let (_served, homeassistant, meshtastic) = two_clients().await?;
     let question = meshtastic.send("homeassistant", "lights?").await?;
     let reply = homeassistant

@@ -13,7 +13,7 @@ fn misses_the_header((status, body): (u16, Value)) {
 }
 
 #[tokio::test]
-async fn health_says_how_many_agents_are_online() -> Result<()> {
+async fn health_reports_how_many_agents_are_online() -> Result<()> {
     let (served, _homeassistant, _meshtastic) = two_clients().await?;
     let _media = served.join("media").await?;
     let (status, body) = Client::nameless(&served)?.rest("GET", "/api/health").await?;
@@ -22,7 +22,7 @@ async fn health_says_how_many_agents_are_online() -> Result<()> {
 }
 
 #[tokio::test]
-async fn health_says_that_the_store_is_away() -> Result<()> {
+async fn health_reports_that_the_store_is_away() -> Result<()> {
     let (served, _homeassistant, _meshtastic) = two_clients().await?;
     served.store.close().await;
     let (status, body) = Client::nameless(&served)?.rest("GET", "/api/health").await?;
@@ -61,7 +61,7 @@ async fn pending_counts_and_shows_and_takes_nothing_out() -> Result<()> {
 }
 
 #[tokio::test]
-async fn unregister_says_whether_the_agent_was_registered() -> Result<()> {
+async fn unregister_reports_whether_the_agent_was_registered() -> Result<()> {
     let (served, _homeassistant, _meshtastic) = two_clients().await?;
     let myagent = Client::of(&served, "myagent")?;
     myagent.call("ping", json!({})).await?;

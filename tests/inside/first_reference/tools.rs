@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Client, has_the_members_of, two_clients};
 
 #[tokio::test]
-async fn ping_says_that_the_coordinator_is_there() -> Result<()> {
+async fn ping_confirms_that_the_coordinator_is_reachable() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
     let example = json!({"pong": true, "timestamp": "2024-01-15T10:30:00Z"});
     let pong = homeassistant.call("ping", json!({})).await?;

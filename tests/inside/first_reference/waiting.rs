@@ -54,7 +54,7 @@ async fn a_wait_for_anything_also_returns_replies() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wait_for_anything_that_gets_nothing_says_so() -> Result<()> {
+async fn a_wait_for_anything_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
     let answer = homeassistant.call("wait_for_message", json!({"timeout": 1})).await?;
     says(&any_timeout(1), &answer);
@@ -85,7 +85,7 @@ async fn a_wait_for_one_answer_returns_the_reply() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wait_for_one_answer_that_gets_none_says_so() -> Result<()> {
+async fn a_wait_for_one_answer_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
     let question = homeassistant.send("meshtastic", "anybody?").await?;
     let answer = homeassistant.call("wait_for_message", json!({"message_id": question, "timeout": 1})).await?;
@@ -132,7 +132,7 @@ async fn a_wait_for_incoming_messages_returns_the_message() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wait_for_incoming_messages_that_gets_none_says_so() -> Result<()> {
+async fn a_wait_for_incoming_messages_reports_its_timeout() -> Result<()> {
     let (_served, homeassistant, _meshtastic) = two_clients().await?;
     let answer = homeassistant.call("wait_for_message", json!({"kind": "message", "timeout": 1})).await?;
     says(&any_timeout(1), &answer);

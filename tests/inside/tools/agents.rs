@@ -43,7 +43,7 @@ async fn agents_are_listed_with_their_records() -> Result<()> {
 }
 
 #[tokio::test]
-async fn status_says_what_an_agent_does_and_what_it_has_not_dealt_with() -> Result<()> {
+async fn status_reports_the_state_task_and_pending_messages_of_an_agent() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let status = homeassistant.call("get_agent_status", json!({"agent_id": "meshtastic"})).await?;
     assert_eq!(status["state"], "starting", "it has begun and was not heard of since");
@@ -124,7 +124,7 @@ async fn another_name_can_be_taken_and_the_old_one_keeps_its_mail() -> Result<()
 }
 
 #[tokio::test]
-async fn a_person_speaks_beside_no_session_and_takes_nothing_over() -> Result<()> {
+async fn a_person_replies_without_a_session_and_takes_no_sessions_name() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let sent = homeassistant.call("send_message", json!({"target": "human", "message": "please look"})).await?;
     let (mut person, welcome) = Link::join_as(&served.address, &Who::person("human")).await?;

@@ -36,7 +36,7 @@ async fn steps(link: &mut Link, message: &str) -> Result<Vec<(String, String)>> 
 }
 
 #[tokio::test]
-async fn a_new_context_gets_the_inbox_again_once_and_is_told_that_it_is_repeated() -> Result<()> {
+async fn a_new_context_gets_the_inbox_again_once_with_marks_of_repetition() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let shown = ask(&mut homeassistant, "shown").await?;
     assert_eq!(delivered(&mut meshtastic).await?, [(shown.clone(), false)]);
@@ -62,7 +62,7 @@ async fn a_new_context_gets_the_inbox_again_once_and_is_told_that_it_is_repeated
 }
 
 #[tokio::test]
-async fn a_context_that_began_while_the_link_was_down_is_said_by_hello() -> Result<()> {
+async fn a_context_that_began_while_the_link_was_down_is_reported_by_hello() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let who = Who::new("media");
     let (mut before, _) = Link::join_as(&served.address, &who).await?;
@@ -91,7 +91,7 @@ async fn a_context_that_began_while_the_link_was_down_is_said_by_hello() -> Resu
 }
 
 #[tokio::test]
-async fn a_wait_that_runs_through_a_change_of_context_gets_what_is_repeated() -> Result<()> {
+async fn a_wait_that_outlasts_a_context_gets_the_repeated_messages() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let question = ask(&mut homeassistant, "before").await?;
     let received = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
@@ -106,7 +106,7 @@ async fn a_wait_that_runs_through_a_change_of_context_gets_what_is_repeated() ->
 }
 
 #[tokio::test]
-async fn a_new_session_is_told_what_an_older_one_was_shown() -> Result<()> {
+async fn a_new_session_gets_earlier_messages_marked_as_repeated() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let shown = ask(&mut homeassistant, "shown").await?;
     meshtastic.receipt(&[&shown], "in_session", "inbox_socket").await?;
@@ -123,7 +123,7 @@ async fn a_new_session_is_told_what_an_older_one_was_shown() -> Result<()> {
 }
 
 #[tokio::test]
-async fn state_and_reach_are_seen_at_once_and_in_the_order_in_which_they_were_said() -> Result<()> {
+async fn changes_of_state_and_reach_are_visible_at_once_and_in_order() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     for (state, reach) in [
         ("busy", json!(["wait_for_message", "get_messages", "post_tool_batch", "stop"])),
@@ -158,7 +158,7 @@ async fn state_and_reach_are_seen_at_once_and_in_the_order_in_which_they_were_sa
 }
 
 #[tokio::test]
-async fn a_person_has_no_session_to_speak_of() -> Result<()> {
+async fn a_person_has_no_contexts_and_no_session_in_receipts() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
     let sent = homeassistant.call("send_message", json!({"target": "human", "message": "look"})).await?;

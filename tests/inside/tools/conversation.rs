@@ -143,7 +143,7 @@ async fn the_older_names_do_the_same() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_broadcast_reaches_everybody_else_also_those_who_are_offline() -> Result<()> {
+async fn a_broadcast_reaches_all_other_agents_also_offline_ones() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let mut media = served.join("media").await?;
     media.call("register_agent", json!({"role": "player"})).await?;

@@ -26,7 +26,7 @@ async fn an_unknown_target_is_an_error_with_the_nearest_names() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_away_takes_nothing_but_what_is_urgent() -> Result<()> {
+async fn an_agent_that_is_away_takes_only_urgent_messages() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     meshtastic.call("set_status", json!({"status": "away"})).await?;
     let send = |priority: &str| json!({"target": "meshtastic", "message": "hi", "priority": priority});

@@ -52,7 +52,7 @@ async fn pages_follow_each_other_and_can_be_narrowed() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_persons_page_of_the_longest_messages_holds_one_and_says_where_the_next_begins() -> Result<()> {
+async fn a_persons_page_of_the_longest_messages_holds_one_and_a_cursor() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     let (mut person, _) = Link::join_as(&served.address, &Who::person("human")).await?;
     let mut ids = Vec::new();

@@ -196,7 +196,7 @@ async fn a_frame_that_is_too_large_ends_its_own_link_only() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_hello_with_what_terminals_obey_is_refused() -> Result<()> {
+async fn a_hello_with_control_characters_is_refused() -> Result<()> {
     let served = Served::start().await?;
     for hostile in ["nas\u{1b}]0;owned\u{7}", "nas\u{9b}31m", "nas\u{202e}", "nas\nb::a::00000001  from human"] {
         for more in [
@@ -228,7 +228,7 @@ async fn receipts_under_way_take_no_place_of_a_call() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_page_of_pending_ends_after_so_many_bytes_and_says_how_much_there_is() -> Result<()> {
+async fn a_page_of_pending_is_limited_in_bytes_and_has_the_whole_count() -> Result<()> {
     let (served, mut homeassistant, _meshtastic) = two_agents().await?;
     for _ in 0..12 {
         homeassistant.call("send_message", json!({"target": "meshtastic", "message": "a".repeat(TEXT_MAX)})).await?;
@@ -244,7 +244,7 @@ async fn a_page_of_pending_ends_after_so_many_bytes_and_says_how_much_there_is()
 }
 
 #[tokio::test]
-async fn messages_live_as_long_as_the_coordinator_was_told_and_no_longer() -> Result<()> {
+async fn messages_live_as_long_as_configured_and_no_longer() -> Result<()> {
     const HOUR: u64 = 3_600;
     let served = Served::start_with(|config| config.message_life = Duration::from_secs(HOUR)).await?;
     let (mut asker, mut other) = (served.join("homeassistant").await?, served.join("meshtastic").await?);

@@ -236,7 +236,7 @@ async fn later_messages_come_after_the_rest_of_a_long_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wait_passes_over_what_its_session_reads_in_parts_and_a_new_context_begins_it_anew() -> Result<()> {
+async fn a_wait_skips_a_partly_read_message_until_a_new_context_begins_it_anew() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let text = "x".repeat(TEXT_MAX);
     let long = ask(&mut homeassistant, &text).await?;

@@ -39,7 +39,7 @@ async fn a_wait_that_runs_out_of_time_is_no_error() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_wait_does_not_say_that_nothing_is_pending_where_something_is() -> Result<()> {
+async fn a_timeout_of_a_wait_does_not_deny_pending_messages() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let question = ask(&mut homeassistant, "shown before").await?;
     let shown = meshtastic.call("wait_for_message", json!({"timeout": 20})).await?;
@@ -52,7 +52,7 @@ async fn a_wait_does_not_say_that_nothing_is_pending_where_something_is() -> Res
 }
 
 #[tokio::test]
-async fn a_wait_returns_what_this_session_was_not_shown_and_never_spins() -> Result<()> {
+async fn a_wait_returns_each_message_to_its_session_once() -> Result<()> {
     let (_served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let ids = [ask(&mut homeassistant, "one").await?, ask(&mut homeassistant, "two").await?];
     for expected in &ids {
@@ -248,7 +248,7 @@ async fn a_client_without_a_proxy_that_goes_ends_its_wait() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_link_that_says_nothing_does_not_hold_up_the_end() -> Result<()> {
+async fn a_silent_link_does_not_delay_the_shutdown() -> Result<()> {
     let served = Served::start().await?;
     let _silent = Link::open(&served.address).await?;
     let began = Instant::now();

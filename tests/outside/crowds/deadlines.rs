@@ -142,7 +142,7 @@ fn ensure_limits(metrics: &str) {
 }
 
 #[tokio::test]
-async fn thousands_who_say_nothing_are_in_nobodys_way() -> Result<()> {
+async fn thousands_of_silent_connections_do_not_delay_others() -> Result<()> {
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;

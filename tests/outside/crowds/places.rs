@@ -39,7 +39,7 @@ async fn fill(coordinator: &Coordinator, name: &str) -> Result<Vec<Agent>> {
 }
 
 #[tokio::test]
-async fn at_the_limit_of_descriptors_newcomers_are_told_and_the_others_go_on() -> Result<()> {
+async fn newcomers_beyond_the_connection_limit_are_refused_and_others_go_on() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = small_coordinator(&work).await?;
     let crowd = Crowd::new(coordinator.address());

@@ -72,6 +72,6 @@ async fn an_open_coordinator_survives_everything_that_should_not_be_sent() -> Re
 }
 
 #[tokio::test]
-async fn a_closed_coordinator_survives_it_from_whoever_has_a_key_as_well() -> Result<()> {
+async fn a_closed_coordinator_survives_the_same_from_clients_with_a_key() -> Result<()> {
     survives(true).await
 }

@@ -113,7 +113,7 @@ async fn a_broadcast_to_many_holds_its_text_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn handshakes_that_are_never_finished_are_cut_and_keep_nobody_out() -> Result<()> {
+async fn unfinished_handshakes_are_cut_and_do_not_keep_newcomers_out() -> Result<()> {
     raise_descriptor_limit()?;
     let work = TempDir::new()?;
     let store = format!("sqlite:{}", work.path().join("c3po.db").display());

@@ -81,7 +81,7 @@ impl Trouble {
     }
 
     /// Creates a case in which no coordinator listens at the configured address.
-    fn nobody() -> Result<Self> {
+    fn without_coordinator() -> Result<Self> {
         Ok(Self::coordinator(format!("http://{}", free_address()?)))
     }
 
@@ -333,9 +333,9 @@ impl Bench {
 const HOOKS: (Plugin, Plugin) = (Plugin::Whole, Plugin::WithoutHooks);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_does_say_something_is_noticed() -> Result<()> {
+async fn a_hook_that_prints_text_is_noticed() -> Result<()> {
     let Some(bench) = Bench::set("a hook that is noticed")? else { return Ok(()) };
-    let trouble = Trouble::nobody()?;
+    let trouble = Trouble::without_coordinator()?;
     let talks = bench.run(&trouble, Plugin::Talkative, Manner::Printing).await?;
     let silent = bench.run(&trouble, Plugin::WithoutHooks, Manner::Printing).await?;
     assert!(difference(&talks, &silent).is_some_and(|lines| lines.contains("UserPromptSubmit hook")));
@@ -345,7 +345,7 @@ async fn a_hook_that_does_say_something_is_noticed() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_coordinator_a_session_is_as_without_hooks() -> Result<()> {
     let Some(mut bench) = Bench::set("a session without a coordinator")? else { return Ok(()) };
-    bench.compare("nobody listens", &Trouble::nobody()?, HOOKS).await?;
+    bench.compare("nobody listens", &Trouble::without_coordinator()?, HOOKS).await?;
 
     let silent = TcpListener::bind("127.0.0.1:0")?;
     let trouble = Trouble::coordinator(format!("http://{}", silent.local_addr()?));
@@ -373,8 +373,8 @@ fn full_listener() -> Result<(tokio::net::TcpListener, Vec<TcpStream>)> {
 async fn without_a_proxy_a_session_is_as_without_c3po() -> Result<()> {
     let Some(mut bench) = Bench::set("a session without a proxy")? else { return Ok(()) };
     let alone = (Plugin::HooksAlone, Plugin::None);
-    bench.compare("a plugin without a server", &Trouble::nobody()?, alone).await?;
-    let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::nobody()? };
+    bench.compare("a plugin without a server", &Trouble::without_coordinator()?, alone).await?;
+    let trouble = Trouble { arguments: vec!["--strict-mcp-config"], ..Trouble::without_coordinator()? };
     bench.compare_by(Manner::Printing, "servers turned off", &trouble, HOOKS).await
 }
 
@@ -383,7 +383,7 @@ async fn beside_a_proxy_that_has_stopped_a_session_is_as_without_hooks() -> Resu
     let Some(mut bench) = Bench::set("a session beside a stopped proxy")? else { return Ok(()) };
     // Not a killed proxy: the time at which its client notices that and offers other tools varies.
     let command = "kill -STOP $(cat ../proxies)".to_owned();
-    bench.compare("a stopped proxy", &Trouble { command, ..Trouble::nobody()? }, HOOKS).await
+    bench.compare("a stopped proxy", &Trouble { command, ..Trouble::without_coordinator()? }, HOOKS).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -396,7 +396,7 @@ async fn with_a_socket_folder_that_is_not_safe_a_session_is_as_without_hooks() -
             change(&folder)?;
             Ok(Vec::new())
         };
-        Trouble::nobody().map(|trouble| trouble.prepare(prepare))
+        Trouble::without_coordinator().map(|trouble| trouble.prepare(prepare))
     };
     let file = made(|folder| Ok(fs::write(folder, "")?))?;
     bench.compare_by(Manner::Printing, "a file", &file, HOOKS).await?;
@@ -437,7 +437,7 @@ async fn with_a_full_disk_a_session_is_as_without_hooks() -> Result<()> {
     }
     let full = bench.folder.path().join("w/run");
     let places = [("XDG_STATE_HOME", full.join("state")), ("C3PO_LOG_FILE", full.join("log"))];
-    let trouble = Trouble { environment: places.into(), ..Trouble::nobody()? };
+    let trouble = Trouble { environment: places.into(), ..Trouble::without_coordinator()? };
     let trouble = trouble.prepare(|options| Ok(Mount::full(&options.runtime_folder())?.into_iter().collect()));
     bench.compare("a full disk", &trouble, HOOKS).await
 }

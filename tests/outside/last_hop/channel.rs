@@ -64,7 +64,7 @@ async fn a_message_is_notified_where_the_channel_is_on_and_the_prompt_is_the_evi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_notified_where_nobody_turned_the_channel_on() -> Result<()> {
+async fn a_client_with_the_channel_off_gets_no_notification() -> Result<()> {
     let work = tempfile::tempdir()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let (receiver, hello) = receiver(work.path(), &coordinator, "").await?;

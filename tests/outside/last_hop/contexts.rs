@@ -56,7 +56,7 @@ async fn is_in_two_contexts(scene: &Scene, id: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cleared_session_is_shown_once_more_what_it_has_not_settled() -> Result<()> {
+async fn a_cleared_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
     let Some((scene, session, id)) = with_a_question("a cleared session").await? else { return Ok(()) };
     let before = session.session_id()?;
     session.type_line("/clear").await?;
@@ -72,7 +72,7 @@ async fn a_cleared_session_is_shown_once_more_what_it_has_not_settled() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compacted_session_is_shown_once_more_what_it_has_not_settled() -> Result<()> {
+async fn a_compacted_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
     let Some((scene, session, id)) = with_a_question("a compacted session").await? else { return Ok(()) };
     for line in ["something to sum up", "and something more"] {
         scene.type_and_see(&session, line).await?;
@@ -88,7 +88,7 @@ async fn a_compacted_session_is_shown_once_more_what_it_has_not_settled() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_continued_session_is_shown_once_more_what_it_has_not_settled() -> Result<()> {
+async fn a_continued_session_is_shown_its_unsettled_messages_once_more() -> Result<()> {
     let Some((scene, session, _)) = with_a_question("a continued session").await? else { return Ok(()) };
     let id = session.session_id()?;
     session.exit().await?;

@@ -25,7 +25,7 @@ fn result_of(text: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_every_format_a_run_prints_its_own_answer_and_asks_its_model_once() -> Result<()> {
+async fn a_one_shot_run_in_every_format_prints_its_own_answer_alone() -> Result<()> {
     // The model answers when the test has sent its message, so the message arrives during the run.
     let gates: Vec<Gate> = FORMATS.iter().map(|_| Gate::new()).collect();
     let script = gates.iter().fold(Script::new(), |script, gate| script.then([Block::hold(gate), Block::text(RESULT)]));

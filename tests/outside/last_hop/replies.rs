@@ -78,7 +78,7 @@ async fn the_answer_to_a_question_of_its_own_wakes_an_idle_session_and_a_reply_t
 }
 
 #[tokio::test]
-async fn of_two_waits_of_a_session_for_one_answer_the_second_result_is_marked() -> Result<()> {
+async fn one_of_two_waits_for_the_same_answer_is_marked_as_repeated() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = Coordinator::start(work.path()).await?;
     let asker = session(work.path(), "asker", &coordinator.url()).await?;

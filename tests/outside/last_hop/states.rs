@@ -13,7 +13,7 @@ use super::scene::{RECIPIENT, SOON, Scene};
 const TOLD: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_works_and_one_that_waits_for_its_person_are_told_apart() -> Result<()> {
+async fn a_session_is_busy_while_it_works_and_waiting_while_it_asks() -> Result<()> {
     let gate = Gate::new();
     let script = Script::new()
         .then([Block::hold(&gate), Block::call("Write", json!({"file_path": "note.txt", "content": "x"}))])

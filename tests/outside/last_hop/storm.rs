@@ -14,7 +14,7 @@ const TIME: Duration = Duration::from_secs(90);
 
 /// Every message is in the conversation of its recipient, once or marked, and no receipt reports more than is true.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_persons_do_no_message_is_lost_and_no_receipt_lies() -> Result<()> {
+async fn random_actions_lose_no_message_and_cause_no_false_receipt() -> Result<()> {
     let claude = match ClaudeCode::find() {
         Ok(claude) => claude,
         Err(reason) => return skipped("a hostile day", &format!("{reason:#}")),

@@ -110,7 +110,7 @@ async fn a_foreign_marketplace_of_the_same_name_is_left_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_be_done_and_changes_nothing() -> Result<()> {
+async fn a_dry_run_lists_the_changes_and_makes_none() -> Result<()> {
     let claude = match real() {
         Ok(claude) => claude,
         Err(reason) => return skipped("a dry run", &reason),
@@ -174,7 +174,7 @@ async fn without_claude_all_else_is_done_and_reported_and_the_advice_is_clear() 
 }
 
 #[tokio::test]
-async fn tools_are_allowed_one_by_one_if_that_is_said_and_taken_back() -> Result<()> {
+async fn tools_are_allowed_one_by_one_on_request_and_disallowed_by_uninstall() -> Result<()> {
     let Ok(claude) = real() else { return skipped("permissions of an installation", "there is no Claude Code") };
     let host = Host::new(Some(&claude))?;
     host.write_settings(r#"{"permissions": {"allow": ["Bash(ls)"]}}"#)?;

@@ -58,7 +58,7 @@ fn the_first_binary_takes_the_launchers_place() -> Result<()> {
 }
 
 #[test]
-fn without_a_binary_hooks_are_silent_and_the_rest_says_what_to_do() -> Result<()> {
+fn a_launcher_without_a_binary_has_silent_hooks_and_an_error_with_advice() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = project("plugin/bin").display().to_string();
     // Another plugin's copy of the launcher does not count as a binary.

@@ -26,7 +26,7 @@ fn settings(host: &Host) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn after_it_the_home_is_as_before_but_for_the_layout_of_the_settings_and_their_backups() -> Result<()> {
+async fn uninstalling_restores_the_home_except_for_the_layout_of_settings() -> Result<()> {
     let Ok(claude) = ClaudeCode::find() else { return skipped("uninstalling", "there is no Claude Code") };
     for text in [None, Some(BY_HAND), Some("{\"enabledPlugins\": { }}")] {
         let host = Host::new(Some(&claude))?;

@@ -69,8 +69,8 @@ async fn systemd_takes_the_unit_and_finds_it_confined() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_machine_without_systemd_is_told_what_to_do_instead() -> Result<()> {
-    const NAME: &str = "shipping::server::a_machine_without_systemd_is_told_what_to_do_instead";
+async fn an_installation_without_systemd_is_refused_with_an_alternative() -> Result<()> {
+    const NAME: &str = "shipping::server::an_installation_without_systemd_is_refused_with_an_alternative";
     let work = TempDir::new()?;
     if Path::new("/run/systemd/system").exists() {
         return skipped(NAME, "this machine runs systemd, and installing would change it");

@@ -41,7 +41,7 @@ async fn plain_text_on_a_tls_port_and_tls_on_a_plain_port_are_explained() -> Res
 }
 
 #[tokio::test]
-async fn a_coordinator_with_tls_says_that_it_is_well() -> Result<()> {
+async fn health_reports_a_coordinator_with_tls_as_healthy() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = coordinator(&work, "auto").await?;
     let mut health = command(program("c3po-coordinator")?, work.path());
@@ -51,7 +51,7 @@ async fn a_coordinator_with_tls_says_that_it_is_well() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_handshake_that_never_comes_ends_and_is_in_nobodys_way() -> Result<()> {
+async fn unfinished_handshakes_end_and_do_not_delay_others() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = coordinator(&work, "auto").await?;
     let mut waiting = Vec::new();

@@ -41,7 +41,7 @@ async fn two_sessions_that_know_the_certificate_talk_over_tls() -> Result<()> {
 }
 
 #[tokio::test]
-async fn another_certificate_than_the_trusted_one_ends_the_link_and_every_tool_says_so() -> Result<()> {
+async fn an_untrusted_certificate_ends_the_link_and_fails_every_tool() -> Result<()> {
     let work = TempDir::new()?;
     let coordinator = coordinator(&work, "auto").await?;
     let (shown, trusted) = (coordinator.fingerprint()?, format!("sha256:{}", "ab".repeat(32)));

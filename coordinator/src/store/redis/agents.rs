@@ -69,20 +69,20 @@ fn check_made(name: &AgentId, told: &[Value], quota: &Quota) -> Result<()> {
 }
 
 /// Returns the calling session in the form that functions expect; empty for a person.
-pub(super) fn whose(tenure: Option<&Tenure>) -> String {
+pub(super) fn session_argument(tenure: Option<&Tenure>) -> String {
     tenure.map(|tenure| format!("{} {}", tenure.generation, tenure.instance)).unwrap_or_default()
 }
 
 /// Extends a lease.
 pub(super) async fn renew(store: &RedisStore, tenure: &Tenure, lease: Duration) -> Result<bool> {
     let mut call = store.names.call_about("renew", &tenure.agent);
-    store.connection.invoke(call.arg(whose(Some(tenure))).arg(millis(lease))).await
+    store.connection.invoke(call.arg(session_argument(Some(tenure))).arg(millis(lease))).await
 }
 
 /// Ends the lease of a session.
 pub(super) async fn release(store: &RedisStore, tenure: &Tenure, is_over: bool) -> Result<()> {
     let mut call = store.names.call_about("release", &tenure.agent);
-    call.arg(whose(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(FORMER_LIFE));
+    call.arg(session_argument(Some(tenure))).arg(tenure.link).arg(u8::from(is_over)).arg(millis(FORMER_LIFE));
     store.connection.invoke::<u8>(&call).await.map(drop)
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn amend(
         ("prompted_at", prompted_at.as_deref()),
     ];
     let mut call = store.names.call_about("amend", id);
-    call.arg(whose(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());
+    call.arg(session_argument(tenure)).arg(session.context.map(|context| context.to_string()).unwrap_or_default());
     call.arg(amendment.attends.map(|attends| attends.as_millis().to_string()).unwrap_or_default());
     for (field, value) in changes {
         if let Some(value) = value {

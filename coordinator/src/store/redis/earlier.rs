@@ -96,7 +96,7 @@ mod tests {
     use super::is_old;
 
     #[test]
-    fn only_what_earlier_builds_made_is_deleted() {
+    fn only_keys_of_earlier_builds_are_deleted() {
         for key in ["c3po:agents", "c3po:keys", "c3po:{a}:agent", "c3po:{a.b}:m:0123abcd", "c3po:{a}:t:a::b::0123abcd"]
         {
             assert!(is_old(key), "{key}");

@@ -145,7 +145,7 @@ pub(super) async fn acknowledge(
     let mut settled = Settled::default();
     for step in messages.chunks(STEP) {
         let mut call = store.names.call_about("acknowledge", agent);
-        call.arg(agents::whose(tenure));
+        call.arg(agents::session_argument(tenure));
         let flags = flags::<bool>(store, agent, call, step).await?;
         for (id, is_out) in step.iter().zip(flags) {
             let list = if is_out { &mut settled.acked } else { &mut settled.unknown };
@@ -168,7 +168,7 @@ pub(super) async fn advance(
     let mut recorded = Vec::new();
     for step in progress.message_ids.chunks(STEP) {
         let mut call = store.names.call_about("advance", recipient);
-        call.arg(store.wakes.origin()).arg(agents::whose(tenure)).arg(progress.context);
+        call.arg(store.wakes.origin()).arg(agents::session_argument(tenure)).arg(progress.context);
         call.arg(progress.stage.as_str()).arg(progress.via.as_str());
         call.arg(progress.seen_via.map_or("", Via::as_str));
         for (id, flags) in step.iter().zip(flags::<u8>(store, recipient, call, step).await?) {

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_nobody_waits_for_is_not_begun() {
+    fn an_operation_without_a_waiting_caller_is_not_begun() {
         let connection = database();
         let (abandoned, answer) = job(1, None, Ok(()));
         drop(answer);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_finishes_what_is_queued() {
+    async fn closing_finishes_the_queued_operations() {
         let (hold, mut held) = oneshot::channel::<()>();
         let writer = Worker::writer(database(), broadcast::channel(1).0, move |_| {
             let _held = &hold;

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_keeps_what_is_not_named() {
+    fn replacing_settings_keeps_all_others() {
         let text = "# mine\ntoken = 'old'\nagent_id = \"web\"\n  coordinator_url= 'http://a'\n";
         let replaced = replace(
             text,

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ours_is_told_from_others() {
+    fn our_status_line_is_distinguished_from_others() {
         let check = |settings: &str, expected: StatusLineOwner| {
             let members = serde_json::from_str(settings).unwrap();
             assert_eq!(owner(&members, Path::new("/d/bin/c3po")), expected, "{settings}");

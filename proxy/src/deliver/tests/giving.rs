@@ -42,7 +42,7 @@ fn a_text_that_a_hook_did_not_print_is_given_to_the_next_one() {
 }
 
 #[test]
-fn a_turn_is_kept_from_ending_for_what_wants_an_answer_and_not_for_news() {
+fn a_turn_is_prolonged_for_questions_and_urgency_but_not_for_news() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, news())]);
@@ -133,7 +133,7 @@ fn without_hooks_a_later_call_is_the_proof_and_with_hooks_it_is_not() {
 }
 
 #[test]
-fn a_new_context_is_told_and_gets_everything_again() {
+fn a_new_context_is_reported_and_gets_its_messages_again() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
@@ -197,7 +197,7 @@ fn another_session_of_the_agent_begins_with_nothing() {
 }
 
 #[test]
-fn a_session_is_told_the_name_it_did_not_wish() {
+fn a_session_is_informed_of_a_name_that_it_did_not_choose() {
     let mut scene = Scene::of(Hop::new(agent("web"), None, false, true));
     scene.on(Input::Begins(agent("web-2"), 1));
     let text = scene.print(&event(Name::UserPromptSubmit)).unwrap();

@@ -72,7 +72,7 @@ fn a_compaction_that_ended_badly_is_noticed_by_the_client_s_own_file() {
 }
 
 #[test]
-fn a_running_wait_takes_what_a_push_has_not_brought() {
+fn a_running_wait_takes_a_message_whose_push_is_unconfirmed() {
     let mut scene = Scene::begun(Some(socket()));
     scene.hear(&event(Name::UserPromptSubmit));
     scene.hear(&event(Name::PreToolUse));
@@ -316,7 +316,7 @@ fn the_news_of_a_sender_goes_with_and_before_its_question() {
 }
 
 #[test]
-fn a_conversation_that_the_session_comes_back_to_is_heard_again() {
+fn events_of_a_resumed_conversation_count_again() {
     let mut scene = Scene::begun(Some(socket()));
     scene.hear(&starts("clear", "s2"));
     scene.hear(&event(Name::UserPromptSubmit));

@@ -220,7 +220,7 @@ impl Play {
 }
 
 #[test]
-fn whatever_happens_no_receipt_lies_and_no_message_is_left_behind() {
+fn random_events_cause_no_false_receipt_and_leave_no_message_behind() {
     for seed in 0..SESSIONS {
         let mut play = Play::new(seed);
         for _ in 0..EVENTS {

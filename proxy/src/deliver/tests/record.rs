@@ -33,7 +33,7 @@ fn hooks_of_two_prompts_that_changed_places_leave_it_to_the_transcript_which_was
 }
 
 #[test]
-fn an_answer_that_is_written_late_proves_what_stands_above_it() {
+fn an_answer_that_is_written_late_proves_the_messages_above_it() {
     let mut scene = after_a_turn();
     scene.arrive(vec![message(1, news())]);
     assert!(holds(&scene.print(&typed("p1")), 1));
@@ -111,7 +111,7 @@ fn news_that_a_wait_returned_before_its_text_came_is_there_after_a_rewind() {
 }
 
 #[test]
-fn the_step_of_another_turn_does_not_prove_what_a_broken_off_turn_was_shown() {
+fn a_step_of_another_turn_proves_no_message_of_an_interrupted_turn() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
@@ -131,7 +131,7 @@ fn the_step_of_another_turn_does_not_prove_what_a_broken_off_turn_was_shown() {
 }
 
 #[test]
-fn an_answer_in_another_turn_proves_by_the_transcript_what_a_broken_off_turn_was_shown() {
+fn a_transcript_with_a_later_answer_proves_messages_of_a_cut_turn() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
     scene.arrive(vec![message(1, json!({}))]);

@@ -102,7 +102,7 @@ fn a_socket_that_does_not_take_posts_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn a_session_that_is_away_is_only_disturbed_for_what_is_urgent() {
+fn a_session_that_is_away_is_woken_only_by_urgent_messages() {
     let mut scene = Scene::begun(Some(socket()));
     scene.on(Input::Status(State::Away));
     scene.arrive(vec![message(1, json!({"priority": "high"}))]);
@@ -204,7 +204,7 @@ fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
 }
 
 #[test]
-fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
+fn a_reply_to_a_message_of_a_prompt_proves_that_message() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({})), message(2, json!({}))]);
     let text = scene.posted();
@@ -216,7 +216,7 @@ fn a_reply_to_what_came_with_a_prompt_is_the_proof_and_comes_after_it() {
 }
 
 #[test]
-fn an_acknowledgement_proves_what_a_hook_had_put_before_the_model() {
+fn an_acknowledgement_proves_a_message_that_a_hook_had_shown() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
@@ -349,7 +349,7 @@ fn settled_messages_do_not_come_again_after_a_rewind() {
 }
 
 #[test]
-fn the_transcript_of_a_one_shot_session_is_read_for_what_it_was_shown() {
+fn the_transcript_of_a_one_shot_session_is_read_for_shown_messages() {
     let hop = Hop::new(agent("homeassistant"), Some(socket()), false, true).of_one_shot();
     let mut scene = Scene::of(hop);
     scene.hear(&Event { transcript: Some("/t.jsonl".into()), ..event(Name::UserPromptSubmit) });

@@ -50,13 +50,13 @@ fn answer(number: u128, parent: u128, of: &str, model: &str) -> Value {
 }
 
 #[test]
-fn a_conversation_is_what_the_last_line_follows_on() {
+fn a_conversation_consists_of_the_last_line_and_its_ancestors() {
     let lines = [line(1, 0, &named(1)), line(2, 1, &named(2)), line(3, 1, &named(3))];
     check(&lines, &[1, 3]);
 }
 
 #[test]
-fn a_turn_that_has_come_again_takes_what_is_above_it_out_of_the_conversation() {
+fn a_repeated_turn_removes_the_lines_since_it_from_the_conversation() {
     let before = [prompt(1, 0, 1, "first"), line(2, 1, &named(1)), prompt(3, 2, 2, &named(2)), line(4, 3, "answer")];
     let check = |after: &[Value], expected: &[u32]| check(&[&before[..], after].concat(), expected);
     check(&[prompt(5, 4, 3, "third")], &[1, 2]);

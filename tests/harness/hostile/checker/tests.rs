@@ -236,7 +236,7 @@ fn a_failing_service_gives_a_minute_more() {
 }
 
 #[test]
-fn a_conversation_that_begins_anew_is_shown_again_what_is_not_settled() {
+fn a_new_conversation_is_shown_its_unsettled_messages_again() {
     let cleared = |again: u64| {
         move |record: &mut Record| {
             record.deeds.push(deed(Effect::Renews, 100, 101));
