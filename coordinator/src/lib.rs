@@ -15,6 +15,7 @@ mod fleet;
 mod guard;
 mod limit;
 mod listen;
+pub mod log;
 mod memory;
 mod metrics;
 mod names;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use c3po_coordinator::cli::{Action, CommandLine, ask_health, back_up, restore};
 use c3po_coordinator::config::{Config, ServeFlags};
+use c3po_coordinator::log::LimitedLog;
 use c3po_coordinator::{listen as listen_on, prepare_data_folder, raise_descriptor_limit, run, store};
 use c3po_shared::logs::{field, quieted};
 use c3po_shared::text::harmless;
@@ -38,7 +39,7 @@ fn start(command_line: CommandLine) -> anyhow::Result<()> {
     let coloured = std::io::stderr().is_terminal();
     let fields = debug_fn(|writer, name, value| writer.write_str(&field(name.name(), value))).delimited(" ");
     let logger = tracing_subscriber::fmt().with_env_filter(filter).fmt_fields(fields);
-    logger.with_writer(std::io::stderr).with_ansi(coloured).init();
+    logger.with_writer(LimitedLog::default()).with_ansi(coloured).init();
     raise_descriptor_limit();
     let listen = settings.listen;
     let config = settings.into_config()?;

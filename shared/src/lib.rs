@@ -20,6 +20,7 @@ pub mod advice;
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
+mod error_code;
 pub mod guard;
 pub mod host;
 pub mod ids;

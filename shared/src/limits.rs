@@ -95,6 +95,9 @@ pub const GLOBS_MAX: usize = 32;
 pub const WRONG_CODES_PER_MINUTE: u32 = 30;
 /// The most concurrent links and requests under one key.
 pub const AT_ONCE_PER_KEY: usize = 2_000;
+
+/// The most simultaneous waits under one key.
+pub const WAITS_PER_KEY: usize = 4_096;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

@@ -169,6 +169,14 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     let quota = |key: &str| Quota { key: key.into(), agents: Some(10), ..Quota::default() };
     let other = fixture.take(&Claim { quota: quota("k2"), ..wish("other", owner("other", "nas", 1)) }).await?;
     fixture.store.unregister(&other.agent).await?;
+    // A name that the first key reserved, and that the second one has after an administrator freed it.
+    for (key, host) in [("k1", "nas"), ("k2", "laptop")] {
+        let held = fixture.take(&Claim { quota: quota(key), ..wish("passed", owner("passed", host, 1)) }).await?;
+        fixture.store.unregister(&held.agent).await?;
+        if key == "k1" {
+            fixture.store.remove(&id("passed"), true).await?;
+        }
+    }
     for number in 0..=NAMES_MAX {
         let name = format!("a-{number}");
         let claim = Claim { quota: quota("k1"), ..wish(&name, owner(&name, "nas", 1)) };
@@ -179,6 +187,7 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     assert!(!reserved("a-0").await?, "the oldest reservation ends first");
     assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
     assert!(reserved("other").await?, "another key has its own limit");
+    assert!(reserved("passed").await?, "the name is of the other key now");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::AT_ONCE_PER_KEY;
+use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
@@ -62,6 +62,14 @@ impl Right {
     }
 }
 
+/// Returns the refusal of a key that has reached a limit.
+fn crowded(id: &str, limit: usize, of: &str, count: usize) -> Refusal {
+    Refusal::new(ErrorCode::RateLimited, format!("the key {id} has reached its limit of {limit} concurrent {of}"))
+        .suggest("End some of them, or give each host its own key.")
+        .detail("limit", limit)
+        .detail("count", count)
+}
+
 /// An authenticated principal.
 #[derive(Debug)]
 pub(crate) struct Principal {
@@ -72,8 +80,20 @@ pub(crate) struct Principal {
     stays: AtomicUsize,
     /// When it was last presented, in milliseconds; 0 before the first time.
     used: AtomicU64,
+    /// The number of its present waits.
+    waits: AtomicUsize,
     /// Its budget for unfinished input.
     room: Room,
+}
+
+/// One wait of a principal, counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PresentWait(Arc<Principal>);
+
+impl Drop for PresentWait {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// One link or request of a principal, counted until this is dropped.
@@ -127,8 +147,14 @@ impl Principal {
     }
 
     fn of(who: Who) -> Self {
-        let (stays, used) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Self { who, ended: CancellationToken::new(), stays, used, room: Room::default() }
+        Self {
+            who,
+            ended: CancellationToken::new(),
+            stays: AtomicUsize::new(0),
+            used: AtomicU64::new(0),
+            waits: AtomicUsize::new(0),
+            room: Room::default(),
+        }
     }
 
     /// Counts one more link or request. Only keys have a limit.
@@ -139,14 +165,21 @@ impl Principal {
         let stay = Stay(Arc::clone(principal));
         match &principal.who {
             Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => {
-                let error =
-                    format!("the key {id} has reached its limit of {AT_ONCE_PER_KEY} concurrent links and requests");
-                Err(Refusal::new(ErrorCode::RateLimited, error)
-                    .suggest("End some of them, or give each host its own key.")
-                    .detail("limit", AT_ONCE_PER_KEY)
-                    .detail("count", before))
+                Err(crowded(id, AT_ONCE_PER_KEY, "links and requests", before))
             }
             _ => Ok(stay),
+        }
+    }
+
+    /// Counts one more wait. Only keys have a limit.
+    ///
+    /// Errors: `RATE_LIMITED` if the key is at its limit.
+    pub(crate) fn begin_wait(principal: &Arc<Self>) -> Result<PresentWait, Refusal> {
+        let before = principal.waits.fetch_add(1, Ordering::Relaxed);
+        let wait = PresentWait(Arc::clone(principal));
+        match &principal.who {
+            Who::Key { id, .. } if before >= WAITS_PER_KEY => Err(crowded(id, WAITS_PER_KEY, "waits", before)),
+            _ => Ok(wait),
         }
     }
 
@@ -190,8 +223,7 @@ impl Principal {
     }
 
     /// Returns whether the credential has ended.
-    #[cfg(test)]
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 

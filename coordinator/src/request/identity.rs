@@ -53,6 +53,11 @@ fn belongs_to(agent: &Agent, host: &str) -> Result<(), Refusal> {
     }
 }
 
+/// Returns whether the agent exists and belongs to another host.
+async fn is_foreign(services: &Services, name: &AgentId, host: &str) -> Result<bool, Refusal> {
+    Ok(services.store.agent(name).await?.is_some_and(|agent| belongs_to(&agent, host).is_err()))
+}
+
 /// Returns the refusal to act as an agent of another host.
 pub(crate) fn foreign(name: &AgentId, of: &str, host: &str) -> Refusal {
     let error = format!("{name} belongs to the host {of}, and this is {host}");
@@ -85,7 +90,7 @@ pub(crate) async fn host_of_person(services: &Services, name: &AgentId) -> Resul
 ///
 /// A reserved name counts as taken, and so does the name of a host's person. A key that covers the requested name also covers
 /// its numbers. Errors: `FORBIDDEN` if the requested name is not covered. `CONFLICT` if a thousand names are held, or if it
-/// differs from an agent's name only in case. `QUOTA_EXCEEDED` if its key has reached its limit of agents.
+/// differs only in case from the name of an agent of the same host. `QUOTA_EXCEEDED` if its key has reached its limit of agents.
 /// `STORE_UNAVAILABLE`.
 pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish: Claim) -> Result<Tenure, Refusal> {
     check_name(services, principal, &wish.name)?;
@@ -101,8 +106,10 @@ pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish
         let claim = Claim { name, owner, fleeting, reserved, quota: services.quota(principal), ..wish.clone() };
         match services.store.claim(&claim).await {
             Ok(Some(tenure)) => return Ok(tenure),
-            // A numbered name that differs from another only in case is skipped; the requested name is refused.
-            Err(StoreError::Alike { name, .. }) if name != base => {}
+            // A name that differs from another only in case is skipped, unless it is the requested one and both are of this
+            // host.
+            Err(StoreError::Alike { name, known })
+                if name != base || is_foreign(services, &known, &claim.owner.host).await? => {}
             outcome => drop(outcome?),
         }
         // Another session may have claimed it first, so that this host now has an agent of that name.

@@ -41,7 +41,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
 use crate::store::{Quota, Store, StoreError};
-use crate::unfinished::{Budget, Charge};
+use crate::unfinished::{Budget, Charge, unread};
 
 /// The deadline for all store operations of one call, except waits.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
@@ -140,13 +140,16 @@ pub(crate) async fn perform(services: &Services, caller: &Caller, id: CallId, ca
         Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(services, caller, call)).await,
         call => {
             let held = match call {
-                Call::GetMessages(_) | Call::GetThread(_) => room_for_texts(services, caller).await,
-                _ => None,
+                Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await,
+                _ => Ok(None),
             };
-            tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(services, caller, id, call)))
-                .await
-                .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
-                .map(|done| Done { held, ..done })
+            match held {
+                Err(refusal) => Err(refusal),
+                Ok(held) => tokio::time::timeout(CALL_DEADLINE, Box::pin(dispatch(services, caller, id, call)))
+                    .await
+                    .unwrap_or_else(|_| Err(Refusal::store_unavailable()))
+                    .map(|done| Done { held, ..done }),
+            }
         }
     };
     let word = outcome.as_ref().map_or_else(|refusal| refusal.code.as_str(), |_| "ok");
@@ -154,12 +157,20 @@ pub(crate) async fn perform(services: &Services, caller: &Caller, id: CallId, ca
     outcome
 }
 
+/// Takes room for an answer with whole texts.
+///
+/// Errors: `RATE_LIMITED` if earlier answers of the principal stay unread for the deadline of a call.
+pub(crate) async fn room_for_texts(services: &Services, principal: &Principal) -> Result<Charge, Refusal> {
+    let room = services.unfinished.room_for_texts(principal.room());
+    tokio::time::timeout(CALL_DEADLINE, room).await.map_err(|_| unread())
+}
+
 /// Takes room for whole texts if the caller is a person, who gets them.
-async fn room_for_texts(services: &Services, caller: &Caller) -> Option<Charge> {
+async fn room_of_person(services: &Services, caller: &Caller) -> Result<Option<Charge>, Refusal> {
     if !caller.is_person() {
-        return None;
+        return Ok(None);
     }
-    Some(services.unfinished.room_for_texts(caller.principal.room()).await)
+    room_for_texts(services, &caller.principal).await.map(Some)
 }
 
 async fn dispatch(services: &Services, caller: &Caller, id: CallId, call: Call) -> Result<Done, Refusal> {

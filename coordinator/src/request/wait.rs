@@ -14,9 +14,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::part::{ReadFrom, part};
 use super::receipts::{own_message, tracked};
-use super::{CALL_DEADLINE, Caller, Done, Services, check_speaker, room_for_texts};
+use super::{CALL_DEADLINE, Caller, Done, Services, check_speaker, room_of_person};
+use crate::auth::Principal;
 use crate::presence::{Listener, News};
 use crate::store::{Arrival, Mark, Selection};
+use crate::unfinished::Charge;
 
 /// How long a wait goes without news before it reads the store anyway, because a hint may have been lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
@@ -53,22 +55,20 @@ pub(super) async fn wait_for_message(
         (Some(id), Some(stage)) => Wanted::Stage(id, stage),
     };
     check_speaker(services, caller).await?;
+    let _counted = Principal::begin_wait(&caller.principal)?;
     let mut listener = services.presence.listen(&caller.agent);
     let mut first = true;
     loop {
-        let held = room_for_texts(services, caller).await;
-        let next_look = match timeout(CALL_DEADLINE, look(services, caller, &wanted)).await {
-            Ok(Ok(Some(reply))) => return Ok(Done { held, ..reply.into() }),
-            Ok(Ok(None)) => {
+        let next_look = match look_with_room(services, caller, &wanted).await {
+            Ok((Some(reply), held)) => return Ok(Done { held, ..reply.into() }),
+            Ok((None, _)) => {
                 check_cycle(services, caller, &wanted, deadline).await?;
                 look_again(caller, Instant::now())
             }
-            Ok(Err(refusal)) if first || refusal.code != ErrorCode::StoreUnavailable => return Err(refusal),
-            Err(_) if first => return Err(Refusal::store_unavailable()),
-            Ok(Err(_)) | Err(_) => RETRY,
+            Err(Refusal { code: ErrorCode::StoreUnavailable | ErrorCode::RateLimited, .. }) if !first => RETRY,
+            Err(refusal) => return Err(refusal),
         };
         first = false;
-        drop(held);
         let arrivals = tokio::select! {
             arrivals = news_for(&wanted, &mut listener) => arrivals,
             () = sleep_until(deadline.min(Instant::now() + next_look)) => Vec::new(),
@@ -151,6 +151,19 @@ async fn news_for(wanted: &Wanted, listener: &mut Listener) -> Vec<Arc<Arrival>>
             News::Receipt => return Vec::new(),
         }
     }
+}
+
+/// Returns the reply if the condition is met, with the room that its texts take.
+///
+/// Errors: `STORE_UNAVAILABLE` and `RATE_LIMITED` at the deadline of a call, and those of the condition.
+async fn look_with_room(
+    services: &Services,
+    caller: &Caller,
+    wanted: &Wanted,
+) -> Result<(Option<Reply>, Option<Charge>), Refusal> {
+    let held = room_of_person(services, caller).await?;
+    let looked = timeout(CALL_DEADLINE, look(services, caller, wanted)).await;
+    Ok((looked.unwrap_or_else(|_| Err(Refusal::store_unavailable()))?, held))
 }
 
 /// Returns the reply if the condition is met.

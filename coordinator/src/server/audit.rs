@@ -15,7 +15,7 @@ pub(super) async fn page(
     By(principal): By,
     Query(query): Query<AuditQuery>,
 ) -> Result<Charged<AuditPage>, Refused> {
-    let charge = server.services.unfinished.room_for_texts(principal.room()).await;
+    let charge = request::room_for_texts(&server.services, &principal).await?;
     Ok(Charged(request::audit_page(&server.services, &query).await?, charge))
 }
 

@@ -34,6 +34,8 @@ use crate::request::{self, CALL_DEADLINE, Services};
 const VALUES_MAX: usize = 1_000;
 /// The largest body of a wait, in bytes and JSON values: its request is kept for up to an hour and is not charged.
 const WAIT_BODY_MAX: BodySize = BodySize { bytes: 4 << 10, values: 100 };
+/// How many characters of an unknown tool's name are repeated.
+const NAME_SHOWN: usize = 100;
 /// The interval of progress notifications to a client that requested them.
 const PROGRESS: Duration = Duration::from_secs(25);
 
@@ -153,7 +155,8 @@ impl ServerHandler for Handler {
             return Err(ErrorData::internal_error("the request's headers are missing", None));
         };
         if Tool::named(&request.name).is_none() {
-            return Err(ErrorData::invalid_params(format!("Unknown tool: {}", request.name), None));
+            let name: String = request.name.chars().take(NAME_SHOWN).collect();
+            return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
         }
         let shown = parts.extensions.get::<Presentation>().cloned().unwrap_or_default();
         let call = self.call(parts, &request.name, request.arguments.unwrap_or_default(), &shown);

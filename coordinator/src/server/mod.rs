@@ -51,6 +51,7 @@ use self::endpoint::{retry_after, status_of};
 use self::http_session::HttpSessions;
 use self::join::Joins;
 use self::tls::Transport;
+use self::written::until_written;
 use crate::auth::{Auth, Principal, Stay};
 use crate::config::Config;
 use crate::memory;
@@ -142,7 +143,8 @@ fn routes(server: &AppState, config: &Config, listen: IpAddr) -> Router {
 async fn guard_sessions(State(server): State<AppState>, mut request: Request, next: Next) -> Response {
     let answered = async {
         let stay = guard(&server, &mut request)?;
-        stay.principal().unless_ended(next.run(request)).await
+        let response = stay.principal().unless_ended(next.run(request)).await?;
+        until_written(&server.services.unfinished, stay, response)
     };
     answered.await.unwrap_or_else(refused)
 }
@@ -166,7 +168,7 @@ fn guard(server: &AppState, request: &mut Request) -> Result<Arc<Stay>, Refusal>
             tracing::warn!("{} requests were refused so far: {refusal}", before + 1);
         }
     })?;
-    // Counted until the response is made and all work on the request has ended; a link is counted separately.
+    // Counted until the response is written and all work on the request has ended; a link is counted separately.
     let stay = Arc::new(Principal::enter(&principal)?);
     request.extensions_mut().insert(Arc::clone(&stay));
     request.extensions_mut().insert(principal);

@@ -24,13 +24,15 @@ use serde::{Deserialize, Serialize};
 
 use super::endpoint::{By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
 use super::{AppState, description};
-use crate::store::{AGENTS_STEP, Agent, Selection, StoreError};
+use crate::auth;
+use crate::request::room_for_texts;
+use crate::store::{Agent, Selection};
 
 /// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
-/// How many agents of the list are read at first.
-const LISTED_FIRST: usize = 10;
-/// The bytes of the list that are read at once, about. Each client that reads slowly holds as many.
+/// How many agents of the list are read at once.
+const LISTED_AT_ONCE: usize = 32;
+/// The bytes of one part of the list. Each client that reads slowly holds as many, and one record at most.
 const LISTED_BYTES: usize = 32 << 10;
 /// The limit of deviating clocks in the list.
 const CLOCKS_MAX: usize = 100;
@@ -156,7 +158,7 @@ pub(super) async fn pending(
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Refusal::invalid(format!("limit is {limit}; it must be from 1 to {PAGE_MAX}")).into());
     }
-    let charge = server.services.unfinished.room_for_texts(principal.room()).await;
+    let charge = room_for_texts(&server.services, &principal).await?;
     let store = &server.services.store;
     let selection = Selection { limit, bytes: PAGE_BYTES, ..Selection::default() };
     let (placed, pending) = futures_util::try_join!(store.inbox(&agent, selection), store.pending(&agent))?;
@@ -183,21 +185,20 @@ impl IntoResponse for AgentArray {
 }
 
 /// `GET /api/agents`: all agents, for people.
-pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray, Refused> {
+pub(super) async fn agents(State(server): State<AppState>, By(principal): By) -> Result<AgentArray, Refused> {
     let store = Arc::clone(&server.services.store);
-    let first = store.agents(None, LISTED_FIRST).await.map_err(Refusal::from)?;
+    let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
-        let store = Arc::clone(&store);
+        let (store, principal) = (Arc::clone(&store), Arc::clone(&principal));
         async move {
-            let (begin, page, limit) = match reading {
-                Reading::Page(begin, page) => (begin, page, LISTED_FIRST),
-                Reading::After(last, limit) => (",", store.agents(Some(&last), limit).await?, limit),
+            let (begin, page) = match reading {
+                Reading::Page(begin, page) => (begin, page),
+                Reading::After(_) if principal.has_ended() => return Err(auth::ended()),
+                Reading::After(last) => (",", store.agents(Some(&last), LISTED_AT_ONCE).await?),
                 Reading::Ended => return Ok(None),
             };
-            let last = page.last().filter(|_| page.len() == limit).map(|last| last.id.clone());
-            let text = part(begin, &page, last.is_none());
-            let next = last.map_or(Reading::Ended, |last| Reading::After(last, next_limit(page.len(), text.len())));
-            Ok::<_, StoreError>(Some((text, next)))
+            let (text, next) = part(begin, &page);
+            Ok::<_, Refusal>(Some((text, next)))
         }
     });
     Ok(AgentArray(HttpBody::from_stream(parts)))
@@ -207,23 +208,33 @@ pub(super) async fn agents(State(server): State<AppState>) -> Result<AgentArray,
 enum Reading {
     /// The first page, behind that text.
     Page(&'static str, Vec<Agent>),
-    /// The last agent of the previous page, and how many to read behind it.
-    After(AgentId, usize),
+    /// The last agent of the previous part.
+    After(AgentId),
     Ended,
 }
 
-/// Returns how many agents of that size, on average, are read at once.
-fn next_limit(agents: usize, bytes: usize) -> usize {
-    (LISTED_BYTES * agents / bytes.max(1)).clamp(LISTED_FIRST, AGENTS_STEP)
-}
-
-/// Returns a part of a JSON array. It begins with that text, unless there are no agents after the first page.
-fn part(begin: &str, page: &[Agent], is_last: bool) -> String {
-    let now = Timestamp::now();
-    let json = |agent: &Agent| serde_json::to_string(&agent.record(now)).expect("a record can be written");
-    let records: Vec<String> = page.iter().map(json).collect();
-    let begin = if begin == "," && page.is_empty() { "" } else { begin };
-    format!("{begin}{}{}", records.join(","), if is_last { "]" } else { "" })
+/// Returns a part of a JSON array, and how to read on. It begins with that text, unless there are no agents after the first
+/// page, and ends with the agent that makes it long enough.
+fn part(begin: &'static str, page: &[Agent]) -> (String, Reading) {
+    let (now, mut text, mut next) = (Timestamp::now(), begin.to_owned(), Reading::Ended);
+    if begin == "," && page.is_empty() {
+        text.clear();
+    }
+    for (index, agent) in page.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        text += &serde_json::to_string(&agent.record(now)).expect("a record can be written");
+        let is_long = text.len() >= LISTED_BYTES;
+        if is_long || index + 1 == LISTED_AT_ONCE {
+            next = Reading::After(agent.id.clone());
+            break;
+        }
+    }
+    if matches!(next, Reading::Ended) {
+        text.push(']');
+    }
+    (text, next)
 }
 
 /// The outcome of unregistering an agent.

@@ -1,20 +1,56 @@
-//! A response body that reports when the connection took its last byte.
+//! Response bodies that report when the connection took their last bytes, and are charged until then.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
+use axum::response::Response;
+use c3po_shared::refusal::Refusal;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+
+use crate::auth::Stay;
+use crate::unfinished::{Budget, Charge};
+
+/// The longest frame of a body, in bytes. A connection takes a whole frame at once, however slowly its client reads.
+const FRAGMENT: usize = 16 << 10;
+/// The charge of a body that is made while it is read, in bytes: one part and the buffers.
+const STREAMED: usize = 48 << 10;
+
+/// Charges the response to its key, and counts the request, until the client has read it.
+///
+/// Errors: `RATE_LIMITED` if too many answers are unread.
+pub(super) fn until_written(budget: &Budget, stay: Arc<Stay>, mut response: Response) -> Result<Response, Refusal> {
+    let held = match response.extensions_mut().remove::<Arc<Charge>>() {
+        Some(charge) => Some(charge),
+        None => {
+            let length =
+                response.body().size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+            budget.room_for_answer(stay.principal().room(), length.unwrap_or(STREAMED))?.map(Arc::new)
+        }
+    };
+    Ok(response.map(|body| on_written(body, move || drop((stay, held)))))
+}
 
 /// Returns the body, which calls `written` after its last byte was taken. If it is dropped earlier, it drops `written`
 /// without a call.
 pub(super) fn on_written(body: Body, written: impl FnOnce() + Send + 'static) -> Body {
-    Body::new(Watched { body, written: Some(Box::new(written)) })
+    Body::new(Watched { body, rest: Bytes::new(), written: Some(Box::new(written)) })
 }
 
 struct Watched {
     body: Body,
+    /// The part of a long frame that is not taken yet.
+    rest: Bytes,
     written: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Watched {
+    fn complete(&mut self) {
+        if let Some(written) = self.written.take() {
+            written();
+        }
+    }
 }
 
 impl HttpBody for Watched {
@@ -23,23 +59,82 @@ impl HttpBody for Watched {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.body).poll_frame(cx);
-        let complete = match &polled {
-            Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
-            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
-        };
-        if complete && let Some(written) = this.written.take() {
-            written();
+        if this.rest.is_empty() {
+            match Pin::new(&mut this.body).poll_frame(cx).map_ok(Frame::into_data) {
+                Poll::Ready(Some(Ok(Ok(data)))) => this.rest = data,
+                Poll::Ready(Some(Ok(Err(other)))) => return Poll::Ready(Some(Ok(other))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(None) => {
+                    this.complete();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
         }
-        polled
+        let part = this.rest.split_to(this.rest.len().min(FRAGMENT));
+        if this.is_end_stream() {
+            this.complete();
+        }
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use axum::body::to_bytes;
+    use c3po_shared::limits::FRAME_MAX;
+    use futures_util::StreamExt;
+
+    use super::*;
+    use crate::auth::Principal;
+
+    #[tokio::test]
+    async fn a_long_body_is_written_when_its_last_short_frame_is_taken() {
+        let written = Arc::new(AtomicBool::new(false));
+        let (text, flag) = ("x".repeat(3 * FRAGMENT + 1), Arc::clone(&written));
+        let body = on_written(Body::from(text.clone()), move || flag.store(true, Ordering::Relaxed));
+        assert_eq!(body.size_hint().exact(), Some(text.len() as u64));
+        let mut frames = body.into_data_stream();
+        let mut taken = 0;
+        while let Some(frame) = frames.next().await {
+            let length = frame.expect("a body").len();
+            assert!(length <= FRAGMENT, "{length}");
+            taken += length;
+            assert_eq!(written.load(Ordering::Relaxed), taken == text.len(), "{taken}");
+        }
+        assert_eq!(taken, text.len());
+    }
+
+    #[tokio::test]
+    async fn unread_responses_of_a_key_are_bounded() {
+        let (budget, principal) = (Budget::within(Some(512 << 20)), Arc::new(Principal::anybody()));
+        let answer = || {
+            let stay = Arc::new(Principal::enter(&principal).expect("it has room"));
+            until_written(&budget, stay, Response::new(Body::from(vec![b'x'; FRAME_MAX])))
+        };
+        let mut unread = Vec::new();
+        while let Ok(response) = answer() {
+            unread.push(response);
+            assert!(unread.len() * FRAME_MAX <= budget.most(), "nothing refuses it");
+        }
+        let read = to_bytes(unread.pop().expect("one is allowed").into_body(), usize::MAX).await.expect("a body");
+        assert_eq!(read.len(), FRAME_MAX);
+        answer().expect("one was read");
     }
 }

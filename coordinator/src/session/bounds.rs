@@ -9,7 +9,7 @@
 //! | [`REACH_MAX`] | `hello` is refused, a `session` ignored |
 //! | [`CALLS_IN_FLIGHT`] | the call is refused |
 //! | [`CALLS_AT_ONCE`] | the call waits, as do the calls after it |
-//! | [`QUEUE`] | the link is not read |
+//! | [`QUEUE`], [`QUEUE_BYTES`] | the link is not read |
 //! | the budget of [`unfinished`](crate::unfinished) | reading of the link pauses until there is room |
 //! | [`PER_SECOND`], after [`SAVED`] | reading of the link pauses until the next piece is due |
 //! | [`PAGE`], [`PAGE_BYTES`] | the rest is sent in the next frame |
@@ -39,6 +39,8 @@ pub(super) const RETRY: Duration = Duration::from_secs(2);
 pub(super) const CALLS_AT_ONCE: usize = 4;
 /// The size of the ledger's queue.
 pub(super) const QUEUE: usize = 2 * CALLS_IN_FLIGHT;
+/// The bytes of calls in the queue, each with at least its frame's free part.
+pub(super) const QUEUE_BYTES: usize = 32 * 1024;
 /// Pieces read per second. A piece is part of a long frame, or a frame that arrives beside [`CALLS_AT_ONCE`] calls.
 pub(super) const PER_SECOND: u32 = 250;
 /// The burst that a link may save up, as time at [`PER_SECOND`].
@@ -52,15 +54,15 @@ pub(super) const ENDED_WAITS: usize = 16;
 /// Events that are handled before the replies are written.
 pub(super) const TOGETHER: usize = 16;
 /// The bytes of replies at which they are written before there are more.
-pub(super) const OUTBOX_FULL: usize = 64 * 1024;
+pub(super) const OUTBOX_FULL: usize = 32 * 1024;
 /// Pings and pongs between two messages. A host sends a message at least with each heartbeat.
 pub(super) const CONTROL_FRAMES_MAX: usize = 128;
 /// The ways that a session may report to be reachable by, repeated ones included.
 pub(super) const REACH_MAX: usize = 32;
 /// Messages in one `deliver` frame.
 pub(super) const PAGE: usize = 16;
-/// Bytes of messages in one `deliver` frame, well below the largest frame. A longer message is sent alone.
-pub(super) const PAGE_BYTES: usize = 256 * 1024;
+/// Bytes of messages in one `deliver` frame. A longer message is sent alone. Each link that reads slowly holds as many.
+pub(super) const PAGE_BYTES: usize = 32 * 1024;
 
 /// The read buffer in bytes. Every idle connection holds its buffer, and the default has 128 KiB.
 pub(super) const READ_BUFFER: usize = 1024;

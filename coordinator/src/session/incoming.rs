@@ -1,7 +1,7 @@
 //! Frames from the host: each is answered at once, or queued in order of arrival.
 
 use c3po_shared::catalogue::{Call, Tool};
-use c3po_shared::ids::CallId;
+use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, LABEL_MAX, SILENCE_MAX};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::check_plain;
@@ -21,13 +21,13 @@ impl Session {
         self.heard = Instant::now();
         match Frame::parse(text) {
             Ok(Frame::Request { id, method, params }) => match ToCoordinator::parse(&method, params) {
-                Ok(method) => return self.on_method(Some(id), method, held),
+                Ok(method) => return self.on_method(Some(id), method, held, text.len()),
                 Err(refusal) => self.outbox.refuse(&id, refusal),
             },
             Ok(Frame::Notification { method, params }) => {
                 // JSON-RPC requires malformed notifications to be ignored.
                 if let Ok(method) = ToCoordinator::parse(&method, params) {
-                    return self.on_method(None, method, held);
+                    return self.on_method(None, method, held, text.len());
                 }
             }
             Ok(Frame::Response { id, outcome }) => {
@@ -45,6 +45,7 @@ impl Session {
         id: Option<RequestId>,
         method: ToCoordinator<'_>,
         held: Option<Charge>,
+        bytes: usize,
     ) -> Result<(), EndReason> {
         match (method, id) {
             (ToCoordinator::Goodbye, _) => return Err(EndReason::Goodbye),
@@ -61,7 +62,7 @@ impl Session {
                     self.postpone(id, Refusal::store_unavailable());
                     return Ok(());
                 }
-                self.ledger.push(LedgerEntry::Receipt { id, progress });
+                self.ledger.push(LedgerEntry::Receipt { id, progress, bytes });
             }
             (ToCoordinator::Heartbeat(beat), Some(id)) => {
                 self.renew();
@@ -90,7 +91,14 @@ impl Session {
                     // its own charge meanwhile, such calls could wait for each other.
                     let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
                     let held = held.filter(|_| !reads);
-                    self.accept(id, params.call_id, call, held);
+                    self.accept(LedgerEntry::Call {
+                        id,
+                        call_id: params.call_id,
+                        call,
+                        held,
+                        bytes,
+                        at: Instant::now(),
+                    });
                 }
                 Err(refusal) => self.outbox.refuse(&id, refusal),
             },
@@ -104,13 +112,14 @@ impl Session {
     }
 
     /// Queues a call behind the receipts that arrived before it.
-    fn accept(&mut self, id: RequestId, call_id: CallId, call: Call, held: Option<Charge>) {
+    fn accept(&mut self, call: LedgerEntry) {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(LedgerEntry::Renew);
         }
         self.ledger.push_owed();
-        let shows_life = std::mem::take(&mut self.is_new) && call.tool() != Tool::SetStatus;
-        self.ledger.push(LedgerEntry::Call { id, call_id, call, held, at: Instant::now() });
+        let shows_life = std::mem::take(&mut self.is_new)
+            && !matches!(&call, LedgerEntry::Call { call, .. } if call.tool() == Tool::SetStatus);
+        self.ledger.push(call);
         if shows_life {
             // A session that calls is no longer starting. The change is queued after the call, which need not wait for it.
             self.ledger.change(SessionChange { state: Some(State::Ready), ..SessionChange::default() });
@@ -123,10 +132,16 @@ impl Session {
             abort.abort();
             self.running.remove(&call);
         } else if let Some((_, message)) = self.ended_waits.iter().find(|(ended, _)| *ended == call) {
-            self.caller.memory.take_back(message);
-            self.delivery.given_back();
-            self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
+            let message = message.clone();
+            self.give_back(&message);
         }
+    }
+
+    /// A message that a wait returned did not reach the session: another way takes it.
+    pub(super) fn give_back(&mut self, message: &MessageId) {
+        self.caller.memory.take_back(message);
+        self.delivery.given_back();
+        self.services.presence.wake(&self.caller.agent, &News::Inbox(Vec::new()));
     }
 
     /// Queues a change of the session. Changes from a person, who has no session, are ignored.
@@ -135,7 +150,7 @@ impl Session {
             return;
         }
         if let Err(refusal) = check_change(&change) {
-            tracing::warn!(agent.id = %self.caller.agent, "a change of the session was ignored: {refusal}");
+            tracing::debug!(agent.id = %self.caller.agent, "a change of the session was ignored: {refusal}");
             return;
         }
         self.is_new &= change.state.is_none();

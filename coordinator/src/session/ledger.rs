@@ -13,21 +13,31 @@ use c3po_shared::wire::{RequestId, SessionChange};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::bounds::{MISSING_MAX, QUEUE};
+use super::bounds::{MISSING_MAX, QUEUE, QUEUE_BYTES};
 use crate::request::{self, Caller, Services};
 use crate::store::{Amendment, StoreError};
 use crate::unfinished::Charge;
 
 /// An entry of the queue.
 pub(super) enum LedgerEntry {
-    /// Messages reached a later stage.
-    Receipt { id: Option<RequestId>, progress: Progress },
+    /// Messages reached a later stage. With the length of its frame.
+    Receipt { id: Option<RequestId>, progress: Progress, bytes: usize },
     /// The session changed.
     Change(SessionChange),
     /// The lease ran out while the store was unavailable.
     Renew,
-    /// A call with its charge and its time of arrival.
-    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Charge>, at: Instant },
+    /// A call with its charge or the length of its frame, and its time of arrival.
+    Call { id: RequestId, call_id: CallId, call: Call, held: Option<Charge>, bytes: usize, at: Instant },
+}
+
+impl LedgerEntry {
+    /// Returns the bytes that it keeps without a charge.
+    fn uncharged(&self) -> usize {
+        match self {
+            Self::Call { held: Some(_), .. } | Self::Change(_) | Self::Renew => 0,
+            Self::Receipt { bytes, .. } | Self::Call { bytes, .. } => *bytes,
+        }
+    }
 }
 
 /// A call that may start.
@@ -77,7 +87,7 @@ impl Ledger {
     /// Queues a receipt for messages that arrived on the host, merging it with a queued receipt of the same kind.
     pub(super) fn delivered(&mut self, message_ids: Vec<MessageId>, context: u64) {
         match self.queue.back_mut() {
-            Some(LedgerEntry::Receipt { id: None, progress: last })
+            Some(LedgerEntry::Receipt { id: None, progress: last, .. })
                 if last.context == context && last.stage == Stage::OnHost =>
             {
                 last.message_ids.extend(message_ids);
@@ -85,7 +95,7 @@ impl Ledger {
             _ => {
                 let (stage, via) = (Stage::OnHost, Via::Deliver);
                 let progress = Progress { message_ids, stage, via, seen_via: None, context };
-                self.push(LedgerEntry::Receipt { id: None, progress });
+                self.push(LedgerEntry::Receipt { id: None, progress, bytes: 0 });
             }
         }
     }
@@ -132,7 +142,7 @@ impl Ledger {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.queue.len() < QUEUE
+        self.queue.len() < QUEUE && self.queue.iter().map(LedgerEntry::uncharged).sum::<usize>() < QUEUE_BYTES
     }
 
     /// Removes a call that its client has cancelled.
@@ -195,7 +205,7 @@ impl Ledger {
                 self.queue = VecDeque::new();
             }
             match next {
-                LedgerEntry::Call { id, call_id, call, held, at } => {
+                LedgerEntry::Call { id, call_id, call, held, at, .. } => {
                     return Some(ReadyCall { id, call_id, call, held, at });
                 }
                 entry => self.at_work = Some(record(Arc::clone(services), caller.clone(), entry)),
@@ -237,7 +247,7 @@ fn record(services: Arc<Services>, caller: Caller, entry: LedgerEntry) -> BoxFut
     Box::pin(async move {
         let store = &services.store;
         match entry {
-            LedgerEntry::Receipt { id, progress } => {
+            LedgerEntry::Receipt { id, progress, .. } => {
                 if let Err(error) = request::check_speaker(&services, &caller).await {
                     return Noted { id, ..Noted::of(Err(error)) };
                 }
@@ -299,13 +309,27 @@ mod tests {
         let mut ledger = Ledger::default();
         let (message_ids, stage, via) = (Vec::new(), Stage::Seen, Via::Hook);
         let progress = Progress { message_ids, stage, via, seen_via: None, context: 0 };
-        let receipt = |id| LedgerEntry::Receipt { id, progress: progress.clone() };
+        let receipt = |id| LedgerEntry::Receipt { id, progress: progress.clone(), bytes: 0 };
         ledger.push(receipt(Some(RequestId::Number(1))));
         ledger.push(receipt(None));
         ledger.change(state(State::Busy));
         ledger.push(receipt(Some(RequestId::Number(2))));
         assert_eq!(ledger.withdraw_receipts(), [RequestId::Number(1), RequestId::Number(2)]);
         assert_eq!(ledger.queue.len(), 2, "nobody says again what has no id");
+    }
+
+    #[test]
+    fn a_link_is_not_read_while_its_queue_has_many_bytes() {
+        let mut ledger = Ledger::default();
+        let progress =
+            Progress { message_ids: Vec::new(), stage: Stage::Seen, via: Via::Hook, seen_via: None, context: 0 };
+        for _ in 0..QUEUE_BYTES / 4_096 {
+            assert!(ledger.has_room());
+            ledger.push(LedgerEntry::Receipt { id: None, progress: progress.clone(), bytes: 4_096 });
+        }
+        assert!(!ledger.has_room());
+        ledger.queue.pop_front();
+        assert!(ledger.has_room());
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,14 +21,14 @@ use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::wire::{CLOSE_REVOKED, CLOSE_TAKEN_OVER, Empty, Outgoing, RequestId, SessionChange};
+use c3po_shared::wire::{Empty, RequestId, SessionChange};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::upgrade::Upgraded;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::bounds::{CALLS_AT_ONCE, DRAIN, ENDED_WAITS, TOGETHER};
+use self::bounds::{CALLS_AT_ONCE, ENDED_WAITS, TOGETHER};
 use self::connection::{Connection, Gone};
 use self::delivery::Delivery;
 use self::end::EndReason;
@@ -42,9 +42,6 @@ use crate::store::StoreError;
 use crate::unfinished::Charge;
 
 pub(crate) use self::bounds::MESSAGE_DEADLINE;
-
-/// The close code of a server that goes away, from RFC 6455.
-const CLOSE_GOING_AWAY: u16 = 1001;
 
 /// Serves one link until it ends or `stop` is cancelled.
 ///
@@ -401,15 +398,19 @@ impl Session {
         self.running.remove(&finished.call);
         match finished.outcome {
             Ok(done) => {
+                let room = self.stay.principal().room();
+                let sent = self.outbox.reply(&finished.id, &done.reply, done.held, &self.services.unfinished, room);
                 if let (Tool::WaitForMessage, Reply::Message(message)) = (finished.tool, &done.reply) {
-                    self.ended_waits.truncate(ENDED_WAITS - 1);
-                    self.ended_waits.push_front((finished.call, message.id.clone()));
+                    if sent {
+                        self.ended_waits.truncate(ENDED_WAITS - 1);
+                        self.ended_waits.push_front((finished.call, message.id.clone()));
+                    } else {
+                        self.give_back(&message.id);
+                    }
                 }
                 if let Some(renamed) = done.renamed {
                     self.become_other(renamed);
                 }
-                let text = Outgoing::result(&finished.id, &done.reply).text();
-                self.outbox.push_held(text, done.held);
             }
             Err(refusal) => {
                 tracing::debug!(tool = finished.tool.name(), "refused: {refusal}");
@@ -437,48 +438,6 @@ impl Session {
         self.delivery.ring(0);
         self.renewed = Instant::now();
         self.caller = caller;
-    }
-
-    fn drain(&mut self) {
-        self.drain_until = Some(Instant::now() + DRAIN);
-        self.outbox.push(Outgoing::notification("draining", &Empty {}).text());
-    }
-
-    /// Waits for in-flight store calls so that their outcome is recorded; the client is not notified. Waits are aborted at
-    /// once.
-    async fn finish(&mut self) {
-        for (_, abort) in self.running.values().filter(|(tool, _)| *tool == Tool::WaitForMessage) {
-            abort.abort();
-        }
-        self.ledger.finish(&self.services, &self.caller).await;
-        while let Some(finished) = self.calls.next().await {
-            // After a rename, the lease to be released is that of the new name.
-            if let Some(Ok(Done { renamed: Some(renamed), .. })) = finished.map(|finished| finished.outcome) {
-                self.become_other(renamed);
-            }
-        }
-    }
-
-    /// Releases the lease if the session ended, and sends the close reason to the peer.
-    async fn leave(&mut self, end: &EndReason) {
-        let current = self.present.as_ref().is_some_and(Present::is_current);
-        if let (EndReason::Goodbye | EndReason::Gone | EndReason::Revoked, true, Some(tenure)) =
-            (end, current, &self.caller.tenure)
-            && let Err(error) = self.services.store.release(tenure, *end != EndReason::Gone).await
-        {
-            tracing::warn!("{} was not released and stays online until its lease expires: {error}", tenure.agent);
-        }
-        if let Some(reading_along) = self.reading_along.take() {
-            attendance::end(&self.services, reading_along).await;
-        }
-        match end {
-            EndReason::TakenOver => {
-                self.connection.close(CLOSE_TAKEN_OVER, "another session took over this agent").await
-            }
-            EndReason::Revoked => self.connection.close(CLOSE_REVOKED, "the key was revoked or has expired").await,
-            EndReason::Draining => self.connection.close(CLOSE_GOING_AWAY, "the coordinator is shutting down").await,
-            EndReason::Goodbye | EndReason::Gone => {}
-        }
     }
 }
 

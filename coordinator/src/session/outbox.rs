@@ -1,11 +1,12 @@
 //! The frames of one link that are not written yet, with their charges.
 
+use c3po_shared::catalogue::Reply;
 use c3po_shared::refusal::Refusal;
 use c3po_shared::wire::{Outgoing, RequestId, RpcError};
 use serde::Serialize;
 
 use super::bounds::OUTBOX_FULL;
-use crate::unfinished::Charge;
+use crate::unfinished::{Budget, Charge, Room};
 
 /// Frames to write before anything else is done.
 #[derive(Debug, Default)]
@@ -38,6 +39,30 @@ impl Outbox {
         self.push(Outgoing::result(id, result).text());
     }
 
+    /// Adds the reply to a call, with its charge. A long reply without a charge takes room now; if unread replies fill it, the
+    /// call is refused instead, and the result is `false`.
+    pub(super) fn reply(
+        &mut self,
+        id: &RequestId,
+        reply: &Reply,
+        held: Option<Charge>,
+        budget: &Budget,
+        room: &Room,
+    ) -> bool {
+        let text = Outgoing::result(id, reply).text();
+        // The frame and the copy in the buffer of the connection.
+        match held.map_or_else(|| budget.room_for_answer(room, 2 * text.len()), |held| Ok(Some(held))) {
+            Ok(held) => {
+                self.push_held(text, held);
+                true
+            }
+            Err(refusal) => {
+                self.refuse(id, refusal);
+                false
+            }
+        }
+    }
+
     /// Adds the refusal of a request.
     pub(super) fn refuse(&mut self, id: &RequestId, refusal: Refusal) {
         self.push(Outgoing::error(Some(id), &RpcError::from(refusal)).text());
@@ -57,5 +82,25 @@ impl Outbox {
     pub(super) fn take(&mut self) -> (Vec<String>, Vec<Charge>) {
         self.bytes = 0;
         (std::mem::take(&mut self.frames), std::mem::take(&mut self.held))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use c3po_shared::catalogue::TimedOut;
+
+    use super::*;
+
+    #[test]
+    fn a_long_reply_without_room_is_refused() {
+        let (budget, room) = (Budget::within(Some(1 << 20)), Room::default());
+        let reply = Reply::TimedOut(TimedOut { message: "x".repeat(600_000), ..TimedOut::any(1, 0) });
+        let (mut outbox, id) = (Outbox::default(), RequestId::Number(1));
+        assert!(outbox.reply(&id, &reply, None, &budget, &room));
+        assert!(!outbox.reply(&id, &reply, None, &budget, &room), "the first one is not written");
+        let (frames, held) = outbox.take();
+        assert!(frames[0].len() > 600_000 && frames[1].contains("RATE_LIMITED"), "{}", frames[1]);
+        drop(held);
+        assert!(outbox.reply(&id, &reply, None, &budget, &room));
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use c3po_shared::host::is_generated;
 use c3po_shared::ids::{AgentId, CallId, MessageId};
 use c3po_shared::limits::{ARCHIVE_LIFE, MESSAGE_LIFE_MAX};
 use c3po_shared::message::Message;
@@ -267,6 +268,12 @@ pub const FORMER_LIFE: Duration = MESSAGE_LIFE_MAX.saturating_add(ARCHIVE_LIFE.s
 
 /// How many agents are read at once by whatever needs all of them.
 pub(crate) const AGENTS_STEP: usize = 200;
+
+/// Returns whether the name of an agent that a person acts as stays reserved for that host when the agent is deleted. All
+/// hosts share the reserved names, and a container has another name at its next start.
+fn is_kept_for(name: &AgentId, host: &str) -> bool {
+    !name.is_reserved() && !is_generated(host)
+}
 
 /// The interface of every store, independent of its tables or keys.
 #[async_trait]

@@ -1,8 +1,11 @@
-//! The budget of unfinished input: the limit of bytes held for messages and requests that are incomplete or still processed,
-//! and for answers with whole texts until they are written.
+//! The budget of unfinished input and unread answers: the limit of bytes held for messages and requests that are incomplete
+//! or still processed, and for answers until they are written.
 //!
 //! Input of more than a few kilobytes is charged to its key, and then to the coordinator. Reading pauses if either has no
 //! room. The rest of the input and the resulting call have deadlines, so room becomes free again.
+//!
+//! Answers have rooms of their own. Whole texts take room before they are read. Every other long answer takes room when it
+//! is made; without room, the client gets a refusal instead of it.
 
 mod frames;
 mod intake;
@@ -10,12 +13,17 @@ mod intake;
 use std::sync::{Arc, Once};
 
 use c3po_shared::limits::{FRAME_MAX, UNFINISHED_MAX, UNFINISHED_PER_KEY};
+use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::intake::Intake;
 
 /// The free bytes of each message: most messages are never charged.
 const FREE: usize = 4 << 10;
+/// The longest answer that is never charged.
+const FREE_ANSWER: usize = 8 << 10;
+/// When a client may repeat a call that was refused for unread answers, in seconds.
+const RETRY_AFTER: u64 = 2;
 /// The minimum budget, with room for some messages of the maximum length even with little memory.
 const UNFINISHED_MIN: usize = 4 << 20;
 /// The share of the budget that one key may use, or all clients without a key: others always have room.
@@ -56,18 +64,34 @@ impl Budget {
         charge(FRAME_MAX, Arc::clone(&one.texts), Arc::clone(&self.all.texts))
     }
 
+    /// Charges an answer of this length, to be held until it is written. Short answers are free.
+    ///
+    /// Errors: `RATE_LIMITED` if unread answers fill the room of the key, or of the coordinator.
+    pub(crate) fn room_for_answer(&self, one: &Room, bytes: usize) -> Result<Option<Charge>, Refusal> {
+        if bytes <= FREE_ANSWER {
+            return Ok(None);
+        }
+        one.reduce_to(self.share);
+        // With little memory, one answer may take all of the room.
+        let bytes = u32::try_from(bytes.min(self.share)).unwrap_or(u32::MAX);
+        let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(bytes).ok();
+        let charge = take(&one.answers).zip(take(&self.all.answers)).map(|(one, all)| Charge { one, all });
+        charge.map(Some).ok_or_else(unread)
+    }
+
     /// Opens an account for input from a client that is not yet authenticated.
     pub(crate) fn account_of_stranger(&self, longest: usize) -> Account {
         self.account(&self.strangers, longest)
     }
 }
 
-/// Room for a number of bytes, of the coordinator or of one key: for input, and for answers, so that neither keeps the other
-/// waiting.
+/// Room for a number of bytes, of the coordinator or of one key: for input, for whole texts, and for other answers, so that
+/// none keeps another waiting.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     free: Arc<Semaphore>,
     texts: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
     reduced: Arc<Once>,
 }
 
@@ -81,14 +105,14 @@ impl Default for Room {
 impl Room {
     fn of(bytes: usize) -> Self {
         let room = || Arc::new(Semaphore::new(bytes));
-        Self { free: room(), texts: room(), reduced: Arc::new(Once::new()) }
+        Self { free: room(), texts: room(), answers: room(), reduced: Arc::new(Once::new()) }
     }
 
     /// Reduces the room of a key, which is made before the budget is known, to this number of bytes. Only the first call
     /// counts.
     fn reduce_to(&self, bytes: usize) {
         self.reduced.call_once(|| {
-            for room in [&self.free, &self.texts] {
+            for room in [&self.free, &self.texts, &self.answers] {
                 room.forget_permits(UNFINISHED_PER_KEY.saturating_sub(bytes));
             }
         });
@@ -101,6 +125,14 @@ async fn charge(bytes: usize, one: Arc<Semaphore>, all: Arc<Semaphore>) -> Charg
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let take = async |room: Arc<Semaphore>| room.acquire_many_owned(bytes).await.expect("it is never closed");
     Charge { one: take(one).await, all: take(all).await }
+}
+
+/// Returns the refusal of a client that does not read its answers.
+pub(crate) fn unread() -> Refusal {
+    let error = "the limit of bytes in unread answers is reached, for this key or for the coordinator";
+    Refusal::new(ErrorCode::RateLimited, error)
+        .suggest("Read the answers to earlier calls, and call again in a few seconds.")
+        .detail("retry_after_seconds", RETRY_AFTER)
 }
 
 /// Charged bytes, released when this is dropped.
@@ -292,6 +324,21 @@ mod tests {
         for account in &mut begun {
             timeout(NOW, account.hold(FREE + 1)).await.expect("there is room for all");
         }
+    }
+
+    #[test]
+    fn unread_answers_of_one_key_have_a_limit_and_others_keep_theirs() {
+        let (budget, bad, good) = (Budget::within(Some(512 << 20)), Room::default(), Room::default());
+        let mut unread = Vec::new();
+        while let Ok(charge) = budget.room_for_answer(&bad, FRAME_MAX) {
+            unread.push(charge.expect("it is long"));
+            assert!(unread.len() * FRAME_MAX <= budget.most(), "nothing refuses it");
+        }
+        assert!(unread.len() > 1, "some are allowed");
+        assert!(budget.room_for_answer(&bad, FREE_ANSWER).is_ok_and(|charge| charge.is_none()), "short ones are free");
+        assert!(budget.room_for_answer(&good, FRAME_MAX).is_ok(), "another key has room");
+        unread.pop();
+        assert!(budget.room_for_answer(&bad, FRAME_MAX).is_ok(), "one was read");
     }
 
     #[tokio::test(start_paused = true)]

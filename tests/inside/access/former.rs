@@ -86,3 +86,43 @@ async fn no_session_gets_the_name_of_a_hosts_person() -> Result<()> {
     assert_eq!((host.as_str(), hello(&desk, person("human")).await?), ("desk-2", Ok(json!("desk-2-cli"))));
     Ok(())
 }
+
+#[tokio::test]
+async fn the_name_of_a_persons_agent_stays_reserved_and_so_does_every_spelling() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let mut person = Link::open_with(&gate.served.address, Some(&nas)).await?;
+    person.hello(&Who::person("desk")).await?.ok().context("a person may act as an agent of its host")?;
+    let question = json!({"target": "desk", "message": "of the nas alone"});
+    let asked = person.call("send_message", question).await?["id"].clone();
+    person.notify("goodbye", json!({})).await?;
+    let body = json!({"agent_id": "desk"}).to_string();
+    let removed = async || {
+        let answer = ask(&gate, "POST", "/api/agents/remove", Some(&nas), None, &body).await.ok()?;
+        (answer.status == 200).then_some(())
+    };
+    eventually("the host removes its agent", SOON, removed).await?;
+
+    let sent = ask(&gate, "GET", "/api/sent", Some(&laptop), Some("desk"), "").await?;
+    assert_eq!((sent.status, code(&sent).as_deref()), (403, Some("FORBIDDEN")), "{}", sent.body);
+    for (name, expected) in [("desk", "desk-2"), ("DESK", "DESK-3")] {
+        let (mut other, welcome) = session(&gate, &laptop, name).await?;
+        assert_eq!(welcome["agent_id"], expected);
+        assert_eq!(other.refusal("get_thread", json!({"message_id": asked})).await?, "MESSAGE_NOT_FOUND");
+    }
+    let (_own, welcome) = session(&gate, &nas, "desk").await?;
+    assert_eq!(welcome["agent_id"], "desk");
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_spelling_of_a_name_by_another_host_leads_to_a_number() -> Result<()> {
+    let (gate, nas, laptop) = two_hosts().await?;
+    let (_first, welcome) = session(&gate, &laptop, "WEB").await?;
+    assert_eq!(welcome["agent_id"], "WEB");
+    let (_second, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!(welcome["agent_id"], "web-2");
+    let mut own = Link::open_with(&gate.served.address, Some(&laptop)).await?;
+    let refused = own.hello(&Who::new("Web")).await?.err().context("a typing error of the same host")?;
+    assert_eq!(refused["data"]["code"], "CONFLICT", "{refused}");
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! The responses of REST. Each describes itself for the OpenAPI document.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
@@ -16,7 +17,6 @@ use schemars::{JsonSchema, Schema, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::server::written::on_written;
 use crate::unfinished::Charge;
 
 /// The media type of JSON.
@@ -25,7 +25,7 @@ pub(super) const JSON: &str = "application/json";
 /// A JSON response, or a refusal.
 pub(in crate::server) type RestAnswer<T> = Result<Json<T>, Refused>;
 
-/// A JSON response with its charge, which is held until the client has read it.
+/// A JSON response with its charge, which [`until_written`](crate::server::written::until_written) holds.
 #[derive(Debug)]
 pub(in crate::server) struct Charged<T>(pub(in crate::server) T, pub(in crate::server) Charge);
 
@@ -40,11 +40,10 @@ impl<T: JsonSchema> OperationOutput for Charged<T> {
 impl<T: Serialize> IntoResponse for Charged<T> {
     fn into_response(self) -> Response {
         let Self(value, mut charge) = self;
-        Json(value).into_response().map(|body| {
-            let length = body.size_hint().lower();
-            charge.shrink(usize::try_from(length).unwrap_or(usize::MAX));
-            on_written(body, move || drop(charge))
-        })
+        let mut response = Json(value).into_response();
+        charge.shrink(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX));
+        response.extensions_mut().insert(Arc::new(charge));
+        response
     }
 }
 

@@ -18,6 +18,7 @@ use c3po_shared::refusal::{ErrorCode, Refusal};
 pub(super) use self::answer::{Charged, Media, Plain, Refused, RestAnswer, described, retry_after, status_of};
 pub(super) use self::document::Description;
 pub(super) use self::extract::{Body, By, InPath, MayLook, Query, Speaker, read_body};
+use super::written::until_written;
 use super::{AppState, guard};
 use crate::auth::{Right, Stay};
 use crate::request::check_right;
@@ -84,10 +85,14 @@ async fn admit(State((server, access)): State<(AppState, Access)>, mut request: 
         Err(refusal) => return Refused::from(refusal).into_response(),
     };
     let principal = stay.as_ref().map(|stay| Arc::clone(stay.principal()));
-    // The request counts for its key until the response is made.
+    let services = Arc::clone(&server.services);
     let work = async move {
-        let _stay = stay;
-        next.run(request).await
+        let response = next.run(request).await;
+        match stay {
+            Some(stay) => until_written(&services.unfinished, stay, response)
+                .unwrap_or_else(|refusal| Refused::from(refusal).into_response()),
+            None => response,
+        }
     };
     let done = if access.lasts {
         server.tasks.spawn(work).await.map_err(|error| ended_early(&error))

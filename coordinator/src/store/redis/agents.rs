@@ -12,7 +12,7 @@ use super::library::Call;
 use super::records::{self, Fields, corrupt};
 use super::{RedisStore, millis};
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError, Tenure,
+    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Quota, Removal, Result, StoreError, Tenure, is_kept_for,
 };
 
 /// How many agents one call reads.
@@ -104,7 +104,9 @@ pub(super) async fn remove(store: &RedisStore, id: &AgentId, frees: bool) -> Res
 
 /// Returns the host to which the name of a deleted agent stays reserved.
 pub(super) async fn former_host(store: &RedisStore, id: &AgentId) -> Result<Option<String>> {
-    store.connection.run(redis::cmd("GET").arg(store.names.key(&format!("former:{id}")))).await
+    let key = store.names.key(&format!("former:{}", id.as_str().to_ascii_lowercase()));
+    let kept: Option<String> = store.connection.run(redis::cmd("GET").arg(key)).await?;
+    Ok(kept.and_then(|kept| kept.split_once(' ').map(|(_maker, host)| host.to_owned())))
 }
 
 /// Moves the agents of one host under a base name to another host.
@@ -176,6 +178,7 @@ pub(super) async fn introduce(store: &RedisStore, id: &AgentId, host: Option<&st
     let mut call = store.names.call_about("introduce", id);
     call.arg(Uuid::new_v4().to_string()).arg(host.unwrap_or_default());
     describe_quota(&mut call, quota);
+    call.arg(u8::from(host.is_some_and(|host| is_kept_for(id, host))));
     let told: Vec<Value> = store.connection.invoke(&call).await?;
     check_made(id, &told, quota)?;
     let fields: Fields = redis::from_redis_value(Value::Array(told)).map_err(corrupt)?;

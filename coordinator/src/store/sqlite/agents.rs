@@ -15,7 +15,7 @@ use super::worker::Work;
 use crate::store::agent::displaced;
 use crate::store::{
     Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError,
-    Tenure,
+    Tenure, is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -199,13 +199,13 @@ fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
     forget_former(work, id)?;
     let mut insert = work.connection.prepare_cached(
         "INSERT INTO agents (id, base, slot, uid, capabilities, state, reach, generation, instance, fleeting, held_until,
-            registered_at, last_seen, made_by, host)
-            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker, :host)",
+            registered_at, last_seen, made_by, host, reserved)
+            VALUES (:id, :id, 0, :uid, '[]', :state, '[]', 0, :nobody, 0, 0, :now, :now, :maker, :host, :reserved)",
     )?;
     insert.execute(named_params! {
         ":id": id.as_str(), ":uid": uid.as_bytes(), ":state": State::Stopped.as_str(),
         ":nobody": Uuid::nil().as_bytes(), ":now": stamp(work.now), ":maker": quota.key,
-        ":host": host,
+        ":reserved": host.is_some(), ":host": host,
     })?;
     Ok(uid)
 }
@@ -220,8 +220,10 @@ pub(super) fn introduce(work: &Work<'_>, id: &AgentId, host: Option<&str>, quota
         }
         insert(work, id, quota)?;
     }
-    let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)), last_seen = :now WHERE id = :id";
-    let params = named_params! { ":host": host, ":now": stamp(work.now), ":id": id.as_str() };
+    let sql = "UPDATE agents SET host = iif(slot > 0, host, coalesce(:host, host)),
+        reserved = reserved OR (slot = 0 AND :reserved), last_seen = :now WHERE id = :id";
+    let reserved = host.is_some_and(|host| is_kept_for(id, host));
+    let params = named_params! { ":host": host, ":reserved": reserved, ":now": stamp(work.now), ":id": id.as_str() };
     work.connection.prepare_cached(sql)?.execute(params)?;
     find(work, id)?.ok_or_else(|| StoreError::Corrupt(format!("agent {id} is gone right after it was written")))
 }
@@ -324,14 +326,14 @@ fn before(work: &Work<'_>, life: Duration) -> i64 {
 
 /// Returns the host to which the name of a deleted agent stays reserved.
 pub(super) fn former_host(work: &Work<'_>, id: &AgentId) -> Result<Option<String>> {
-    let sql = "SELECT host FROM former WHERE id = ? AND at > ?";
+    let sql = "SELECT host FROM former WHERE id = lower(?) AND at > ?";
     let params = (id.as_str(), before(work, FORMER_LIFE));
     Ok(work.connection.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?)
 }
 
 /// Ends the reservation of a deleted agent's name. Returns whether there was one.
 fn forget_former(work: &Work<'_>, id: &AgentId) -> Result<bool> {
-    Ok(work.connection.prepare_cached("DELETE FROM former WHERE id = ?")?.execute([id.as_str()])? == 1)
+    Ok(work.connection.prepare_cached("DELETE FROM former WHERE id = lower(?)")?.execute([id.as_str()])? == 1)
 }
 
 /// Deletes an agent that no session holds, and expires the messages in its inbox.

@@ -16,7 +16,7 @@ use crate::store::StoreError;
 /// "c3po": distinguishes our databases from those of other programs.
 const APPLICATION: u32 = 0x6333_706f;
 /// The number of the latest schema. A database with a higher one was written by a newer program.
-const VERSION: u32 = 15;
+const VERSION: u32 = 16;
 /// The migrations: each one upgrades a database from the version of its index to the next.
 const LADDER: [&str; VERSION as usize] = [
     include_str!("schema.sql"),
@@ -34,6 +34,7 @@ const LADDER: [&str; VERSION as usize] = [
     include_str!("makers.sql"),
     include_str!("alike.sql"),
     include_str!("former.sql"),
+    include_str!("former_case.sql"),
 ];
 /// The tables and indexes that every database of this version has.
 const PARTS: [&str; 20] = [

@@ -10,9 +10,20 @@ local function names_key(base)
   return fleet .. 'names:' .. base
 end
 
--- The host to which the name of a deleted agent stays reserved, so that no other host gets the messages that are still kept.
+-- 'key host': the host to which the name of a deleted agent stays reserved, in every spelling, so that no other host gets the
+-- messages that are still kept, and the key that the agent was made with.
 local function former_key(title)
-  return fleet .. 'former:' .. title
+  return fleet .. 'former:' .. string.lower(title)
+end
+
+-- Returns the key and the host of a reservation; nothing if the name is free.
+local function reservation(title)
+  return string.match(redis.call('GET', former_key(title)) or '', '^(%S*) (.*)$')
+end
+
+local function former_host()
+  local _, host = reservation(name)
+  return host
 end
 
 -- How many names stay reserved for the agents of one key: the oldest reservation ends first.
@@ -20,11 +31,15 @@ local FORMER_MAX = 1000
 
 local function reserve(host, maker, life)
   local formers = fleet .. 'formers:' .. maker
-  redis.call('SET', former_key(name), host, 'PX', life)
+  redis.call('SET', former_key(name), maker .. ' ' .. host, 'PX', life)
   redis.call('ZADD', formers, now, name)
   redis.call('PEXPIREAT', formers, now + tonumber(life))
   if redis.call('ZCARD', formers) > FORMER_MAX then
-    redis.call('DEL', former_key(redis.call('ZPOPMIN', formers)[1]))
+    -- The reservation may have ended, and another key may have one of that name.
+    local oldest = redis.call('ZPOPMIN', formers)[1]
+    if reservation(oldest) == maker then
+      redis.call('DEL', former_key(oldest))
+    end
   end
 end
 
@@ -35,7 +50,7 @@ local function may_have(base, slot, host)
   if found[2] then
     return found[1] == base and found[2] == slot and found[3] == host
   end
-  local of = found[3] or redis.call('GET', former_key(name)) or ''
+  local of = found[3] or former_host() or ''
   local is_of_host = of == '' or of == host
   return is_of_host and redis.call('HEXISTS', names_key(base), slot .. ' ' .. host) == 0
 end
@@ -106,9 +121,10 @@ local function create(uid)
   local positions = redis.call('GET', fleet .. 'seq:' .. name) or '0'
   redis.call('HSET', agent, 'uid', uid, 'session', '0 - 0', 'held_until', '0', 'state', 'stopped', 'registered_at', now,
     'last_seen', now, 'seq', positions, 'due', NEVER, 'link', now)
-  local host = redis.call('GETDEL', former_key(name))
+  local host = former_host()
   if host then
-    redis.call('HSET', agent, 'host', host)
+    redis.call('HSET', agent, 'host', host, 'reserved', '1')
+    redis.call('DEL', former_key(name))
   end
   redis.call('ZADD', fleet .. 'agents', 0, name)
   redis.call('HSET', folded_key(), string.lower(name), name)
@@ -349,13 +365,14 @@ end)
 
 -- Makes sure that the agent exists and notes that it was seen. Returns its record, what `refused_agent` returns, or
 -- {'reserved', host}.
--- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have
+-- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have, whether the name stays
+-- reserved for the host
 define('introduce', SMALL, function(keys, args)
   begin(keys)
   use(keys, 2)
   local held = redis.call('HGET', agent, 'held_until')
   if not held then
-    local of = args[2] ~= '' and redis.call('GET', former_key(name))
+    local of = args[2] ~= '' and former_host()
     if of and of ~= args[2] then
       return { 'reserved', of }
     end
@@ -368,6 +385,9 @@ define('introduce', SMALL, function(keys, args)
   end
   if args[2] ~= '' and redis.call('HEXISTS', agent, 'slot') == 0 then
     redis.call('HSET', agent, 'host', args[2])
+    if args[5] == '1' then
+      redis.call('HSET', agent, 'reserved', '1')
+    end
   end
   redis.call('HSET', agent, 'last_seen', now)
   return record()
