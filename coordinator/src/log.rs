@@ -1,34 +1,24 @@
 //! The rate limit of the log: clients cause lines, and none may fill the disk with them.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How many lines of one level may be written at once.
-const BURST: u32 = 2_000;
-/// The time in which one more line of a level becomes possible.
-const PER_LINE: Duration = Duration::from_millis(50);
+/// How many lines of one kind may be written at once.
+const BURST: u32 = 500;
+/// The time in which one more line of a kind becomes possible.
+const PER_LINE: Duration = Duration::from_millis(200);
 
-/// Writes lines to the standard error stream, each level within its rate limit. Debug output has none.
+/// Writes lines to the standard error stream. Each place in the code that logs has its own rate limit, so that a flood of one
+/// kind of line hides no other. Debug output has none.
 #[derive(Debug, Default)]
 pub struct LimitedLog {
-    errors: Mutex<Allowance>,
-    warnings: Mutex<Allowance>,
-    infos: Mutex<Allowance>,
-}
-
-impl LimitedLog {
-    fn allowance(&self, level: Level) -> Option<&Mutex<Allowance>> {
-        match level {
-            Level::ERROR => Some(&self.errors),
-            Level::WARN => Some(&self.warnings),
-            Level::INFO => Some(&self.infos),
-            _ => None,
-        }
-    }
+    allowances: Mutex<HashMap<Identifier, Allowance>>,
 }
 
 impl<'a> MakeWriter<'a> for LimitedLog {
@@ -39,14 +29,16 @@ impl<'a> MakeWriter<'a> for LimitedLog {
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line {
-        let Some(allowance) = self.allowance(*meta.level()) else { return Line::Written };
-        let mut allowance = allowance.lock().unwrap_or_else(PoisonError::into_inner);
-        match allowance.take(Instant::now()) {
+        if *meta.level() > Level::INFO {
+            return Line::Written;
+        }
+        let mut allowances = self.allowances.lock().unwrap_or_else(PoisonError::into_inner);
+        match allowances.entry(meta.callsite()).or_default().take(Instant::now()) {
             None => Line::Dropped,
             Some(0) => Line::Written,
             Some(dropped) => {
                 // A log that cannot be written is no reason to stop.
-                let _ = writeln!(io::stderr(), "{dropped} lines of level {} were not logged: rate limit", meta.level());
+                let _ = writeln!(io::stderr(), "rate limit: {dropped} lines like the next one were not logged");
                 Line::Written
             }
         }
@@ -75,7 +67,7 @@ impl Write for Line {
     }
 }
 
-/// The lines that one level may still write.
+/// The lines that one place in the code may still write.
 #[derive(Debug)]
 struct Allowance {
     lines: u32,
@@ -117,13 +109,13 @@ mod tests {
     fn a_flood_is_cut_to_the_rate_and_its_lines_are_counted() {
         let (mut allowance, start) = (Allowance::default(), Instant::now());
         let written = (0..5_000).filter(|_| allowance.take(start).is_some()).count();
-        assert_eq!(written, 2_000);
+        assert_eq!(written, 500);
         let later = start + PER_LINE;
-        assert_eq!(allowance.take(later), Some(3_000));
+        assert_eq!(allowance.take(later), Some(4_500));
         assert_eq!(allowance.take(later), None);
         let much_later = start + Duration::from_secs(3_600);
         assert_eq!(allowance.take(much_later), Some(1));
         let written = (0..5_000).filter(|_| allowance.take(much_later).is_some()).count();
-        assert_eq!(written, 1_999);
+        assert_eq!(written, 499);
     }
 }

@@ -250,3 +250,20 @@ pub(crate) async fn a_combined_receipt_of_an_older_context_shows_nothing_to_the_
     assert_eq!(steps(&fixture, &later).await?.last(), Some(&(Stage::Seen, "1.2".to_owned())));
     Ok(())
 }
+
+pub(crate) async fn a_history_keeps_the_first_and_the_latest_contexts(fixture: Fixture) -> Result<()> {
+    let tenure = fixture.pair().await?;
+    let sent = fixture.post(message("a", "b", "question")).await?;
+    for number in 0..100 {
+        fixture.advance_in(number, &sent, &tenure, Stage::InSession, Via::Stop).await?;
+    }
+    fixture.advance_in(99, &sent, &tenure, Stage::Seen, Via::Hook).await?;
+    let kept = steps(&fixture, &sent).await?;
+    assert_eq!(kept.len(), 2 + 32 + 1, "{kept:?}");
+    assert_eq!(
+        kept[..4],
+        named(&[(Stage::Stored, ""), (Stage::OnHost, "1"), (Stage::InSession, "1"), (Stage::InSession, "1.69"),])
+    );
+    assert_eq!(kept.last(), Some(&(Stage::Seen, "1.99".to_owned())));
+    Ok(())
+}

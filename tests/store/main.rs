@@ -71,7 +71,8 @@ macro_rules! every_promise {
                 an_outdated_session_changes_nothing_of_the_record,
                 repeated_is_what_an_earlier_session_or_context_was_shown,
                 settled_messages_are_not_shown_to_a_new_context,
-                seen_needs_in_session_of_the_same_context;
+                seen_needs_in_session_of_the_same_context,
+                a_history_keeps_the_first_and_the_latest_contexts;
             tenures:
                 a_held_name_is_refused_to_others,
                 one_of_50_racing_processes_gets_the_name,

@@ -66,9 +66,17 @@ impl Caller {
 /// The messages given to a session since it connected, and those shown to a client without a proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// Until when each message is withheld from waits and pushes.
-    handed: Mutex<HashMap<MessageId, Instant>>,
+    /// Until when each message is withheld.
+    handed: Mutex<HashMap<MessageId, Withheld>>,
     shown: Mutex<Vec<MessageId>>,
+}
+
+/// Until when a message is withheld.
+#[derive(Debug, Clone, Copy)]
+struct Withheld {
+    from_waits: Instant,
+    /// Not for longer, so that the host can show the rest of a message that its session was shown in part.
+    from_delivery: Instant,
 }
 
 impl Memory {
@@ -78,13 +86,13 @@ impl Memory {
         if handed.contains_key(id) {
             return false;
         }
-        handed.insert(id.clone(), now + HANDED_FOR);
+        handed.insert(id.clone(), Withheld { from_waits: now + HANDED_FOR, from_delivery: now + HANDED_FOR });
         true
     }
 
     /// Records that the session was shown a part of a message, so that no wait restarts it for a while.
     pub(crate) fn begin(&self, id: &MessageId, now: Instant) {
-        self.handed(now).insert(id.clone(), now + BEGUN_FOR);
+        self.handed(now).insert(id.clone(), Withheld { from_waits: now + BEGUN_FOR, from_delivery: now + HANDED_FOR });
     }
 
     /// Takes a message back from a wait whose caller had gone before the reply arrived.
@@ -97,20 +105,20 @@ impl Memory {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Returns when the next withheld message is released, if there is one.
+    /// Returns when waits may return the next withheld message, if there is one.
     pub(crate) fn next_release(&self, now: Instant) -> Option<Instant> {
-        self.handed(now).values().min().copied()
+        self.handed(now).values().map(|withheld| withheld.from_waits).min()
     }
 
-    /// Returns until when the message is withheld, if it is.
+    /// Returns until when the message is not delivered to the host, if it is withheld.
     pub(crate) fn held_until(&self, id: &MessageId, now: Instant) -> Option<Instant> {
-        self.handed(now).get(id).copied()
+        self.handed(now).get(id).map(|withheld| withheld.from_delivery).filter(|until| now < *until)
     }
 
     /// Returns the withheld messages, after dropping those that were released.
-    fn handed(&self, now: Instant) -> MutexGuard<'_, HashMap<MessageId, Instant>> {
+    fn handed(&self, now: Instant) -> MutexGuard<'_, HashMap<MessageId, Withheld>> {
         let mut handed = self.handed.lock().unwrap_or_else(PoisonError::into_inner);
-        handed.retain(|_, until| now < *until);
+        handed.retain(|_, withheld| now < withheld.from_waits);
         handed
     }
 

@@ -201,10 +201,10 @@ impl AdmittedStream {
         Ok((self.stream.peek(&mut first).await? > 0).then_some(first[0]))
     }
 
-    /// Returns the result of a write, or an error if writes have stalled for too long.
+    /// Returns the result of a write, or an error if all that is buffered was not written for too long. A client that reads a
+    /// few bytes now and then holds an answer as well.
     fn in_time<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.stalled = None;
             return written;
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(STALL_MAX)));
@@ -225,6 +225,8 @@ impl AsyncWrite for AdmittedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The buffers above are empty.
+        self.stalled = None;
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -18,18 +18,30 @@ pub(super) struct Presentation {
     content: Arc<Mutex<Option<PresentedIds>>>,
 }
 
+/// Unless the response is written, waits may return its messages again.
 #[derive(Debug)]
 struct PresentedIds {
     caller: Caller,
+    /// The messages that stand in it to their end.
     messages: Vec<MessageId>,
+    /// The messages that a wait took for it.
+    handed: Vec<MessageId>,
     via: Via,
 }
 
+impl Drop for PresentedIds {
+    fn drop(&mut self) {
+        for id in &self.handed {
+            self.caller.memory.take_back(id);
+        }
+    }
+}
+
 impl Presentation {
-    /// Records the messages that the response will show, with its reader.
-    pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, via: Via) {
+    /// Records the messages that the response will show, those of them that a wait took, and their reader.
+    pub(super) fn set(&self, caller: Caller, messages: Vec<MessageId>, handed: Vec<MessageId>, via: Via) {
         let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        *content = Some(PresentedIds { caller, messages, via });
+        *content = Some(PresentedIds { caller, messages, handed, via });
     }
 
     fn take(&self) -> Option<PresentedIds> {
@@ -44,7 +56,10 @@ pub(super) async fn layer(State(server): State<AppState>, mut request: Request, 
     let response = next.run(request).await;
     response.map(|body| {
         let written = move || {
-            let Some(PresentedIds { caller, messages, via }) = shown.take() else { return };
+            let Some(mut presented) = shown.take() else { return };
+            presented.handed.clear();
+            let (caller, messages, via) =
+                (presented.caller.clone(), std::mem::take(&mut presented.messages), presented.via);
             let services = Arc::clone(&server.services);
             server.tasks.spawn(async move {
                 http_session::note(&services, &caller, messages, Stage::InSession, via).await;

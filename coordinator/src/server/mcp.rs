@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -26,6 +27,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use super::accept::BODY_MAX;
 use super::endpoint::read_body;
 use super::evidence::{self, Presentation};
+use super::written::Paid;
 use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, CALL_DEADLINE, Services};
@@ -111,16 +113,27 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
         ));
     }
+    let effect = Effect::default();
+    request.extensions_mut().insert(effect.clone());
     request.extensions_mut().insert(BodySize { bytes: body.len(), values });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
-    let answered = timeout(CALL_DEADLINE, &mut answering).await;
-    // Released after the deadline of a call, because a wait lasts longer than a charge may be held.
-    drop(held);
-    match answered {
-        Ok(answer) => answer,
-        Err(_) => answering.await,
+    let (mut answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
+        Ok(answer) => (answer, held),
+        Err(_) => {
+            // A wait lasts longer than a charge may be held.
+            drop(held);
+            (answering.await, None)
+        }
+    };
+    if effect.0.load(Ordering::Relaxed) {
+        answer.extensions_mut().insert(Paid(held.map(Arc::new)));
     }
+    answer
 }
+
+/// Whether the call of a request changes something. Its answer may not be refused afterwards.
+#[derive(Debug, Clone, Default)]
+struct Effect(Arc<AtomicBool>);
 
 #[derive(Debug, Clone)]
 struct Handler {
@@ -188,6 +201,9 @@ impl Handler {
         };
         let caller = self.sessions.caller(&self.services, principal, &parts.headers).await?;
         let tool = call.tool();
+        if let Some(Effect(changes)) = parts.extensions.get::<Effect>() {
+            changes.store(!tool.only_reads(), Ordering::Relaxed);
+        }
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
@@ -200,7 +216,8 @@ impl Handler {
         let reply = Received::of(&done.reply);
         if let Some(via) = presented_via(tool) {
             let own = reply.presented(tool).into_iter().filter(|id| id.to() == caller.agent).collect();
-            shown.set(caller, own, via);
+            let handed = if tool == Tool::WaitForMessage { reply.shown(tool) } else { Vec::new() };
+            shown.set(caller, own, handed, via);
         }
         Ok(reply)
     }

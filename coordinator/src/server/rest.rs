@@ -23,10 +23,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::endpoint::{By, Charged, MayLook, Media, Plain, Query, Refused, RestAnswer, Speaker, described};
+use super::written::Paid;
 use super::{AppState, description};
 use crate::auth;
 use crate::request::room_for_texts;
 use crate::store::{Agent, Selection};
+use crate::unfinished::Charge;
 
 /// The limit of message bytes in a page of an inbox, so that no request loads a whole inbox into memory.
 const PAGE_BYTES: usize = 256 << 10;
@@ -34,6 +36,8 @@ const PAGE_BYTES: usize = 256 << 10;
 const LISTED_AT_ONCE: usize = 32;
 /// The bytes of one part of the list. Each client that reads slowly holds as many, and one record at most.
 const LISTED_BYTES: usize = 32 << 10;
+/// The charge of a list, in bytes: one part, and the buffers of the connection.
+const LISTED_CHARGE: usize = 48 << 10;
 /// The limit of deviating clocks in the list.
 const CLOCKS_MAX: usize = 100;
 
@@ -168,7 +172,7 @@ pub(super) async fn pending(
 
 /// All agents as a JSON array. They are read while the client reads, so that a slow client costs little memory.
 #[derive(Debug)]
-pub(super) struct AgentArray(HttpBody);
+pub(super) struct AgentArray(HttpBody, Option<Charge>);
 
 impl OperationOutput for AgentArray {
     type Inner = Vec<AgentRecord>;
@@ -180,13 +184,17 @@ impl OperationOutput for AgentArray {
 
 impl IntoResponse for AgentArray {
     fn into_response(self) -> Response {
-        ([(CONTENT_TYPE, "application/json")], self.0).into_response()
+        let Self(body, held) = self;
+        let mut response = ([(CONTENT_TYPE, "application/json")], body).into_response();
+        response.extensions_mut().insert(Paid(held.map(Arc::new)));
+        response
     }
 }
 
 /// `GET /api/agents`: all agents, for people.
 pub(super) async fn agents(State(server): State<AppState>, By(principal): By) -> Result<AgentArray, Refused> {
     let store = Arc::clone(&server.services.store);
+    let held = server.services.unfinished.room_for_answer(principal.room(), LISTED_CHARGE)?;
     let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
         let (store, principal) = (Arc::clone(&store), Arc::clone(&principal));
@@ -201,7 +209,7 @@ pub(super) async fn agents(State(server): State<AppState>, By(principal): By) ->
             Ok::<_, Refusal>(Some((text, next)))
         }
     });
-    Ok(AgentArray(HttpBody::from_stream(parts)))
+    Ok(AgentArray(HttpBody::from_stream(parts), held))
 }
 
 /// The state of a list that is being read.

@@ -10,38 +10,68 @@ use c3po_shared::refusal::Refusal;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use crate::auth::Stay;
-use crate::unfinished::{Budget, Charge};
+use crate::unfinished::{Budget, Charge, Room};
 
 /// The longest frame of a body, in bytes. A connection takes a whole frame at once, however slowly its client reads.
 const FRAGMENT: usize = 16 << 10;
-/// The charge of a body that is made while it is read, in bytes: one part and the buffers.
-const STREAMED: usize = 48 << 10;
 
-/// Charges the response to its key, and counts the request, until the client has read it.
+/// Marks a response that is not charged when it is made: it already is, or its call has changed something, so that its client
+/// must get it.
+#[derive(Debug, Clone)]
+pub(super) struct Paid(pub(super) Option<Arc<Charge>>);
+
+/// Charges the response to its key, and counts the request, until the client has read it. A body that is made while it is read
+/// is charged part by part, and ends with an error if a part finds no room.
 ///
 /// Errors: `RATE_LIMITED` if too many answers are unread.
 pub(super) fn until_written(budget: &Budget, stay: Arc<Stay>, mut response: Response) -> Result<Response, Refusal> {
-    let held = match response.extensions_mut().remove::<Arc<Charge>>() {
-        Some(charge) => Some(charge),
-        None => {
-            let length =
-                response.body().size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-            budget.room_for_answer(stay.principal().room(), length.unwrap_or(STREAMED))?.map(Arc::new)
+    let paid = response.extensions_mut().remove::<Paid>();
+    let length = response.body().size_hint().exact();
+    let held = match (paid, length) {
+        (Some(Paid(charge)), _) => charge,
+        (None, Some(length)) => {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            budget.room_for_answer(stay.principal().room(), length)?.map(Arc::new)
+        }
+        (None, None) => {
+            let meter = Meter { budget: budget.clone(), room: stay.principal().room().clone(), held: None };
+            return Ok(response.map(|body| watched(body, Some(meter), move || drop(stay))));
         }
     };
     Ok(response.map(|body| on_written(body, move || drop((stay, held)))))
 }
 
+/// Charges the parts of a body that is made while it is read.
+struct Meter {
+    budget: Budget,
+    room: Room,
+    /// The charge of the present part.
+    held: Option<Charge>,
+}
+
+impl Meter {
+    fn charge(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.held = None;
+        self.held = self.budget.room_for_answer(&self.room, bytes)?;
+        Ok(())
+    }
+}
+
 /// Returns the body, which calls `written` after its last byte was taken. If it is dropped earlier, it drops `written`
 /// without a call.
 pub(super) fn on_written(body: Body, written: impl FnOnce() + Send + 'static) -> Body {
-    Body::new(Watched { body, rest: Bytes::new(), written: Some(Box::new(written)) })
+    watched(body, None, written)
+}
+
+fn watched(body: Body, meter: Option<Meter>, written: impl FnOnce() + Send + 'static) -> Body {
+    Body::new(Watched { body, rest: Bytes::new(), meter, written: Some(Box::new(written)) })
 }
 
 struct Watched {
     body: Body,
     /// The part of a long frame that is not taken yet.
     rest: Bytes,
+    meter: Option<Meter>,
     written: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -61,7 +91,12 @@ impl HttpBody for Watched {
         let this = self.get_mut();
         if this.rest.is_empty() {
             match Pin::new(&mut this.body).poll_frame(cx).map_ok(Frame::into_data) {
-                Poll::Ready(Some(Ok(Ok(data)))) => this.rest = data,
+                Poll::Ready(Some(Ok(Ok(data)))) => {
+                    if let Some(Err(refusal)) = this.meter.as_mut().map(|meter| meter.charge(data.len())) {
+                        return Poll::Ready(Some(Err(axum::Error::new(refusal))));
+                    }
+                    this.rest = data;
+                }
                 Poll::Ready(Some(Ok(Err(other)))) => return Poll::Ready(Some(Ok(other))),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(None) => {

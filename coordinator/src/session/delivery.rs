@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::bounds::{ANSWER_DEADLINE, PAGE, PAGE_BYTES, RETRY, WAITS_FIRST};
 use crate::request::{Memory, Services};
 use crate::store::{Arrival, Placed, Result, Selection};
-use crate::unfinished::{Charge, Room};
+use crate::unfinished::{Budget, Charge, Room};
 
 /// A page read from the store, with its charge.
 pub(super) struct PushedPage {
@@ -153,8 +153,18 @@ impl Delivery {
     }
 
     /// Returns the frame for a page and its charge, without the messages that a wait of the session has already returned.
-    pub(super) fn frame(&mut self, page: PushedPage, memory: &Memory) -> Option<(String, Option<Charge>)> {
+    ///
+    /// A long page that was not charged when it was read takes room now. If unread answers fill it, the store is read again
+    /// later.
+    pub(super) fn frame(
+        &mut self,
+        page: PushedPage,
+        memory: &Memory,
+        budget: &Budget,
+        room: &Room,
+    ) -> Option<(String, Option<Charge>)> {
         let PushedPage { placed, held } = page;
+        let before = self.position;
         let page = match placed {
             Ok(page) => page,
             Err(error) => {
@@ -184,14 +194,21 @@ impl Delivery {
         if messages.is_empty() {
             return None;
         }
-        self.counter += 1;
-        let id = RequestId::Number(self.counter);
+        let id = RequestId::Number(self.counter + 1);
         let ids = messages.iter().map(|message| message.id.clone()).collect();
         let now = Timestamp::now();
         let messages = messages.into_iter().map(|message| Arriving::at(message, now)).collect();
         let deliver = Deliver { messages, position: self.position };
-        self.sent = Some(Delivered { id: id.clone(), messages: ids, at: Instant::now() });
-        Some((Outgoing::request(&id, "deliver", &deliver).text(), held))
+        let text = Outgoing::request(&id, "deliver", &deliver).text();
+        let Ok(held) = held.map_or_else(|| budget.room_for_answer(room, 2 * text.len()), |held| Ok(Some(held))) else {
+            self.position = before;
+            self.unread = true;
+            self.due = Some(Instant::now() + RETRY);
+            return None;
+        };
+        self.counter += 1;
+        self.sent = Some(Delivered { id, messages: ids, at: Instant::now() });
+        Some((text, held))
     }
 
     /// Skips a message after the present position until that time. The oldest skipped position is looked at again.
@@ -254,9 +271,11 @@ mod tests {
         assert!(memory.hand(&handed.message.id, now));
         let soon = memory.held_until(&handed.message.id, now);
         let mut delivery = Delivery::new(0, true);
-        assert!(delivery.frame(page(vec![begun, handed]), &memory).is_none());
+        let (budget, room) = (Budget::within(None), Room::default());
+        let frame = |delivery: &mut Delivery, placed| delivery.frame(page(placed), &memory, &budget, &room);
+        assert!(frame(&mut delivery, vec![begun, handed]).is_none());
         assert_eq!((delivery.next_deadline(), delivery.left_out.map(|(before, _)| before)), (soon, Some(0)));
-        let (frame, _) = delivery.frame(page(vec![free]), &memory).expect("nothing holds it back");
+        let (frame, _) = frame(&mut delivery, vec![free]).expect("nothing holds it back");
         assert!(frame.contains("a::b::00000003"), "{frame}");
     }
 }

@@ -21,7 +21,7 @@ use c3po_shared::catalogue::{Reply, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{HELLO_MAX, SILENCE_MAX};
 use c3po_shared::refusal::Refusal;
-use c3po_shared::wire::{Empty, RequestId, SessionChange};
+use c3po_shared::wire::{Empty, Outgoing, RequestId, SessionChange};
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::upgrade::Upgraded;
@@ -86,6 +86,8 @@ struct Finished {
     call: CallId,
     tool: Tool,
     outcome: Result<Done, Refusal>,
+    /// The charge of the call, which its reply may need.
+    held: Option<Charge>,
 }
 
 impl Finished {
@@ -248,7 +250,8 @@ impl Session {
             Woken::Finished(Some(finished)) => self.on_finished(finished),
             Woken::Noted(noted) => self.on_noted(noted)?,
             Woken::Delivery(page) => {
-                if let Some((frame, held)) = self.delivery.frame(page, &self.caller.memory) {
+                let (budget, room) = (&self.services.unfinished, self.stay.principal().room());
+                if let Some((frame, held)) = self.delivery.frame(page, &self.caller.memory, budget, room) {
                     self.outbox.push_held(frame, held);
                 }
             }
@@ -289,8 +292,7 @@ impl Session {
         let (abort, registration) = AbortHandle::new_pair();
         let work = async move {
             let outcome = request::perform(&services, &caller, call_id, call).await;
-            drop(held);
-            Box::new(Finished { id, call: call_id, tool, outcome })
+            Box::new(Finished { id, call: call_id, tool, outcome, held })
         };
         self.running.insert(call_id, (tool, abort));
         // Mapped here, because an async block around it would store the future twice.
@@ -398,8 +400,16 @@ impl Session {
         self.running.remove(&finished.call);
         match finished.outcome {
             Ok(done) => {
-                let room = self.stay.principal().room();
-                let sent = self.outbox.reply(&finished.id, &done.reply, done.held, &self.services.unfinished, room);
+                let sent = match done.held.or(finished.held) {
+                    None if finished.tool.only_reads() => {
+                        let room = self.stay.principal().room();
+                        self.outbox.reply_if_room(&finished.id, &done.reply, &self.services.unfinished, room)
+                    }
+                    held => {
+                        self.outbox.push_held(Outgoing::result(&finished.id, &done.reply).text(), held);
+                        true
+                    }
+                };
                 if let (Tool::WaitForMessage, Reply::Message(message)) = (finished.tool, &done.reply) {
                     if sent {
                         self.ended_waits.truncate(ENDED_WAITS - 1);

@@ -39,19 +39,12 @@ impl Outbox {
         self.push(Outgoing::result(id, result).text());
     }
 
-    /// Adds the reply to a call, with its charge. A long reply without a charge takes room now; if unread replies fill it, the
-    /// call is refused instead, and the result is `false`.
-    pub(super) fn reply(
-        &mut self,
-        id: &RequestId,
-        reply: &Reply,
-        held: Option<Charge>,
-        budget: &Budget,
-        room: &Room,
-    ) -> bool {
+    /// Adds the reply to a call that changed nothing. A long reply takes room; if unread replies fill it, the call is refused
+    /// instead, and the result is `false`.
+    pub(super) fn reply_if_room(&mut self, id: &RequestId, reply: &Reply, budget: &Budget, room: &Room) -> bool {
         let text = Outgoing::result(id, reply).text();
         // The frame and the copy in the buffer of the connection.
-        match held.map_or_else(|| budget.room_for_answer(room, 2 * text.len()), |held| Ok(Some(held))) {
+        match budget.room_for_answer(room, 2 * text.len()) {
             Ok(held) => {
                 self.push_held(text, held);
                 true
@@ -96,11 +89,11 @@ mod tests {
         let (budget, room) = (Budget::within(Some(1 << 20)), Room::default());
         let reply = Reply::TimedOut(TimedOut { message: "x".repeat(600_000), ..TimedOut::any(1, 0) });
         let (mut outbox, id) = (Outbox::default(), RequestId::Number(1));
-        assert!(outbox.reply(&id, &reply, None, &budget, &room));
-        assert!(!outbox.reply(&id, &reply, None, &budget, &room), "the first one is not written");
+        assert!(outbox.reply_if_room(&id, &reply, &budget, &room));
+        assert!(!outbox.reply_if_room(&id, &reply, &budget, &room), "the first one is not written");
         let (frames, held) = outbox.take();
         assert!(frames[0].len() > 600_000 && frames[1].contains("RATE_LIMITED"), "{}", frames[1]);
         drop(held);
-        assert!(outbox.reply(&id, &reply, None, &budget, &room));
+        assert!(outbox.reply_if_room(&id, &reply, &budget, &room));
     }
 }

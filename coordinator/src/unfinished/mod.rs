@@ -30,7 +30,7 @@ const UNFINISHED_MIN: usize = 4 << 20;
 const SHARE: usize = 4;
 
 /// The budget of a coordinator.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Budget {
     most: usize,
     /// The limit of one key.

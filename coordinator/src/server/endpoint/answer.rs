@@ -17,6 +17,7 @@ use schemars::{JsonSchema, Schema, json_schema};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::server::written::Paid;
 use crate::unfinished::Charge;
 
 /// The media type of JSON.
@@ -42,7 +43,7 @@ impl<T: Serialize> IntoResponse for Charged<T> {
         let Self(value, mut charge) = self;
         let mut response = Json(value).into_response();
         charge.shrink(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX));
-        response.extensions_mut().insert(Arc::new(charge));
+        response.extensions_mut().insert(Paid(Some(Arc::new(charge))));
         response
     }
 }

@@ -8,7 +8,7 @@ use super::agents::{check_tenure, enter_context, present_context};
 use super::messages::{MessageRow, settle_some_expired};
 use super::rows::{integer, stamp};
 use super::worker::Work;
-use crate::store::{Result, Settled, Tenure, Wake};
+use crate::store::{CONTEXTS_KEPT, Result, Settled, Tenure, Wake};
 
 /// How many rows one step of a sweep changes, so that sends never wait long for it.
 const SWEEP_STEP: usize = 500;
@@ -98,6 +98,7 @@ fn move_on(work: &mut Work<'_>, progress: &Progress, reached: &Reached, mut mess
         if !steps.is_empty() {
             recorded.push(stage);
             message.history.extend(steps);
+            forget_contexts(&mut message.history);
         }
     }
     if recorded.is_empty() {
@@ -132,6 +133,15 @@ fn next_steps(history: &[Step], stage: Stage, via: Via, session: Option<&str>, a
     }
     steps.push(step(stage));
     steps
+}
+
+/// Removes contexts from the middle of a long history: the first one stays, and the latest ones.
+fn forget_contexts(history: &mut Vec<Step>) {
+    let in_session = |step: &Step| step.stage == Stage::InSession;
+    while history.iter().filter(|step| in_session(step)).count() > CONTEXTS_KEPT {
+        let second = history.iter().enumerate().filter(|(_, step)| in_session(step)).nth(1).map(|(index, _)| index);
+        second.map(|index| history.remove(index));
+    }
 }
 
 /// Settles some of the expired messages. Returns whether there may be more.

@@ -152,6 +152,21 @@ local function progress(history, session)
   return furthest, on_host, was_shown, here
 end
 
+-- How many contexts of sessions a history keeps.
+local CONTEXTS_KEPT = 32
+
+-- Removes contexts from the middle of a long history: the first one stays, and the latest ones.
+local function forget_contexts(history)
+  local _, count = string.gsub(history, '\nin_session ', '')
+  for _ = CONTEXTS_KEPT + 1, count do
+    local first = string.find(history, '\nin_session ', 1, true)
+    local second = string.find(history, '\nin_session ', first + 1, true)
+    local rest = string.find(history, '\n', second + 1, true) or #history + 1
+    history = string.sub(history, 1, second - 1) .. string.sub(history, rest)
+  end
+  return history
+end
+
 -- Returns whether the evidence adds a step to what is known.
 local function proves(stage, furthest, was_shown, here)
   local beyond = RANK[stage] > furthest
@@ -213,7 +228,7 @@ local function advance(id, stage, via, seen_via, session, is_over)
   if recorded == 0 then
     return 0
   end
-  redis.call('HSET', key, 'history', history)
+  redis.call('HSET', key, 'history', forget_contexts(history))
   if (stage == 'seen' or recorded >= 2) and not facts.wants then
     settle(id, facts)
   end
