@@ -31,7 +31,8 @@ impl ClientState {
         let text = fs::read(folder.join(format!("sessions/{pid}.json"))).unwrap_or_default();
         let Ok(file) = serde_json::from_slice::<SessionFile>(&text) else { return Self::default() };
         let is_busy = match file.status.as_deref() {
-            Some("idle") => Some(false),
+            // `shell`: idle, while a shell runs in the background.
+            Some("idle" | "shell") => Some(false),
             Some("busy") => Some(true),
             _ => None,
         };

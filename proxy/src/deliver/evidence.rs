@@ -24,6 +24,8 @@ const MISSING_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     transcript: Option<PathBuf>,
+    /// Whether a hook has named it. Otherwise the session file does, and names another one once the conversation is another.
+    is_of_hooks: bool,
     /// When the transcript is to be read next.
     wanted_at: Option<Instant>,
     asked: Option<Instant>,
@@ -44,6 +46,7 @@ impl Evidence {
         }
         if event.transcript.is_some() && event.agent_id.is_none() {
             self.transcript.clone_from(&event.transcript);
+            self.is_of_hooks = true;
         }
     }
 
@@ -98,6 +101,7 @@ impl Evidence {
     /// Returns the file to read now.
     pub(super) fn next(&mut self, turn: &mut Turn, now: Instant) -> Option<Todo> {
         if self.wanted_at.is_some_and(|at| at <= now)
+            && (self.is_of_hooks || self.asked.is_some_and(|asked| now.duration_since(asked) < WRITTEN))
             && let Some(path) = self.transcript.clone()
         {
             self.wanted_at = None;
@@ -112,7 +116,7 @@ impl Evidence {
 
     /// Returns when anything is read next.
     pub(super) fn reads_at(&self, turn: &mut Turn, now: Instant) -> Option<Instant> {
-        let transcript = self.wanted_at.filter(|_| self.transcript.is_some());
+        let transcript = self.wanted_at.filter(|_| self.transcript.is_some() && self.is_of_hooks);
         transcript.into_iter().chain(self.asks_at(turn, now)).min()
     }
 
@@ -121,15 +125,20 @@ impl Evidence {
         if self.missing >= MISSING_MAX {
             return None;
         }
-        let transcript = self.wanted_at.filter(|_| self.transcript.is_none());
-        let at = transcript.or_else(|| turn.asks_at(now))?;
-        Some(self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)))
+        let transcript = self.wanted_at.filter(|_| !self.is_of_hooks);
+        let transcript = transcript.map(|at| self.asked.map_or(at, |asked| at.max(asked + WRITTEN)));
+        let state = turn.asks_at(now).map(|at| self.asked.map_or(at, |asked| at.max(asked + ASK_EVERY)));
+        transcript.into_iter().chain(state).min()
     }
 
-    /// Takes over the content of the session file. Returns whether there may be a transcript.
+    /// Takes over the content of the session file. Returns whether it names another conversation than before.
     pub(super) fn answered(&mut self, client: ClientState) -> bool {
         self.missing = if client == ClientState::default() { self.missing + 1 } else { 0 };
-        self.transcript = self.transcript.take().or(client.transcript);
-        self.transcript.is_some()
+        if self.is_of_hooks || client.transcript.is_none() {
+            return false;
+        }
+        let before = self.transcript.take();
+        self.transcript = client.transcript;
+        before.is_some() && before != self.transcript
     }
 }

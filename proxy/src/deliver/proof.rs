@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::limits::INBOX_MAX;
+use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
 use super::note::Note;
@@ -52,6 +53,8 @@ enum Awaits {
     EndOf(Option<String>),
     /// The next thing that the session's model is given; then the next step.
     NextInput,
+    /// Its name in the transcript, until which it waits in the client as the result of a tool; then the next step.
+    Queue(Via),
     /// The next step of that agent: of a subagent, or of the session itself in the same turn.
     StepOf(Option<String>),
     /// The next step of the session, in whichever turn.
@@ -107,14 +110,23 @@ impl Shown {
         self.notes.drain(..excess);
     }
 
-    /// The conversation names these messages. The next step proves that they were seen.
-    pub(super) fn stand_in(&mut self, named: &HashSet<MessageId>) {
+    /// The conversation names these messages. The next step proves that they were seen. Returns those of results that waited
+    /// in the client until now, with their tools.
+    pub(super) fn stand_in(&mut self, named: &HashSet<MessageId>) -> Vec<(Vec<MessageId>, Via)> {
         self.standing.extend(self.ids.intersection(named).cloned());
+        let mut given = Vec::new();
         for unproven in &mut self.unproven {
+            if let Awaits::Queue(via) = unproven.awaits
+                && unproven.ids.iter().all(|id| named.contains(id))
+            {
+                given.push((unproven.ids.clone(), via));
+                unproven.awaits = Awaits::AnyStep;
+            }
             if matches!(unproven.awaits, Awaits::EndOf(_)) && unproven.ids.iter().all(|id| named.contains(id)) {
                 unproven.awaits = Awaits::StepOf(None);
             }
         }
+        given
     }
 
     /// Returns the messages that the conversation named and does not any more.
@@ -123,10 +135,19 @@ impl Shown {
     }
 
     /// Returns the messages of results whose step has not ended for long, of turns that were broken off, and of steps that
-    /// hooks alone have shown, which the conversation does not name, and when to look for others.
-    pub(super) fn unwritten(&self, named: &HashSet<MessageId>, now: Instant) -> (Vec<MessageId>, Option<Instant>) {
-        let is_open =
-            |unproven: &&Unproven| matches!(unproven.awaits, Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::Record);
+    /// hooks alone have shown, which the conversation does not name, and when to look for others. A result may wait in the
+    /// client until the session is idle.
+    pub(super) fn unwritten(
+        &self,
+        named: &HashSet<MessageId>,
+        is_idle: bool,
+        now: Instant,
+    ) -> (Vec<MessageId>, Option<Instant>) {
+        let is_open = |unproven: &&Unproven| match unproven.awaits {
+            Awaits::EndOf(Some(_)) | Awaits::Answer | Awaits::Record => true,
+            Awaits::Queue(_) => is_idle,
+            Awaits::EndOf(None) | Awaits::NextInput | Awaits::StepOf(_) | Awaits::AnyStep => false,
+        };
         let open = self.unproven.iter().filter(is_open);
         let (mut dropped, mut next) = (Vec::new(), None);
         for unproven in open {
@@ -174,9 +195,24 @@ impl Shown {
 
     /// Messages came into the context by the result of a tool.
     pub(super) fn by_tool(&mut self, ids: &[MessageId], tool_use: Option<String>, now: Instant) {
-        let is_over = tool_use.as_ref().is_some_and(|tool_use| self.ended.contains(tool_use));
+        let is_over = self.has_ended(tool_use.as_ref());
         // A result that comes after its step was moved to the background, and is given to the model later.
         self.add(ids, if is_over { Awaits::NextInput } else { Awaits::EndOf(tool_use) }, now);
+    }
+
+    /// Returns whether the step of that tool use is over.
+    pub(super) fn has_ended(&self, tool_use: Option<&String>) -> bool {
+        tool_use.is_some_and(|tool_use| self.ended.contains(tool_use))
+    }
+
+    /// Messages wait in the client, in the result of a tool whose step is over.
+    pub(super) fn by_queue(&mut self, ids: &[MessageId], via: Via, now: Instant) {
+        self.add(ids, Awaits::Queue(via), now);
+    }
+
+    /// Returns whether messages wait in the client.
+    pub(super) fn has_queued(&self) -> bool {
+        self.unproven.iter().any(|unproven| matches!(unproven.awaits, Awaits::Queue(_)))
     }
 
     /// Messages came into the session's own context by a hook.
@@ -217,7 +253,7 @@ impl Shown {
         let is_proof = |awaits: &Awaits| match awaits {
             Awaits::StepOf(of) => of == who,
             Awaits::AnyStep => who.is_none(),
-            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Answer | Awaits::Record => false,
+            Awaits::EndOf(_) | Awaits::NextInput | Awaits::Queue(_) | Awaits::Answer | Awaits::Record => false,
         };
         let seen = if is_step(event) { self.take(is_proof, |_| true) } else { Vec::new() };
         match event.name {
@@ -265,7 +301,7 @@ impl Shown {
 
     /// Returns which of these are proven to have been seen because the model knows their ids.
     pub(super) fn proven_by_knowing(&mut self, known: &HashSet<MessageId>) -> Vec<MessageId> {
-        self.take(|_| true, |id| known.contains(id))
+        self.take(|awaits| !matches!(awaits, Awaits::Queue(_)), |id| known.contains(id))
     }
 
     /// Takes such messages out of those that wait for such a proof.
@@ -283,7 +319,7 @@ impl Shown {
             let is_of_it = match &unproven.awaits {
                 Awaits::EndOf(Some(tool_use)) => event.tool_use_ids.contains(tool_use),
                 Awaits::EndOf(None) | Awaits::NextInput => event.agent_id.is_none(),
-                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Answer | Awaits::Record => false,
+                Awaits::StepOf(_) | Awaits::AnyStep | Awaits::Queue(_) | Awaits::Answer | Awaits::Record => false,
             };
             if is_of_it {
                 unproven.awaits = Awaits::StepOf(event.agent_id.clone());

@@ -12,7 +12,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 /// After how much silence a turn counts as interrupted although the client reports that it works: that may be a background
 /// agent. A session that does work takes a push between two steps.
-const BUSY_SILENCE: Duration = Duration::from_secs(30);
+pub(super) const BUSY_SILENCE: Duration = Duration::from_secs(30);
 
 /// After how much silence a session without any hook report may be idle: one that just begins reports at once.
 const UNHEARD: Duration = Duration::from_secs(1);
@@ -170,6 +170,11 @@ impl Turn {
     /// Returns whether a turn is under way, as far as is known: one that was broken off counts until the next one ends.
     pub(super) fn is_busy(&self) -> bool {
         self.activity == Activity::Busy
+    }
+
+    /// Returns whether a turn is certainly under way: the client reported that after the latest hook, or a person is asked.
+    pub(super) fn goes_on(&self) -> bool {
+        self.is_busy() && (self.works.is_some() || self.state == Some(State::WaitingHuman))
     }
 
     /// Returns whether no turn is under way.

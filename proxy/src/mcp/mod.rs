@@ -16,7 +16,7 @@ use c3po_shared::catalogue::{
 };
 use c3po_shared::ids::MessageId;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::Client;
+use c3po_shared::wire::{Arriving, Client};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
     ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion,
@@ -151,7 +151,7 @@ impl ServerHandler for Server {
             self.note(&call);
         }
         Ok(match outcome {
-            Ok(reply) => answer::result(self.presented(call.tool(), reply, &context)),
+            Ok(reply) => answer::result(self.presented(&call, reply, &context)),
             Err(refusal) => answer::refused(&refusal),
         }
         .into())
@@ -178,18 +178,23 @@ impl Server {
 
     /// Records which messages a result is about to show completely. Marks those that are repeated: a dead session of this
     /// host, this session, a subagent or the result of another call has shown them, or is about to.
-    fn presented(&self, tool: Tool, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
+    fn presented(&self, call: &Call, mut reply: Received, context: &RequestContext<RoleServer>) -> Received {
+        let tool = call.tool();
         let ids = reply.presented(tool);
         let mut parts = reply.shown(tool);
+        let read_on = reads_on(call).then(|| parts.first().cloned()).flatten();
         parts.retain(|id| !ids.contains(id));
-        self.hop.on(Input::InParts(parts, tool_use(context)));
+        self.hop.on(Input::InParts { ids: parts, read_on: read_on.clone(), tool_use: tool_use(context) });
         let mut before = Vec::new();
         // The result of a cancelled request is never written.
         if !ids.is_empty()
             && !context.ct.is_cancelled()
             && let Some(via) = presented_via(tool)
         {
-            let presented = Presented { ids: ids.clone(), via, tool_use: tool_use(context) };
+            // Its text may not have come to this host yet.
+            let waited = if tool == Tool::WaitForMessage { reply.waited() } else { None };
+            let waited = waited.map(|message| Box::new(Arriving::at(message.clone(), message.timestamp)));
+            let presented = Presented { ids: ids.clone(), via, tool_use: tool_use(context), waited };
             before = self.presenting.add(context.id.clone(), presented);
         }
         // A thread shows messages again on request.
@@ -233,6 +238,16 @@ impl Server {
             }
         }
     }
+}
+
+/// Returns whether a call reads on within a message.
+fn reads_on(call: &Call) -> bool {
+    let cursor = match call {
+        Call::GetMessages(call) => call.cursor.as_deref(),
+        Call::GetThread(call) => call.cursor.as_deref(),
+        _ => None,
+    };
+    cursor.is_some_and(|cursor| cursor.contains('+'))
 }
 
 /// Returns the messages that a call answers or acknowledges.

@@ -1,5 +1,6 @@
 //! A reply on its way to the client: its text and its parsed JSON value.
 
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -7,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::Tool;
 use crate::ids::MessageId;
+use crate::message::Message;
 use crate::refusal::{ErrorCode, Refusal};
 
 /// A reply as the client receives it.
@@ -50,6 +52,12 @@ impl Received {
     /// Returns the messages of which the reply contains any part.
     pub fn shown(&self, tool: Tool) -> Vec<MessageId> {
         self.messages(tool).filter_map(id).collect()
+    }
+
+    /// Returns the message that a wait returned to its end, if it did.
+    pub fn waited(&self) -> Option<Message> {
+        let message = self.messages(Tool::WaitForMessage).find(|message| message.get("rest").is_none())?;
+        Message::deserialize(message).ok()
     }
 
     fn messages(&self, tool: Tool) -> impl Iterator<Item = &Value> {

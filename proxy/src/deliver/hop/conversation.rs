@@ -12,6 +12,7 @@ use crate::deliver::client::ClientState;
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight, READ_MAX, STEP_MAX};
 use crate::deliver::transcript::Recorded;
+use crate::deliver::turn::BUSY_SILENCE;
 use crate::local::protocol::Event;
 
 /// How old a prompt is at least that an idle client has dealt with.
@@ -59,6 +60,11 @@ impl Hop {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
+        if client.is_busy == Some(true) && self.evidence.has_transcript() {
+            // A background agent may be all that works.
+            let old = self.in_flight.overdue(now + STEP_MAX - BUSY_SILENCE, |channel| channel == Channel::Prompt);
+            self.doubt(old, now);
+        }
         if client.is_busy == Some(false) {
             // A turn that ended without a step was broken off: its prompt stands in the conversation, or was taken back.
             let broken_off = self.in_flight.overdue(now + STEP_MAX - SETTLED, |channel| channel == Channel::Prompt);
@@ -68,7 +74,10 @@ impl Hop {
                 self.evidence.want(now);
             }
         }
-        if !self.evidence.answered(client) {
+        if self.evidence.answered(client) {
+            self.begin_conversation();
+        }
+        if !self.evidence.has_transcript() {
             self.have_no_record(now);
         }
     }
@@ -146,12 +155,14 @@ impl Hop {
 
     /// Compares the conversation with the messages that the session was shown: a person may have taken a part of it back.
     fn compare(&mut self, Recorded { named, answered, .. }: &Recorded, now: Instant) {
+        for (ids, via) in self.shown.stand_in(named) {
+            self.say(ids, Stage::InSession, via);
+        }
         let seen = self.shown.proven_by_knowing(answered);
         self.say(seen, Stage::Seen, Via::Transcript);
-        self.shown.stand_in(named);
         let mut taken_out = self.shown.taken_out(named);
         // A person broke a tool off while other hooks looked at its result: the client puts a refusal in its place.
-        let (dropped, next) = self.shown.unwritten(named, now);
+        let (dropped, next) = self.shown.unwritten(named, !self.turn.is_busy(), now);
         taken_out.extend(dropped);
         if let Some(next) = next {
             self.evidence.want(next.min(now + ANSWERED_LATE));

@@ -47,6 +47,9 @@ impl Hop {
         if event.name == Name::PreToolUse {
             self.note_uses(event);
         }
+        if matches!(event.name, Name::UserPromptSubmit | Name::PostToolBatch | Name::Stop) {
+            self.look_for_queued(now);
+        }
         if event.agent_id.is_some() || event.name == Name::SubagentStop {
             return Answer::default();
         }

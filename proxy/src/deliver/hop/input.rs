@@ -31,8 +31,9 @@ pub(crate) enum Input {
     Called(Vec<MessageId>),
     /// The result of a wait is about to hold that message.
     Taken(MessageId),
-    /// A result is about to hold a part of these messages, and not their end.
-    InParts(Vec<MessageId>, Option<String>),
+    /// A result is about to hold a part of these messages, and not their end. It, or one that is to be presented, reads on
+    /// within that message.
+    InParts { ids: Vec<MessageId>, read_on: Option<MessageId>, tool_use: Option<String> },
     /// The result of a tool was written to the client.
     Presented(Presented),
     /// The session answered or acknowledged these messages.
@@ -58,6 +59,8 @@ pub(crate) struct Presented {
     pub(crate) via: Via,
     /// The client's name for the use of the tool.
     pub(crate) tool_use: Option<String>,
+    /// The message that a wait returned: its text may come to this host later, or never.
+    pub(crate) waited: Option<Box<Arriving>>,
 }
 
 /// The effects of an input.

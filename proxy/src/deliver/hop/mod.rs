@@ -10,7 +10,7 @@ mod input;
 mod pushing;
 mod results;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use c3po_shared::ids::{AgentId, MessageId};
@@ -55,6 +55,8 @@ pub(super) struct Hop {
     is_headless: bool,
     /// The latest uses of our tools that hooks have reported.
     uses: VecDeque<ToolUse>,
+    /// Messages in whose middle the session reads, and whose beginning is not in its context.
+    beheaded: HashSet<MessageId>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
     joined: bool,
     /// Whether hooks are to be expected: then a tool call alone proves nothing.
@@ -87,6 +89,7 @@ impl Hop {
             is_one_shot: false,
             is_headless: false,
             uses: VecDeque::new(),
+            beheaded: HashSet::new(),
             joined: false,
             agent: wished.clone(),
             wished,
@@ -143,7 +146,10 @@ impl Hop {
             Input::WaiterGone => self.pushes.waiter = false,
             Input::Called(named) => self.called(&named, now),
             Input::Taken(id) => effects.granted = self.takes(id, now),
-            Input::InParts(ids, tool_use) => self.in_parts(ids, tool_use.as_ref(), now),
+            Input::InParts { ids, read_on, tool_use } => {
+                self.begins_parts(&ids, read_on.as_ref());
+                self.in_parts(ids, tool_use.as_ref(), now);
+            }
             Input::Presented(presented) => self.presented(presented, now),
             Input::Settled(ids) => self.settled(&ids),
             Input::Status(state) => self.turn.said(state),
@@ -241,14 +247,11 @@ impl Hop {
         // A subagent's context is compacted without the session's.
         let is_own = event.agent_id.is_none();
         let compacted = is_own && event.name == Name::SessionStart && event.source.as_deref() == Some("compact");
-        if other || compacted {
-            if other {
-                self.leave_session();
-                self.evidence = Evidence::default();
-                self.joined = false;
-            }
-            self.context += 1;
-            self.forget_context();
+        if other {
+            self.evidence = Evidence::default();
+            self.begin_conversation();
+        } else if compacted {
+            self.begin_context();
         }
         if event.session_id.is_some() {
             // A person may come back to a conversation.
@@ -256,6 +259,18 @@ impl Hop {
             self.session_id.clone_from(&event.session_id);
         }
         true
+    }
+
+    /// The session is in another conversation, which holds no message.
+    fn begin_conversation(&mut self) {
+        self.leave_session();
+        self.joined = false;
+        self.begin_context();
+    }
+
+    fn begin_context(&mut self) {
+        self.context += 1;
+        self.forget_context();
     }
 
     fn leave_session(&mut self) {

@@ -66,6 +66,11 @@ impl Hop {
     /// Gives the push under way up where nothing waits for it any more, or its time is over.
     fn give_up_push(&mut self, now: Instant) {
         let late = self.in_flight.overdue(now, |channel| channel == Channel::Push);
+        if !late.is_empty() && self.turn.goes_on() {
+            // It waits in the client until the end of the step, which may be a person's decision.
+            self.in_flight.push_until(now + CONFIRM_BUSY);
+            return;
+        }
         let is_late = !late.is_empty();
         if self.ways.hooks && self.evidence.is_there() {
             // Its hook may have been late, as on a busy machine.

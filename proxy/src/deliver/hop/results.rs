@@ -4,14 +4,21 @@ use std::time::Duration;
 
 use c3po_shared::ids::MessageId;
 use c3po_shared::receipt::{Stage, Via};
+use c3po_shared::wire::Arriving;
 use tokio::time::Instant;
 
 use super::{Hop, Presented};
 use crate::deliver::evidence::WRITTEN;
 use crate::deliver::in_flight::{Channel, Flight};
+use crate::deliver::note::Note;
 
 /// After how long without any hook a second tool call shows that the session has none.
 const HOOKS_DUE: Duration = Duration::from_secs(10);
+
+/// Returns the text of a message that a wait returned, if it is one of these.
+fn text_of(ids: &[MessageId], waited: Option<Box<Arriving>>, now: Instant) -> Option<Note> {
+    waited.filter(|waited| ids.contains(&waited.message.id)).map(|waited| Note::of(*waited, now))
+}
 
 impl Hop {
     /// The model has read the messages that a call names, whichever way they came. If the client has no hooks, any
@@ -30,7 +37,12 @@ impl Hop {
             }
         }
         let known: Vec<_> = self.prompted(|_| true).into_iter().filter(|id| named.contains(id)).collect();
-        self.have_entered(known, Via::ToolCall);
+        if self.evidence.has_transcript() && !self.is_one_shot {
+            // A subagent may have read them by itself.
+            self.doubt(known, now);
+        } else {
+            self.have_entered(known, Via::ToolCall);
+        }
         let seen = self.shown.proven_by_knowing(&named.iter().cloned().collect());
         self.say(seen, Stage::Seen, Via::ToolCall);
     }
@@ -46,6 +58,19 @@ impl Hop {
         }
         self.in_flight.launch(&[id], &Flight::by_result(now));
         true
+    }
+
+    /// Results hold parts of these messages: from the beginning, but for the one that is read on. A context that lacks the
+    /// beginning of that one does not have the message with its end.
+    pub(super) fn begins_parts(&mut self, parts: &[MessageId], read_on: Option<&MessageId>) {
+        self.beheaded.retain(|id| Some(id) == read_on || !parts.contains(id));
+        let is_begun =
+            |id: &MessageId| self.in_flight.flight(id).is_some_and(|flight| flight.channel == Channel::Parts);
+        if let Some(id) = read_on
+            && !is_begun(id)
+        {
+            self.beheaded.insert(id.clone());
+        }
     }
 
     /// No hook and no push shows messages beside the results that hold them part by part.
@@ -88,7 +113,9 @@ impl Hop {
 
     /// A written result is in the session, or in the subagent that used the tool.
     pub(super) fn presented(&mut self, presented: Presented, now: Instant) {
-        let Presented { mut ids, via, tool_use } = presented;
+        let Presented { mut ids, via, tool_use, waited } = presented;
+        let beheaded = ids.extract_if(.., |id| self.beheaded.remove(id) && !self.shown.holds(id)).collect();
+        self.in_parts(beheaded, tool_use.as_ref(), now);
         let by_subagent = self.is_of_subagent(tool_use.as_ref());
         if by_subagent || self.is_uncertain(tool_use.as_ref()) {
             // Those that are under way into the session itself go on.
@@ -99,8 +126,14 @@ impl Hop {
             } else {
                 self.evidence.want(now + WRITTEN);
                 self.in_flight.launch(&ids, &Flight::unsure(via, None, now));
+                if let Some(note) = text_of(&ids, waited, now) {
+                    self.in_flight.add(note);
+                }
             }
             return;
+        }
+        if let Some(note) = text_of(&ids, waited, now) {
+            self.shown.keep_once(note);
         }
         self.came_by_result(ids, via, tool_use, now);
     }
@@ -117,11 +150,25 @@ impl Hop {
     }
 
     fn came_by_result(&mut self, ids: Vec<MessageId>, via: Via, tool_use: Option<String>, now: Instant) {
-        let notes = self.in_flight.remove(&ids);
-        self.shown.keep(notes);
-        self.shown.by_tool(&ids, tool_use, now);
+        for note in self.in_flight.remove(&ids) {
+            self.shown.keep_once(note);
+        }
         self.look_soon(now);
-        self.say(ids, Stage::InSession, via);
+        // The result of a tool that was moved to the background waits in the client, and a person may end the client before.
+        let is_queued = !self.is_one_shot && self.evidence.has_transcript() && self.shown.has_ended(tool_use.as_ref());
+        if is_queued {
+            self.shown.by_queue(&ids, via, now);
+        } else {
+            self.shown.by_tool(&ids, tool_use, now);
+            self.say(ids, Stage::InSession, via);
+        }
+    }
+
+    /// The model goes on: a result that waits in the client may be in the conversation.
+    pub(super) fn look_for_queued(&mut self, now: Instant) {
+        if self.shown.has_queued() {
+            self.evidence.want(now + WRITTEN);
+        }
     }
 
     /// The session needs these messages no more.

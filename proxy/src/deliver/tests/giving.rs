@@ -101,14 +101,14 @@ fn no_hook_shows_a_message_that_is_being_read_in_parts() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(scene.takes(1));
-    scene.on(Input::InParts(vec![id(1)], None));
+    scene.on(Input::InParts { ids: vec![id(1)], read_on: None, tool_use: None });
     scene.passes(60);
     assert_eq!(scene.print(&event(Name::PostToolBatch)), None);
     scene.present(1, Via::GetMessages, None);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
     scene.hear(&event(Name::Stop));
     scene.arrive(vec![message(2, json!({}))]);
-    scene.on(Input::InParts(vec![id(2)], None));
+    scene.on(Input::InParts { ids: vec![id(2)], read_on: None, tool_use: None });
     assert!(matches!(scene.next(), Todo::Look(_)));
     scene.passes(300);
     assert!(scene.posted().contains(id(2).as_str()), "its rest was never asked for");

@@ -296,7 +296,7 @@ fn a_message_that_was_read_in_part_comes_again_marked() {
     let mut scene = Scene::begun(None);
     scene.hear(&event(Name::UserPromptSubmit));
     scene.arrive(vec![message(1, json!({}))]);
-    scene.on(Input::InParts(vec![id(1)], None));
+    scene.on(Input::InParts { ids: vec![id(1)], read_on: None, tool_use: None });
     scene.hear(&event(Name::Stop));
     scene.passes(301);
     let again = scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
@@ -360,7 +360,7 @@ fn the_parts_that_a_subagent_reads_leave_the_message_to_the_session() {
     let use_of_tool = Event { tool_use_ids: vec!["t1".into()], ..event(Name::PreToolUse) };
     scene.hear(&Event { agent_id: Some("sub".into()), ..use_of_tool });
     scene.arrive(vec![message(1, json!({}))]);
-    scene.on(Input::InParts(vec![id(1)], Some("t1".into())));
+    scene.on(Input::InParts { ids: vec![id(1)], read_on: None, tool_use: Some("t1".into()) });
     let text = scene.print(&event(Name::PostToolBatch));
     assert!(holds(&text, 1) && is_marked(&text), "{text:?}");
 }
@@ -370,7 +370,7 @@ fn a_page_does_not_hide_that_a_message_came_with_a_prompt() {
     let mut scene = Scene::begun(Some(socket()));
     scene.arrive(vec![message(1, json!({}))]);
     assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
-    scene.on(Input::InParts(vec![id(1)], None));
+    scene.on(Input::InParts { ids: vec![id(1)], read_on: None, tool_use: None });
     scene.hear(&event(Name::Stop));
     assert_eq!(scene.receipts(), [entered(1, Via::UserPromptSubmit, Via::Hook)]);
 }

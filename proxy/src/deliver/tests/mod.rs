@@ -106,7 +106,8 @@ impl Scene {
 
     /// A result with that message was written.
     fn present(&mut self, number: u32, via: Via, tool_use: Option<&str>) {
-        self.on(Input::Presented(Presented { ids: vec![id(number)], via, tool_use: tool_use.map(str::to_owned) }));
+        let tool_use = tool_use.map(str::to_owned);
+        self.on(Input::Presented(Presented { ids: vec![id(number)], via, tool_use, waited: None }));
     }
 
     /// Returns the text that the hook printed, if it had any.
@@ -137,6 +138,15 @@ impl Scene {
         self.passes(1);
         assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
         self.on(Input::Conversation(Some(standing(named, answered))));
+    }
+
+    /// Lets time pass until the transcript is read that the session file names, which then holds these messages.
+    fn asks_and_reads(&mut self, named: &[u32]) {
+        self.passes(1);
+        assert_eq!(self.next(), Todo::AskClient);
+        self.on(Input::ClientState(ClientState { is_busy: None, transcript: Some("/t.jsonl".into()) }));
+        assert_eq!(self.next(), Todo::Read("/t.jsonl".into()));
+        self.on(Input::Conversation(Some(standing(named, &[]))));
     }
 
     /// Returns the messages of which the session is to be reminded.

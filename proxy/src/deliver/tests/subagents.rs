@@ -94,7 +94,7 @@ fn the_rest_of_a_long_message_comes_when_the_turn_ends_without_reading_it() {
     scene.hear(&typed("p1"));
     scene.uses("p1", "t1");
     scene.arrive(vec![message(1, json!({}))]);
-    scene.on(Input::InParts(vec![crate::deliver::testing::id(1)], Some("t1".into())));
+    scene.on(Input::InParts { ids: vec![crate::deliver::testing::id(1)], read_on: None, tool_use: Some("t1".into()) });
     assert_eq!(scene.print(&of_turn("p1", event(Name::PostToolBatch))), None, "the session reads on");
     let rest = scene.print(&of_turn("p1", event(Name::Stop)));
     assert!(holds(&rest, 1) && is_marked(&rest), "{rest:?}");
@@ -149,6 +149,6 @@ fn without_the_plugin_the_transcript_decides_if_the_client_names_the_uses_of_its
     };
     check(None, &[progress(1, Stage::InSession, Via::GetMessages)]);
     let mut scene = check(Some("t1"), &[]);
-    scene.reads(&[1], &[]);
+    scene.asks_and_reads(&[1]);
     assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::GetMessages)]);
 }
