@@ -173,6 +173,7 @@ mod tests {
         let later = start + HANDED_FOR;
         assert_eq!(memory.next_release(start), Some(later));
         assert!(!memory.hand(&id(1), later) && memory.hand(&id(2), later));
+        assert!(memory.held_until(&id(1), start).is_some() && memory.held_until(&id(1), later).is_none());
         assert!(memory.hand(&id(1), start + BEGUN_FOR));
         memory.begin(&id(1), start);
         memory.forget_handed();

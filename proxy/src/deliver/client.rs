@@ -46,3 +46,20 @@ fn transcript(folder: &Path, session_id: &str) -> Option<PathBuf> {
     let projects = fs::read_dir(folder.join("projects")).ok()?;
     projects.filter_map(|project| Some(project.ok()?.path().join(&name))).find(|path| path.is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_with_a_background_shell_alone_is_idle() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sessions")).unwrap();
+        for (status, expected) in
+            [("idle", Some(false)), ("shell", Some(false)), ("busy", Some(true)), ("waiting", None)]
+        {
+            fs::write(folder.path().join("sessions/7.json"), format!(r#"{{"status":"{status}"}}"#)).unwrap();
+            assert_eq!(ClientState::read(folder.path(), 7).is_busy, expected, "{status}");
+        }
+    }
+}

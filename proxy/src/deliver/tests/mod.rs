@@ -4,6 +4,7 @@ mod giving;
 mod hostile;
 mod random;
 mod record;
+mod results;
 mod subagents;
 mod waking;
 
