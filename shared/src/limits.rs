@@ -98,6 +98,9 @@ pub const AT_ONCE_PER_KEY: usize = 2_000;
 
 /// The most simultaneous waits under one key.
 pub const WAITS_PER_KEY: usize = 4_096;
+
+/// The most simultaneous waits of all clients without a key.
+pub const WAITS_WITHOUT_KEY: usize = 32_768;
 /// The most rules in a policy.
 pub const POLICY_RULES_MAX: usize = 1_000;
 /// The largest rules file, in bytes.

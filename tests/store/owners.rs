@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use c3po_coordinator::store::{AnswerOutcome, Claim, Namesake, Owner, Quota, Removal, SendOutcome, StoreError};
@@ -177,6 +178,8 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
             fixture.store.remove(&id("passed"), true).await?;
         }
     }
+    // Reservations of one millisecond have no order.
+    tokio::time::sleep(Duration::from_millis(5)).await;
     for number in 0..=NAMES_MAX {
         let name = format!("a-{number}");
         let claim = Claim { quota: quota("k1"), ..wish(&name, owner(&name, "nas", 1)) };
@@ -188,6 +191,12 @@ pub(crate) async fn a_key_reserves_so_many_names_and_no_more(fixture: Fixture) -
     assert!(reserved("a-1").await? && reserved(&format!("a-{NAMES_MAX}")).await?);
     assert!(reserved("other").await?, "another key has its own limit");
     assert!(reserved("passed").await?, "the name is of the other key now");
+
+    // A host that gets another name keeps its reservations.
+    fixture.store.move_reservations("k1", "nas", "attic").await?;
+    for (name, host) in [("a-1", "attic"), ("a-500", "attic"), ("a-1000", "attic"), ("other", "nas")] {
+        assert_eq!(fixture.store.former_host(&id(name)).await?.as_deref(), Some(host), "{name}");
+    }
     Ok(())
 }
 

@@ -201,6 +201,7 @@ fn every_limit_stands_there_with_its_value() -> Result<()> {
         ("WRONG_CODES_PER_MINUTE", limits::WRONG_CODES_PER_MINUTE.to_string()),
         ("AT_ONCE_PER_KEY", limits::AT_ONCE_PER_KEY.to_string()),
         ("WAITS_PER_KEY", limits::WAITS_PER_KEY.to_string()),
+        ("WAITS_WITHOUT_KEY", limits::WAITS_WITHOUT_KEY.to_string()),
         ("POLICY_RULES_MAX", limits::POLICY_RULES_MAX.to_string()),
         ("POLICY_BYTES_MAX", limits::POLICY_BYTES_MAX.to_string()),
         ("AUDIT_ENTRIES", limits::AUDIT_ENTRIES.to_string()),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use c3po_shared::audit::Entry;
 use c3po_shared::host;
 use c3po_shared::ids::AgentId;
-use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY};
+use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
@@ -62,9 +62,9 @@ impl Right {
     }
 }
 
-/// Returns the refusal of a key that has reached a limit.
-fn crowded(id: &str, limit: usize, of: &str, count: usize) -> Refusal {
-    Refusal::new(ErrorCode::RateLimited, format!("the key {id} has reached its limit of {limit} concurrent {of}"))
+/// Returns the refusal of a principal that has reached a limit.
+fn crowded(those_have: &str, limit: usize, of: &str, count: usize) -> Refusal {
+    Refusal::new(ErrorCode::RateLimited, format!("{those_have} reached the limit of {limit} concurrent {of}"))
         .suggest("End some of them, or give each host its own key.")
         .detail("limit", limit)
         .detail("count", count)
@@ -165,20 +165,25 @@ impl Principal {
         let stay = Stay(Arc::clone(principal));
         match &principal.who {
             Who::Key { id, .. } if before >= AT_ONCE_PER_KEY => {
-                Err(crowded(id, AT_ONCE_PER_KEY, "links and requests", before))
+                Err(crowded(&format!("the key {id} has"), AT_ONCE_PER_KEY, "links and requests", before))
             }
             _ => Ok(stay),
         }
     }
 
-    /// Counts one more wait. Only keys have a limit.
+    /// Counts one more wait. All clients without a key of their own share one limit.
     ///
-    /// Errors: `RATE_LIMITED` if the key is at its limit.
+    /// Errors: `RATE_LIMITED` if the principal is at its limit.
     pub(crate) fn begin_wait(principal: &Arc<Self>) -> Result<PresentWait, Refusal> {
         let before = principal.waits.fetch_add(1, Ordering::Relaxed);
         let wait = PresentWait(Arc::clone(principal));
         match &principal.who {
-            Who::Key { id, .. } if before >= WAITS_PER_KEY => Err(crowded(id, WAITS_PER_KEY, "waits", before)),
+            Who::Key { id, .. } if before >= WAITS_PER_KEY => {
+                Err(crowded(&format!("the key {id} has"), WAITS_PER_KEY, "waits", before))
+            }
+            _ if before >= WAITS_WITHOUT_KEY => {
+                Err(crowded("the clients without a key have", WAITS_WITHOUT_KEY, "waits", before))
+            }
             _ => Ok(wait),
         }
     }

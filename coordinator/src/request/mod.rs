@@ -46,6 +46,9 @@ use crate::unfinished::{Budget, Charge, unread};
 /// The deadline for all store operations of one call, except waits.
 pub(crate) const CALL_DEADLINE: Duration = Duration::from_millis(1_900);
 
+/// The charge of the answer to a message with many recipients, in bytes.
+const COPIES_CHARGE: usize = 512 << 10;
+
 /// The dependencies of every call.
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -139,8 +142,13 @@ pub(crate) async fn perform(services: &Services, caller: &Caller, id: CallId, ca
         // is boxed separately and holds only its own state.
         Call::WaitForMessage(call) => Box::pin(wait::wait_for_message(services, caller, call)).await,
         call => {
-            let held = match call {
+            let held = match &call {
                 Call::GetMessages(_) | Call::GetThread(_) => room_of_person(services, caller).await,
+                // The answer has an entry for each recipient, and is never refused afterwards.
+                Call::Broadcast(_) => services.unfinished.room_for_answer(caller.principal.room(), COPIES_CHARGE),
+                Call::SendMessage(call) if call.target.starts_with('@') => {
+                    services.unfinished.room_for_answer(caller.principal.room(), COPIES_CHARGE)
+                }
                 _ => Ok(None),
             };
             match held {

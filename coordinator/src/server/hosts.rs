@@ -79,12 +79,17 @@ pub(super) async fn rename(
         return Err(Refusal::new(ErrorCode::Conflict, format!("the host already has the name {to}")).into());
     }
     let mut agents = move_agents(&server, &from, &to).await?;
+    let store = &server.services.store;
+    let keys = store.keys().await.map_err(Refusal::from)?;
     let renamed = issue::rename_host(server.services.store.as_ref(), &from, &to, &principal).await?;
     for key in &renamed {
         changed(&server, "renamed", &key.id, principal.name()).await;
     }
     // A session may have come back under the old name in the meantime.
     agents += move_agents(&server, &from, &to).await?;
+    for key in keys.iter().filter(|key| key.host() == from) {
+        store.move_reservations(&key.id, &from, &to).await.map_err(Refusal::from)?;
+    }
     if agents == 0 && renamed.is_empty() {
         let error = format!("no agent and no key belongs to the host {from}");
         let suggestion = "`c3po-coordinator keys list` shows the hosts of keys, `c3po agents` those of agents.";

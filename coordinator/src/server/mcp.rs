@@ -1,8 +1,8 @@
 //! `/mcp`: the same tools and rules for clients without a proxy, over streamable HTTP without MCP sessions.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -31,6 +31,7 @@ use super::written::Paid;
 use super::{AppState, http_session::HttpSessions, refused};
 use crate::auth::{self, Principal};
 use crate::request::{self, CALL_DEADLINE, Services};
+use crate::unfinished::Charge;
 
 /// The JSON values of a body. rmcp keeps each in about 140 bytes, for as long as the call lasts.
 const VALUES_MAX: usize = 1_000;
@@ -113,8 +114,8 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             format!("the body has {values} JSON values; at most {VALUES_MAX} are allowed"),
         ));
     }
-    let effect = Effect::default();
-    request.extensions_mut().insert(effect.clone());
+    let effect = Arc::new(Effect::default());
+    request.extensions_mut().insert(Arc::clone(&effect));
     request.extensions_mut().insert(BodySize { bytes: body.len(), values });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
     let (mut answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
@@ -125,15 +126,20 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             (answering.await, None)
         }
     };
-    if effect.0.load(Ordering::Relaxed) {
+    if effect.changes.load(Ordering::Relaxed) {
+        let held = effect.held.lock().unwrap_or_else(PoisonError::into_inner).take().or(held);
         answer.extensions_mut().insert(Paid(held.map(Arc::new)));
     }
     answer
 }
 
-/// Whether the call of a request changes something. Its answer may not be refused afterwards.
-#[derive(Debug, Clone, Default)]
-struct Effect(Arc<AtomicBool>);
+/// Whether the call of a request changes something, so that its answer may not be refused afterwards.
+#[derive(Debug, Default)]
+struct Effect {
+    changes: AtomicBool,
+    /// The charge of its answer.
+    held: Mutex<Option<Charge>>,
+}
 
 #[derive(Debug, Clone)]
 struct Handler {
@@ -201,8 +207,9 @@ impl Handler {
         };
         let caller = self.sessions.caller(&self.services, principal, &parts.headers).await?;
         let tool = call.tool();
-        if let Some(Effect(changes)) = parts.extensions.get::<Effect>() {
-            changes.store(!tool.only_reads(), Ordering::Relaxed);
+        let effect = parts.extensions.get::<Arc<Effect>>();
+        if let Some(effect) = effect {
+            effect.changes.store(!tool.only_reads(), Ordering::Relaxed);
         }
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
@@ -214,6 +221,9 @@ impl Handler {
             () = principal.ended() => return Err(auth::ended()),
         };
         let reply = Received::of(&done.reply);
+        if let Some(effect) = effect {
+            *effect.held.lock().unwrap_or_else(PoisonError::into_inner) = done.held;
+        }
         if let Some(via) = presented_via(tool) {
             let own = reply.presented(tool).into_iter().filter(|id| id.to() == caller.agent).collect();
             let handed = if tool == Tool::WaitForMessage { reply.shown(tool) } else { Vec::new() };

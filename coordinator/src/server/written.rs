@@ -1,19 +1,27 @@
 //! Response bodies that report when the connection took their last bytes, and are charged until then.
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use c3po_shared::refusal::Refusal;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
 
 use crate::auth::Stay;
 use crate::unfinished::{Budget, Charge, Room};
 
 /// The longest frame of a body, in bytes. A connection takes a whole frame at once, however slowly its client reads.
-const FRAGMENT: usize = 16 << 10;
+const FRAGMENT: usize = 4 << 10;
+
+/// The time in which every charged answer may be read.
+const READ_WITHIN: Duration = Duration::from_secs(60);
+/// The bytes per second that a client has to read of a charged answer after that.
+const READ_PER_SECOND: usize = 2 << 10;
 
 /// Marks a response that is not charged when it is made: it already is, or its call has changed something, so that its client
 /// must get it.
@@ -35,10 +43,30 @@ pub(super) fn until_written(budget: &Budget, stay: Arc<Stay>, mut response: Resp
         }
         (None, None) => {
             let meter = Meter { budget: budget.clone(), room: stay.principal().room().clone(), held: None };
-            return Ok(response.map(|body| watched(body, Some(meter), move || drop(stay))));
+            return Ok(response.map(|body| watched(body, Some(meter), None, move || drop(stay))));
         }
     };
-    Ok(response.map(|body| on_written(body, move || drop((stay, held)))))
+    let pace = held.is_some().then(Pace::begin);
+    Ok(response.map(|body| watched(body, None, pace, move || drop((stay, held)))))
+}
+
+/// Ends an answer that is read too slowly, whose charge others of the key need.
+struct Pace {
+    begun: Instant,
+    taken: usize,
+}
+
+impl Pace {
+    fn begin() -> Self {
+        Self { begun: Instant::now(), taken: 0 }
+    }
+
+    /// Counts bytes that the connection took. Returns whether the client reads fast enough.
+    fn takes(&mut self, bytes: usize) -> bool {
+        self.taken += bytes;
+        let seconds = u64::try_from(self.taken / READ_PER_SECOND).unwrap_or(u64::MAX);
+        self.begun.elapsed() <= READ_WITHIN.saturating_add(Duration::from_secs(seconds))
+    }
 }
 
 /// Charges the parts of a body that is made while it is read.
@@ -60,11 +88,11 @@ impl Meter {
 /// Returns the body, which calls `written` after its last byte was taken. If it is dropped earlier, it drops `written`
 /// without a call.
 pub(super) fn on_written(body: Body, written: impl FnOnce() + Send + 'static) -> Body {
-    watched(body, None, written)
+    watched(body, None, None, written)
 }
 
-fn watched(body: Body, meter: Option<Meter>, written: impl FnOnce() + Send + 'static) -> Body {
-    Body::new(Watched { body, rest: Bytes::new(), meter, written: Some(Box::new(written)) })
+fn watched(body: Body, meter: Option<Meter>, pace: Option<Pace>, written: impl FnOnce() + Send + 'static) -> Body {
+    Body::new(Watched { body, rest: Bytes::new(), meter, pace, written: Some(Box::new(written)) })
 }
 
 struct Watched {
@@ -72,6 +100,7 @@ struct Watched {
     /// The part of a long frame that is not taken yet.
     rest: Bytes,
     meter: Option<Meter>,
+    pace: Option<Pace>,
     written: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -107,6 +136,9 @@ impl HttpBody for Watched {
             }
         }
         let part = this.rest.split_to(this.rest.len().min(FRAGMENT));
+        if this.pace.as_mut().is_some_and(|pace| !pace.takes(part.len())) {
+            return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)))));
+        }
         if this.is_end_stream() {
             this.complete();
         }
@@ -154,6 +186,17 @@ mod tests {
             assert_eq!(written.load(Ordering::Relaxed), taken == text.len(), "{taken}");
         }
         assert_eq!(taken, text.len());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_charged_answer_has_a_slowest_pace() {
+        let mut pace = Pace::begin();
+        tokio::time::advance(READ_WITHIN).await;
+        assert!(pace.takes(READ_PER_SECOND));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(pace.takes(READ_PER_SECOND));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(!pace.takes(READ_PER_SECOND));
     }
 
     #[tokio::test]

@@ -324,6 +324,9 @@ pub trait Store:
     /// the same slot, the moved agent keeps it and the other one gets the lowest free slot.
     async fn move_host(&self, base: &AgentId, from: &str, to: &str) -> Result<usize>;
 
+    /// Gives the names that stay reserved for one host, of agents made with that key, to the host's new name.
+    async fn move_reservations(&self, key: &str, from: &str, to: &str) -> Result<()>;
+
     /// Returns at most `limit` agents after `after`, ordered by id.
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>>;
 

@@ -177,8 +177,12 @@ impl Turn {
         self.is_busy() && (self.works.is_some() || self.state == Some(State::WaitingHuman))
     }
 
+    /// Returns whether a compaction may be under way.
+    pub(super) fn compacts(&self) -> bool {
+        self.compacts_until.is_some()
+    }
+
     /// Returns whether no turn is under way.
-    #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.activity == Activity::Idle
     }

@@ -126,3 +126,22 @@ async fn another_spelling_of_a_name_by_another_host_leads_to_a_number() -> Resul
     assert_eq!(refused["data"]["code"], "CONFLICT", "{refused}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_host_that_takes_the_former_name_of_another_inherits_none_of_its_reservations() -> Result<()> {
+    let (gate, nas, _) = two_hosts().await?;
+    let (_first, _) = session(&gate, &nas, "web").await?;
+    let (mut second, _) = session(&gate, &nas, "web").await?;
+    second.call("send_message", json!({"target": "web", "message": "of the nas alone"})).await?;
+    forgotten(&gate, &mut second, &nas, "web-2").await?;
+    gate.ask(&["hosts", "rename", "nas", "attic"]).await?;
+    let (other, host) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
+    assert_eq!(host, "nas");
+    let sent = ask(&gate, "GET", "/api/sent", Some(&other), Some("web-2"), "").await?;
+    assert_eq!((sent.status, code(&sent).as_deref()), (403, Some("FORBIDDEN")), "{}", sent.body);
+    let (_one, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!(welcome["agent_id"], "web");
+    let (_two, welcome) = session(&gate, &nas, "web").await?;
+    assert_eq!(welcome["agent_id"], "web-2");
+    Ok(())
+}

@@ -123,6 +123,19 @@ pub(super) async fn move_host(store: &RedisStore, base: &AgentId, from: &str, to
     }
 }
 
+/// Gives the names that stay reserved for a host, of agents made with that key, to its new name.
+pub(super) async fn move_reservations(store: &RedisStore, key: &str, from: &str, to: &str) -> Result<()> {
+    let mut offset: usize = 0;
+    loop {
+        let mut call = store.names.call("move_reservations", []);
+        call.arg(key).arg(from).arg(to).arg(offset);
+        match store.connection.invoke::<usize>(&call).await? {
+            0 => return Ok(()),
+            read => offset += read,
+        }
+    }
+}
+
 /// Reads the agents whose owners requested this name, and the one whose id it is.
 pub(super) async fn namesakes(store: &RedisStore, base: &AgentId) -> Result<Vec<Namesake>> {
     let key = store.names.namesakes(base);

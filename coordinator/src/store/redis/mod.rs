@@ -144,6 +144,10 @@ impl Store for RedisStore {
         self.within(agents::move_host(self, base, from, to)).await
     }
 
+    async fn move_reservations(&self, key: &str, from: &str, to: &str) -> Result<()> {
+        self.within(agents::move_reservations(self, key, from, to)).await
+    }
+
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
         self.within(agents::agents(self, after, limit)).await
     }

@@ -351,6 +351,13 @@ pub(super) fn remove(work: &mut Work<'_>, id: &AgentId, frees: bool) -> Result<R
     Ok(Removal::Removed)
 }
 
+/// Gives the names that stay reserved for a host, of agents made with that key, to its new name.
+pub(super) fn move_reservations(work: &Work<'_>, key: &str, from: &str, to: &str) -> Result<()> {
+    let sql = "UPDATE former SET host = ? WHERE host = ? AND made_by = ?";
+    work.connection.prepare_cached(sql)?.execute((to, from, key))?;
+    Ok(())
+}
+
 /// Moves the agents of one host under a base name to another host.
 pub(super) fn move_host(work: &Work<'_>, base: &AgentId, from: &str, to: &str) -> Result<usize> {
     let namesakes = namesakes(work, base)?;

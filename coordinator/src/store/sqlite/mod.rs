@@ -147,6 +147,11 @@ impl Store for SqliteStore {
         self.writer.run(move |work| agents::move_host(work, &base, &from, &to)).await
     }
 
+    async fn move_reservations(&self, key: &str, from: &str, to: &str) -> Result<()> {
+        let (key, from, to) = (key.to_owned(), from.to_owned(), to.to_owned());
+        self.writer.run(move |work| agents::move_reservations(work, &key, &from, &to)).await
+    }
+
     async fn agents(&self, after: Option<&AgentId>, limit: usize) -> Result<Vec<Agent>> {
         let after = after.cloned();
         self.reader.run(move |work| agents::page(work, after.as_ref(), limit)).await

@@ -60,7 +60,7 @@ impl Hop {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
-        if client.is_busy == Some(true) && self.evidence.has_transcript() {
+        if client.is_busy == Some(true) && self.evidence.has_transcript() && !self.turn.compacts() {
             // A background agent may be all that works.
             let old = self.in_flight.overdue(now + STEP_MAX - BUSY_SILENCE, |channel| channel == Channel::Prompt);
             self.doubt(old, now);
@@ -89,7 +89,11 @@ impl Hop {
         let old = self.in_flight.overdue(now + READ_MAX - MISSING_FOR, |channel| channel == Channel::Unsure);
         let old = old.into_iter().collect::<HashSet<_>>();
         let doubted = self.in_flight.under_way(|flight| flight.channel == Channel::Unsure);
-        let is_named = |id: &MessageId| standing.is_some_and(|standing| standing.named.contains(id));
+        // A person took the prompt back before any answer: the client leaves it at the end of the file until the next one.
+        let is_taken_back = |standing: &Recorded, id: &MessageId| self.turn.is_idle() && standing.open.contains(id);
+        let is_named = |id: &MessageId| {
+            standing.is_some_and(|standing| standing.named.contains(id) && !is_taken_back(standing, id))
+        };
         let (there, missing): (Vec<_>, Vec<_>) = doubted.into_iter().partition(is_named);
         self.are_missing(missing, &old, standing.is_some(), now);
         let recorded = self.shown.recorded(standing.map(|standing| &standing.named));

@@ -11,6 +11,7 @@ use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input, Presented};
 use crate::deliver::push::Todo;
 use crate::deliver::testing::{agent, id, standing};
+use crate::deliver::transcript::Recorded;
 use crate::local::protocol::{Event, Name};
 
 /// A wait returns that message before its text comes to this host, in the result of that tool use.
@@ -158,6 +159,33 @@ fn a_push_stays_under_way_while_a_person_is_asked() {
         scene.passes(300);
         assert!(!matches!(scene.next(), Todo::Post(..)), "it is in the client's queue");
     }
+}
+
+#[test]
+fn a_prompt_that_was_taken_back_comes_again_although_the_transcript_ends_with_it() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.passes(16);
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene.passes(2);
+    assert_eq!(scene.next(), Todo::Read("/t.jsonl".into()));
+    let open = standing(&[1], &[]);
+    scene.on(Input::Conversation(Some(Recorded { open: open.named.clone(), ..open })));
+    assert_eq!(scene.receipts(), []);
+    assert!(matches!(scene.next(), Todo::Post(..)));
+}
+
+#[test]
+fn a_prompt_is_not_doubted_during_a_compaction() {
+    let mut scene = after_a_turn();
+    scene.arrive(vec![message(1, news())]);
+    assert!(holds(&scene.print(&typed("p1")), 1));
+    scene.hear(&of_turn("p1", event(Name::PreCompact)));
+    scene.passes(40);
+    scene.on(Input::ClientState(ClientState { is_busy: Some(true), transcript: None }));
+    scene.passes(1);
+    assert!(!matches!(scene.next(), Todo::Read(..)));
 }
 
 #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Recorded {
     pub(crate) named: HashSet<MessageId>,
     /// The ones above an answer of the model, which was given them.
     pub(crate) answered: HashSet<MessageId>,
+    /// The ones of a prompt at its end that nothing followed: no answer, no failure, no interruption.
+    pub(crate) open: HashSet<MessageId>,
     /// How long ago the client wrote its latest line, if it notes the time.
     pub(crate) age: Option<Duration>,
     /// The turns of the file that are not in the conversation: a person took them back, or another process wrote them.
@@ -77,6 +79,8 @@ struct TranscriptLine {
     turn: Option<TurnNumber>,
     /// Of a line of the model: the answer that it is a part of.
     answer: Option<String>,
+    /// Whether it is more than what comes with a prompt: an answer, a result, or the notice of an interruption.
+    follows_prompt: bool,
     /// Whether the model wrote it: the client writes answers of its own, such as the failures of the model's service.
     is_of_model: bool,
 }
@@ -130,6 +134,7 @@ impl Transcript {
         for turn in self.turns(chain.iter().map(|(line, _)| *line)) {
             standing.other_turns.remove(&turn);
         }
+        standing.open = open(&chain);
         for (line, above) in chain {
             let is_answered = answers.follow(line, above);
             for id in line.ids.iter().chain(self.beside(line).flat_map(|line| &line.ids)) {
@@ -246,10 +251,27 @@ impl Transcript {
             self.kept = kept.collect();
         }
         let is_of_model = message["model"].as_str().is_some_and(|model| model != NO_MODEL);
-        let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn: link.turn(), answer, is_of_model };
+        let turn = link.turn();
+        let follows_prompt = turn.is_none() && matches!(whole["type"].as_str(), Some("user" | "assistant"));
+        let line = TranscriptLine { place, parent: link.parent_uuid, ids, turn, answer, follows_prompt, is_of_model };
         self.lines.insert(link.uuid, line);
         self.order.push(link.uuid);
     }
+}
+
+/// Returns the messages of the prompt at the end of a conversation, from its end upward, if nothing followed it.
+fn open(chain: &[(&TranscriptLine, Option<&str>)]) -> HashSet<MessageId> {
+    let mut ids = HashSet::new();
+    for (line, _) in chain {
+        if line.follows_prompt {
+            break;
+        }
+        ids.extend(line.ids.iter().cloned());
+        if line.turn.is_some() {
+            return ids;
+        }
+    }
+    HashSet::new()
 }
 
 impl Recorded {

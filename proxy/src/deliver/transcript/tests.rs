@@ -238,3 +238,19 @@ fn nothing_from_before_a_compaction_is_in_the_conversation_after_a_rewind_to_its
     let rewound = [&summed[..], &[prompt(6, 2, 2, &named(3))]].concat();
     assert_eq!(standing(&rewound).named, ids(&[3]), "the client's own request has the summary above it");
 }
+
+#[test]
+fn a_prompt_at_the_end_is_open_until_anything_follows_it() {
+    let attachment = |number: u128, parent: u128, of: &str| {
+        let mut line = line(number, parent, of);
+        line["type"] = json!("attachment");
+        line
+    };
+    let begun = [prompt(1, 0, 1, "first"), answer(2, 1, "m1", "model"), prompt(3, 2, 2, &named(1))];
+    let open = |more: &[Value]| standing(&[&begun[..], more].concat()).open;
+    assert_eq!(open(&[]), ids(&[1]));
+    assert_eq!(open(&[attachment(4, 3, &named(2))]), ids(&[1, 2]));
+    assert_eq!(open(&[line(4, 3, "[Request interrupted by user]")]), ids(&[]));
+    assert_eq!(open(&[answer(4, 3, "m2", "model")]), ids(&[]));
+    assert_eq!(open(&[answer(4, 3, "m2", NO_MODEL)]), ids(&[]));
+}

@@ -363,6 +363,21 @@ define('move_host', SMALL, function(keys, args)
   return #moved
 end)
 
+-- Gives names that stay reserved for one host to its new name. Returns how many names of the key it looked at.
+-- KEYS: -. ARGV: the key that the agents were made with, from, to, how many names to leave out
+define('move_reservations', SMALL, function(keys, args)
+  begin(keys)
+  local maker, from, to, offset = args[1], args[2], args[3], tonumber(args[4])
+  local names = redis.call('ZRANGE', fleet .. 'formers:' .. maker, offset, offset + MOVED_MAX - 1)
+  for _, title in ipairs(names) do
+    local of, host = reservation(title)
+    if of == maker and host == from then
+      redis.call('SET', former_key(title), maker .. ' ' .. to, 'KEEPTTL')
+    end
+  end
+  return #names
+end)
+
 -- Makes sure that the agent exists and notes that it was seen. Returns its record, what `refused_agent` returns, or
 -- {'reserved', host}.
 -- KEYS: -, agent. ARGV: uid where the name is new, host, the key or '', how many agents that may have, whether the name stays
