@@ -135,7 +135,8 @@ impl HttpBody for Watched {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        let part = this.rest.split_to(this.rest.len().min(FRAGMENT));
+        // Copied, because a part of the frame in the connection's buffer would keep all of it.
+        let part = Bytes::copy_from_slice(&this.rest.split_to(this.rest.len().min(FRAGMENT)));
         if this.pace.as_mut().is_some_and(|pace| !pace.takes(part.len())) {
             return Poll::Ready(Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::TimedOut)))));
         }
