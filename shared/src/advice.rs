@@ -62,6 +62,16 @@ words! {
     }
 }
 
+/// Advice for a model whose coordinator has another certificate than before.
+const ANOTHER_CERTIFICATE: &str = "Continue without c3po. If the coordinator was set up again, your user has to join this host again, \
+     with the command that `c3po-coordinator invite` prints; if not, this may be a man-in-the-middle \
+     attack. After joining, the session reconnects automatically.";
+
+/// Advice for a model whose coordinator has a certificate that no known authority signed.
+const UNKNOWN_CERTIFICATE: &str = "If the coordinator made its certificate itself, your user has to join this host, with the command \
+     that `c3po-coordinator invite` prints, or set C3PO_FINGERPRINT to the fingerprint in the \
+     coordinator's log. After joining, the session reconnects automatically.";
+
 impl Advice {
     /// Returns the advice worded for a model, which has tools.
     pub fn for_models(self) -> &'static str {
@@ -97,16 +107,8 @@ impl Advice {
             Self::WriteHttp => {
                 "Continue without c3po. Your user has to correct the coordinator's URL; `c3po doctor` reports how."
             }
-            Self::AnotherCertificate => {
-                "Continue without c3po. If the coordinator was set up again, your user has to join this host again, \
-                 with the command that `c3po-coordinator invite` prints; if not, this may be a man-in-the-middle \
-                 attack. After joining, the session reconnects automatically."
-            }
-            Self::UnknownCertificate => {
-                "If the coordinator made its certificate itself, your user has to join this host, with the command \
-                 that `c3po-coordinator invite` prints, or set C3PO_FINGERPRINT to the fingerprint in the \
-                 coordinator's log. After joining, the session reconnects automatically."
-            }
+            Self::AnotherCertificate => ANOTHER_CERTIFICATE,
+            Self::UnknownCertificate => UNKNOWN_CERTIFICATE,
             Self::JoinAgain => {
                 "Your user has to join this host, with the command that `c3po-coordinator invite` prints. The session \
                  then reconnects automatically."

@@ -1,4 +1,4 @@
-//! The codes of errors: callers decide by them.
+//! The codes of errors, with their numbers in JSON-RPC and HTTP, and the default next step of each.
 
 use crate::advice::Advice;
 use crate::vocabulary::words;
@@ -144,5 +144,40 @@ impl ErrorCode {
             Self::NotSupported => Advice::ListTools.for_models(),
             Self::Internal => "Try again; if it fails again, report it with the coordinator's log.",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_documented_numbers() {
+        let check = |code: ErrorCode, json_rpc: i32, http: u16| {
+            assert_eq!((code.json_rpc(), code.http_status()), (json_rpc, http), "{code}");
+        };
+        check(ErrorCode::InvalidRequest, -32602, 400);
+        check(ErrorCode::PayloadTooLarge, -32602, 413);
+        check(ErrorCode::Unauthorized, -32001, 401);
+        check(ErrorCode::Forbidden, -32003, 403);
+        check(ErrorCode::ForbiddenByPolicy, -32003, 403);
+        check(ErrorCode::AgentNotFound, -32004, 404);
+        check(ErrorCode::MessageNotFound, -32004, 404);
+        check(ErrorCode::KeyNotFound, -32004, 404);
+        check(ErrorCode::InviteNotFound, -32004, 404);
+        check(ErrorCode::Timeout, -32008, 408);
+        check(ErrorCode::Conflict, -32009, 409);
+        check(ErrorCode::AlreadyAnswered, -32009, 409);
+        check(ErrorCode::RateLimited, -32029, 429);
+        check(ErrorCode::QuotaExceeded, -32029, 429);
+        check(ErrorCode::LoopSuspected, -32029, 429);
+        check(ErrorCode::InboxFull, -32029, 429);
+        check(ErrorCode::CoordDown, -32050, 503);
+        check(ErrorCode::StoreUnavailable, -32050, 503);
+        check(ErrorCode::AgentUnavailable, -32050, 503);
+        check(ErrorCode::NotSupported, -32601, 501);
+        check(ErrorCode::VersionMismatch, -32009, 426);
+        check(ErrorCode::Interrupted, -32603, 409);
+        check(ErrorCode::Internal, -32603, 500);
     }
 }

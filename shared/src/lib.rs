@@ -2,7 +2,7 @@
 //!
 //! - [`ids`], [`time`], [`vocabulary`]: the small checked types everything else is made of
 //! - [`message`], [`receipt`], [`agent`]: the envelope, its delivery stages, the record of an agent
-//! - [`refusal`], [`advice`]: the error codes, their sentences and the next steps
+//! - [`error_code`], [`refusal`], [`advice`]: the error codes, their sentences and the next steps
 //! - [`catalogue`]: the single definition of every tool: name, description, arguments, reply
 //! - [`wire`]: the frames between proxy and coordinator
 //! - [`join`]: how a host joins
@@ -20,7 +20,7 @@ pub mod advice;
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
-mod error_code;
+pub mod error_code;
 pub mod guard;
 pub mod host;
 pub mod ids;

@@ -36,7 +36,9 @@ pub fn answered(answer: Result<Vec<u8>, String>, host: &str, port: u16) -> io::R
 /// Returns whether this text of `/etc/nsswitch.conf` uses modules to look up hosts.
 pub fn need_modules(nsswitch: &str) -> bool {
     let lines = nsswitch.lines().map(|line| line.split('#').next().unwrap_or_default().trim_start());
-    let Some(services) = lines.filter_map(|line| line.strip_prefix("hosts:")).next_back() else { return false };
+    let Some(services) = lines.filter_map(|line| line.strip_prefix("hosts:")).next_back() else {
+        return false;
+    };
     // Text in brackets is an action, and may contain spaces.
     let named = services.split('[').map(|part| part.rsplit(']').next().unwrap_or_default());
     named.flat_map(str::split_whitespace).any(|service| !BUILT_IN.contains(&service))

@@ -120,6 +120,8 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     let mut a = served.join("a").await?;
     served.join("b").await?;
     a.call("send_message", hi("b")).await?;
+    let noticed =
+        async |what: &str, count: usize| eventually(what, RELOADED, async || changes(&served, count).await).await;
 
     fs::write(&file, deny("a", "b", "message", "not now"))?;
     let answer = settled(&served, "deny").await?;
@@ -127,16 +129,16 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() -> Result<()>
     assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
 
     fs::write(&file, "[[rule]]\nfrom = 7\n")?;
-    let heard = eventually("the broken file was noticed", RELOADED, async || changes(&served, 2).await).await?;
+    let heard = noticed("the broken file was noticed", 2).await?;
     assert!(heard[1].contains("policy.toml, line 2, column 8: ") && heard[1].contains("stay in force"), "{heard:?}");
     outdated(&served, "policy.toml, line 2, column 8: ").await?;
     fs::remove_file(&file)?;
-    let heard = eventually("the missing file was noticed", RELOADED, async || changes(&served, 3).await).await?;
+    let heard = noticed("the missing file was noticed", 3).await?;
     assert!(heard[2].ends_with("policy.toml does not exist any more"), "{heard:?}");
     assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
 
     fs::write(&file, "")?;
-    let heard = eventually("the empty file was noticed", RELOADED, async || changes(&served, 4).await).await?;
+    let heard = noticed("the empty file was noticed", 4).await?;
     assert!(heard[3].contains("policy.toml is empty"), "{heard:?}");
     assert_eq!(a.refusal("send_message", hi("b")).await?, "FORBIDDEN_BY_POLICY");
     fs::write(&file, "# none any more\n")?;

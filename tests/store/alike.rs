@@ -17,7 +17,9 @@ async fn in_the_way(fixture: &Fixture, name: &str) -> Result<Option<String>> {
         StoreError::Alike { known, name: new } if new == id(name) => known.to_string(),
         other => panic!("{other}"),
     };
-    let Err(first) = fixture.store.claim(&claim(name)).await else { return Ok(None) };
+    let Err(first) = fixture.store.claim(&claim(name)).await else {
+        return Ok(None);
+    };
     let second = fixture.store.introduce(&id(name), None, &Quota::default()).await.expect_err("refused as well");
     let known = [first, second].map(known);
     assert_eq!(known[0], known[1]);
@@ -50,7 +52,9 @@ pub(crate) async fn one_of_50_names_that_differ_in_case_is_taken(fixture: Fixtur
     let mut tasks = JoinSet::new();
     for number in 0..50_u32 {
         let store = Arc::clone(&fixture.store);
-        let letter = |(at, c): (usize, char)| if (number >> at) & 1 == 1 { c.to_ascii_uppercase() } else { c };
+        let letter = |(at, c): (usize, char)| {
+            if (number >> at) & 1 == 1 { c.to_ascii_uppercase() } else { c }
+        };
         let name: String = "agents".chars().enumerate().map(letter).collect();
         tasks.spawn(async move { store.claim(&claim(&name)).await });
     }

@@ -21,7 +21,9 @@ async fn read(fixture: &Fixture, mut after: u64, limit: usize) -> Result<Vec<Ent
     let mut all = Vec::new();
     loop {
         let page = fixture.store.audit(after, limit).await?;
-        let Some(last) = page.last() else { return Ok(all) };
+        let Some(last) = page.last() else {
+            return Ok(all);
+        };
         after = last.position;
         all.extend(page);
     }

@@ -219,7 +219,9 @@ async fn move_slot(slot: &str, from: &Redis, to: &Redis) -> Result<()> {
     let port = to.port().to_string();
     loop {
         let keys = from.tell(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]).await?;
-        let Some(key) = keys.lines().find(|line| line.starts_with("{c3po}:")) else { break };
+        let Some(key) = keys.lines().find(|line| line.starts_with("{c3po}:")) else {
+            break;
+        };
         from.tell(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]).await?;
     }
     for master in [to, from] {

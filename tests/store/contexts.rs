@@ -3,6 +3,7 @@
 
 use anyhow::Result;
 use c3po_coordinator::store::{Amendment, Claim, StoreError, Tenure};
+use c3po_shared::message::Message;
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use c3po_shared::wire::SessionChange;
@@ -29,8 +30,14 @@ fn fresh(text: &str) -> (String, bool) {
     (text.to_owned(), false)
 }
 
+/// Returns a message as the store keeps it.
+async fn kept(fixture: &Fixture, message: &Message) -> Result<Option<Message>> {
+    let kept = fixture.store.message(&message.id).await?;
+    Ok(kept.map(|kept| kept.message))
+}
+
 /// Returns the steps of a message with their sessions.
-async fn steps(fixture: &Fixture, message: &c3po_shared::message::Message) -> Result<Vec<(Stage, String)>> {
+async fn steps(fixture: &Fixture, message: &Message) -> Result<Vec<(Stage, String)>> {
     let history = fixture.store.message(&message.id).await?.map(|kept| kept.history).unwrap_or_default();
     Ok(history.into_iter().map(|step| (step.stage, step.session.unwrap_or_default())).collect())
 }
@@ -169,7 +176,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fix
     fixture.advance(&on_host, &tenure, Stage::OnHost, Via::Deliver).await?;
     for sent in [&shown, &on_host] {
         assert!(!fixture.store.inbox(&id("b"), everything()).await?.iter().any(|placed| placed.message.repeated));
-        assert_eq!(fixture.store.message(&sent.id).await?.map(|kept| kept.message).as_ref(), Some(sent));
+        assert_eq!(kept(&fixture, sent).await?.as_ref(), Some(sent));
     }
 
     fixture.store.release(&tenure, true).await?;
@@ -179,7 +186,7 @@ pub(crate) async fn repeated_is_what_an_earlier_session_or_context_was_shown(fix
     let inbox = fixture.store.inbox(&id("b"), everything()).await?;
     assert_eq!(inbox.iter().map(|placed| placed.message.repeated).collect::<Vec<_>>(), [true, false]);
     // The stored message is the same for every reader, always.
-    assert_eq!(fixture.store.message(&shown.id).await?.map(|kept| kept.message).as_ref(), Some(&shown));
+    assert_eq!(kept(&fixture, &shown).await?.as_ref(), Some(&shown));
     assert_eq!(fixture.thread(&shown.thread_id, "b").await?, std::slice::from_ref(&shown));
 
     enter(&fixture, &heir, 1).await?;

@@ -120,7 +120,9 @@ impl Fixture {
             let stretch = Stretch { reader: &reader, after: after.as_ref(), limit: PAGE_MAX, bytes: usize::MAX };
             let excerpt = self.store.thread(thread, stretch).await?;
             messages.extend(excerpt.messages);
-            let Some(next) = excerpt.next else { return Ok(messages) };
+            let Some(next) = excerpt.next else {
+                return Ok(messages);
+            };
             ensure!(after.as_ref() < Some(&next), "no way forward from {next}");
             after = Some(next);
         }

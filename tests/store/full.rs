@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use c3po_coordinator::store::redis::OpenError;
-use c3po_coordinator::store::{AnswerOutcome, Pair, Send, SendOutcome, Store, StoreError};
+use c3po_coordinator::store::{AnswerOutcome, Pair, Send, SendOutcome, Store, StoreError, Tenure};
 use c3po_shared::receipt::{Stage, Via};
 use c3po_shared::vocabulary::State;
 use futures_util::future::join_all;
@@ -88,6 +88,21 @@ async fn at_the_edge_of_its_memory_redis_takes_a_message_whole_or_not_at_all() -
     Ok(())
 }
 
+/// Changes agents, rulings and sessions: `c` gets a new session. The store must accept all of it.
+async fn manage_agents(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
+    assert!(fixture.store.renew(tenure, LEASE).await?);
+    assert!(fixture.store.amend(&id("c"), Some(tenure), &does(State::Busy).into()).await?.is_some());
+    fixture.store.release(tenure, true).await?;
+    fixture.introduce("human", None).await?;
+    fixture.store.rule(&Pair::of(&id("a"), &id("c")), true).await?;
+    let next = fixture.take(&claim("c")).await?;
+    assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 1), "the next session is shown everything");
+    fixture.store.sweep().await?;
+    fixture.store.check().await?;
+    assert_eq!(fixture.store.agents(None, 10).await?.len(), 4);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Result<()> {
     let (redis, fixture) = start().await?;
@@ -116,16 +131,7 @@ async fn a_full_redis_refuses_messages_and_lets_everything_else_go_on() -> Resul
     fixture.acknowledge(&done).await?;
     assert_eq!(fixture.inbox("c").await?, ["sent before"]);
     assert_eq!(fixture.thread(&question.id, "c").await?.len(), 2);
-    assert!(fixture.store.renew(&tenure, LEASE).await?);
-    assert!(fixture.store.amend(&id("c"), Some(&tenure), &does(State::Busy).into()).await?.is_some());
-    fixture.store.release(&tenure, true).await?;
-    fixture.introduce("human", None).await?;
-    fixture.store.rule(&Pair::of(&id("a"), &id("c")), true).await?;
-    let next = fixture.take(&claim("c")).await?;
-    assert_eq!((next.generation, fixture.unshown("c").await?.len()), (2, 1), "the next session is shown everything");
-    fixture.store.sweep().await?;
-    fixture.store.check().await?;
-    assert_eq!(fixture.store.agents(None, 10).await?.len(), 4);
+    manage_agents(&fixture, &tenure).await?;
 
     let other = open(&redis.url()).await?;
     assert_eq!(other.pending(&id("c")).await?.count, 1, "a coordinator can start beside a full Redis");

@@ -170,10 +170,8 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     let (taken, free) = (key("00000001"), key("00000002"));
     assert!(store.put_key(&taken, KEYS_MAX).await?);
     let before = store.key_changes().await?;
-    assert!(
-        !store.redeem(&invite.hash, &Key { name: "other".into(), ..taken.clone() }, None, KEYS_MAX).await?,
-        "its id is another's"
-    );
+    let namesake = Key { name: "other".into(), ..taken.clone() };
+    assert!(!store.redeem(&invite.hash, &namesake, None, KEYS_MAX).await?, "its id is another's");
     assert_eq!(store.invite(&invite.hash).await?, Some(invite.clone()), "the use is still there");
     assert!(!store.redeem(&"e".repeat(64), &free, None, KEYS_MAX).await?, "there is no such invite");
     assert_eq!((store.keys().await?, store.key_changes().await?), (vec![taken.clone()], before));
@@ -184,7 +182,8 @@ pub(crate) async fn no_use_is_taken_without_a_key_and_no_key_is_made_without_a_u
     let mut kept = store.keys().await?;
     kept.sort_by(|a, b| a.id.cmp(&b.id));
     assert_eq!(kept, [taken, free.clone()]);
-    assert!(store.put_key(&Key { revision: 2, ..free }, KEYS_MAX).await?, "it is changed like any other");
+    let changed = Key { revision: 2, ..free };
+    assert!(store.put_key(&changed, KEYS_MAX).await?, "it is changed like any other");
     Ok(())
 }
 

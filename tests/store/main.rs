@@ -96,6 +96,7 @@ macro_rules! every_promise {
                 an_agent_without_a_session_goes_to_its_own_host,
                 a_removed_agent_leaves_nothing_but_receipts,
                 the_name_of_a_deleted_agent_stays_with_its_host,
+                an_administrator_frees_the_name_of_a_deleted_agent,
                 a_key_reserves_so_many_names_and_no_more,
                 the_agents_of_a_host_move_to_its_new_name;
             one_shot:
@@ -193,6 +194,8 @@ mod threads;
 mod waking;
 
 mod cluster;
+mod functions;
+mod opening;
 mod redis;
 mod sentinel;
 mod sqlite;

@@ -19,6 +19,11 @@ fn wish(name: &str, owner: Owner) -> Claim {
     Claim { owner, ..claim(name) }
 }
 
+/// Creates the claim of a process whose agent is forgotten when it leaves nothing.
+fn brief(name: &str, host: &str) -> Claim {
+    Claim { fleeting: true, ..wish(name, owner(name, host, 2)) }
+}
+
 fn names(agents: &[Namesake]) -> Vec<&str> {
     let mut names: Vec<_> = agents.iter().map(|agent| agent.id.as_str()).collect();
     names.sort_unstable();
@@ -130,7 +135,6 @@ pub(crate) async fn a_removed_agent_leaves_nothing_but_receipts(fixture: Fixture
 }
 
 pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(mut fixture: Fixture) -> Result<()> {
-    let brief = |name: &str, host: &str| Claim { fleeting: true, ..wish(name, owner(name, host, 2)) };
     fixture.agent("b").await?;
     let held = fixture.take(&brief("a", "laptop")).await?;
     let question = fixture.say("a", "b", "question").await?;
@@ -154,11 +158,16 @@ pub(crate) async fn the_name_of_a_deleted_agent_stays_with_its_host(mut fixture:
     assert_eq!(fixture.store.claim(&brief("a", "nas")).await?, None);
     let back = fixture.take(&brief("a", "laptop")).await?;
     fixture.store.release(&back, true).await?;
+    Ok(())
+}
 
-    // An administrator frees a name, also one whose agent was deleted before.
-    assert_eq!(fixture.store.remove(&id("a"), false).await?, Removal::Unknown);
-    assert_eq!(fixture.store.remove(&id("a"), true).await?, Removal::Removed);
-    assert_eq!(fixture.store.remove(&id("a"), true).await?, Removal::Unknown);
+pub(crate) async fn an_administrator_frees_the_name_of_a_deleted_agent(fixture: Fixture) -> Result<()> {
+    let held = fixture.take(&brief("a", "laptop")).await?;
+    fixture.store.release(&held, true).await?;
+    let remove = async |frees_name| fixture.store.remove(&id("a"), frees_name).await;
+    assert_eq!(remove(false).await?, Removal::Unknown);
+    assert_eq!(remove(true).await?, Removal::Removed);
+    assert_eq!(remove(true).await?, Removal::Unknown);
     let other = fixture.take(&Claim { reserved: false, ..brief("a", "nas") }).await?;
     fixture.store.release(&other, true).await?;
     fixture.take(&brief("a", "laptop")).await?;
@@ -207,9 +216,13 @@ pub(crate) async fn the_agents_of_a_host_move_to_its_new_name(fixture: Fixture) 
     fixture.take(&wish("a-3", owner("a", "nas", 1))).await?;
     fixture.introduce("cron", Some("laptop")).await?;
 
-    assert_eq!(fixture.store.move_host(&id("a"), "laptop", "laptop.local").await?, 1);
-    assert_eq!(fixture.store.move_host(&id("cron"), "laptop", "laptop.local").await?, 1);
-    assert_eq!(fixture.store.move_host(&id("a"), "laptop", "laptop.local").await?, 0);
+    let moved = async |name: &str| {
+        let store = &fixture.store;
+        store.move_host(&id(name), "laptop", "laptop.local").await
+    };
+    assert_eq!(moved("a").await?, 1);
+    assert_eq!(moved("cron").await?, 1);
+    assert_eq!(moved("a").await?, 0);
     let owned = async |name: &str| anyhow::Ok(fixture.store.agent(&id(name)).await?.expect("it is kept").owner);
     assert_eq!(owned("a").await?, Some(owner("a", "laptop.local", 1)));
     assert_eq!(owned("a-2").await?, Some(owner("a", "laptop.local", 2)), "what was moved keeps its slot");

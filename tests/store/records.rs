@@ -37,9 +37,9 @@ pub(crate) async fn agents_are_paged_by_id(fixture: Fixture) -> Result<()> {
     Ok(())
 }
 
-pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) -> Result<()> {
-    fixture.agent("a").await?;
-    let everything = Amendment {
+/// Creates an amendment of every field that an agent changes itself.
+fn amendment_of_everything() -> Amendment {
+    Amendment {
         description: Some("home".into()),
         capabilities: Some(vec!["mqtt".into(), "lights".into()]),
         role: Some("triage".into()),
@@ -52,23 +52,28 @@ pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) ->
             prompted: false,
         },
         attends: None,
-    };
-    let first = fixture.store.amend(&id("a"), None, &everything).await?.expect("it exists");
+    }
+}
+
+pub(crate) async fn an_amendment_changes_only_what_it_names(fixture: Fixture) -> Result<()> {
+    fixture.agent("a").await?;
+    let amend = async |amendment: &Amendment| fixture.store.amend(&id("a"), None, amendment).await;
+    let first = amend(&amendment_of_everything()).await?.expect("it exists");
     assert_eq!(fixture.store.agent(&id("a")).await?.as_ref(), Some(&first));
     assert_eq!((first.description.as_deref(), first.role.as_deref()), (Some("home"), Some("triage")));
     assert_eq!((first.state, first.current_task.as_deref()), (State::Busy, Some("wiring")));
     assert_eq!((first.capabilities.len(), first.session_id.as_deref()), (2, Some("second")));
     assert_eq!((&first.reach[..], first.context), (&[Via::Stop, Via::InboxSocket][..], 2));
 
-    assert_eq!(fixture.store.amend(&id("a"), None, &Amendment::default()).await?.as_ref(), Some(&first));
+    assert_eq!(amend(&Amendment::default()).await?.as_ref(), Some(&first));
     let little =
         Amendment { capabilities: Some(Vec::new()), current_task: Some(String::new()), ..Amendment::default() };
-    let second = fixture.store.amend(&id("a"), None, &little).await?.expect("it exists");
+    let second = amend(&little).await?.expect("it exists");
     assert_eq!((second.capabilities.len(), second.current_task), (0, None));
     assert_eq!((second.reach, second.context), (first.reach, first.context));
     assert_eq!((second.description, second.role, second.state), (first.description, first.role, first.state));
     let none = Amendment { description: Some(String::new()), ..Amendment::default() };
-    assert_eq!(fixture.store.amend(&id("a"), None, &none).await?.and_then(|agent| agent.description), None);
+    assert_eq!(amend(&none).await?.and_then(|agent| agent.description), None);
     Ok(())
 }
 

@@ -41,6 +41,25 @@ pub(crate) async fn a_thread_has_both_sides_in_order(fixture: Fixture) -> Result
     Ok(())
 }
 
+/// Reads a thread as `b`, each time at most that many messages and bytes beyond the last message.
+async fn read_in_stretches(fixture: &Fixture, thread: &MessageId, limit: usize, bytes: usize) -> Result<Vec<Message>> {
+    let reader = id("b");
+    let (mut read, mut after) = (Vec::new(), None);
+    loop {
+        let part = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
+        let excerpt = stretch(fixture, thread, part).await?;
+        let sizes: Vec<usize> = excerpt.messages.iter().map(|one| one.text().len()).collect();
+        let last = sizes.last().copied().unwrap_or_default();
+        ensure!(sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes, "{limit} {bytes}: {sizes:?}");
+        read.extend(excerpt.messages);
+        let Some(next) = excerpt.next else {
+            return Ok(read);
+        };
+        ensure!(after.as_ref() < Some(&next), "{limit} {bytes}: no way forward from {next}");
+        after = Some(next);
+    }
+}
+
 pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fixture) -> Result<()> {
     fixture.pair().await?;
     // The first message does not have the earliest time, because another coordinator's clock may be behind. Most share a
@@ -57,20 +76,8 @@ pub(crate) async fn a_thread_is_the_same_in_stretches_of_any_length(fixture: Fix
     all.sort_by_key(Mark::of);
     assert_eq!(fixture.thread(&first.id, "a").await?, all);
 
-    let reader = id("b");
     for (limit, bytes) in [(1, usize::MAX), (7, usize::MAX), (25, usize::MAX), (25, 0), (25, 9_500), (3, 9_500)] {
-        let (mut read, mut after) = (Vec::new(), None);
-        loop {
-            let part = Stretch { reader: &reader, after: after.as_ref(), limit, bytes };
-            let excerpt = stretch(&fixture, &first.id, part).await?;
-            let sizes: Vec<usize> = excerpt.messages.iter().map(|one| one.text().len()).collect();
-            let last = sizes.last().copied().unwrap_or_default();
-            ensure!(sizes.len() <= limit && sizes.iter().sum::<usize>() - last <= bytes, "{limit} {bytes}: {sizes:?}");
-            read.extend(excerpt.messages);
-            let Some(next) = excerpt.next else { break };
-            ensure!(after.as_ref() < Some(&next), "{limit} {bytes}: no way forward from {next}");
-            after = Some(next);
-        }
+        let read = read_in_stretches(&fixture, &first.id, limit, bytes).await?;
         assert!(read == all, "{limit} {bytes}: {} of {}", read.len(), all.len());
     }
     Ok(())

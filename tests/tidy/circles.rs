@@ -139,7 +139,9 @@ fn uses(code: &str) -> (Vec<Named>, String) {
 
 /// Returns the paths in a `use` tree: `a::{b, c::d}` contains `a::b` and `a::c::d`.
 fn leaves(tree: &str) -> Vec<String> {
-    let Some((prefix, list)) = tree.split_once('{') else { return vec![tree.trim().to_owned()] };
+    let Some((prefix, list)) = tree.split_once('{') else {
+        return vec![tree.trim().to_owned()];
+    };
     let list = list.trim_end().strip_suffix('}').unwrap_or(list);
     let (mut depth, mut start, mut found) = (0_usize, 0, Vec::new());
     for (at, c) in list.char_indices().chain([(list.len(), ',')]) {

@@ -76,7 +76,9 @@ impl Map {
 /// Returns the next name of a path, or the first names of the items in a `{…}` list.
 fn first_names(path: &str) -> Vec<&str> {
     let word = |text: &'_ str| text.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(text.len());
-    let Some(list) = path.strip_prefix('{') else { return vec![&path[..word(path)]] };
+    let Some(list) = path.strip_prefix('{') else {
+        return vec![&path[..word(path)]];
+    };
     let (mut names, mut depth, mut start) = (Vec::new(), 0_usize, true);
     for (at, c) in list.char_indices() {
         match c {
@@ -96,7 +98,9 @@ fn first_names(path: &str) -> Vec<&str> {
 
 /// Returns the modules that refer to an upper layer, and those missing in the map.
 pub(super) fn upward_arrows(file: &File) -> Vec<String> {
-    let Some(map) = Map::of(file) else { return Vec::new() };
+    let Some(map) = Map::of(file) else {
+        return Vec::new();
+    };
     let own = map.module(file);
     let Some(layer) = map.layer(own) else {
         return vec![format!("{}: the map in tests/tidy/modules.rs has no module {own}", file.path)];

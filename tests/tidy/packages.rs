@@ -19,14 +19,18 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Returns all kinds of dependencies in a manifest, by name.
 fn dependencies(file: &File) -> Table {
-    let Ok(manifest) = file.text.parse::<Table>() else { return Table::new() };
+    let Ok(manifest) = file.text.parse::<Table>() else {
+        return Table::new();
+    };
     let kinds = ["dependencies", "dev-dependencies", "build-dependencies"];
     let tables = kinds.iter().filter_map(|kind| manifest.get(*kind)?.as_table());
     tables.flat_map(Table::clone).collect()
 }
 
 pub(super) fn forbidden_arrows(file: &File) -> Vec<String> {
-    let Some((_, allowed)) = ARROWS.iter().find(|(path, _)| *path == file.path) else { return Vec::new() };
+    let Some((_, allowed)) = ARROWS.iter().find(|(path, _)| *path == file.path) else {
+        return Vec::new();
+    };
     let ours = dependencies(file).into_iter().map(|(name, _)| name).filter(|name| name.starts_with("c3po"));
     let forbidden = ours.filter(|name| !allowed.contains(&name.as_str()));
     forbidden.map(|name| format!("{}: must not know {name}", file.path)).collect()
@@ -70,7 +74,9 @@ fn manifest(file: &File) -> Option<Table> {
 fn absent(locked: &Table, manifests: &[Table]) -> Vec<String> {
     let name = locked.get("name");
     let named = |manifest: &&Table| name.is_some() && manifest.get("package").and_then(|own| own.get("name")) == name;
-    let Some(manifest) = manifests.iter().find(named) else { return Vec::new() };
+    let Some(manifest) = manifests.iter().find(named) else {
+        return Vec::new();
+    };
     let entries: Vec<&str> = locked
         .get("dependencies")
         .and_then(Value::as_array)

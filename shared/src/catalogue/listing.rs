@@ -113,7 +113,9 @@ fn drop_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(values)) = map.get_mut("enum") {
         values.retain(|one| !one.is_null());
     }
-    let Some(Value::Array(options)) = map.get_mut("anyOf") else { return };
+    let Some(Value::Array(options)) = map.get_mut("anyOf") else {
+        return;
+    };
     options.retain(|one| one.get("type") != Some(&Value::from("null")));
     if let [Value::Object(only)] = options.as_slice() {
         let only = only.clone();

@@ -79,7 +79,9 @@ impl Received {
         if is_repeated(&self.value) {
             return self.set("repeated", true);
         }
-        let Some(page) = self.value.get_mut("messages").and_then(Value::as_array_mut) else { return };
+        let Some(page) = self.value.get_mut("messages").and_then(Value::as_array_mut) else {
+            return;
+        };
         for message in page.iter_mut().filter(|message| is_repeated(message)) {
             message["repeated"] = true.into();
             self.text = None;

@@ -93,6 +93,59 @@ fn arguments_are_an_object() {
     assert!(parse("send_message", json!({"target": "b", "message": "hello"})).is_ok());
 }
 
+/// Returns the arguments that are invalid, by the tool.
+fn invalid_arguments() -> [(&'static str, Vec<Value>); 8] {
+    let sends = vec![
+        json!({"target": "b", "message": ""}),
+        json!({"target": "", "message": "hi"}),
+        json!({"target": "b"}),
+        json!({"target": "b", "message": "hi", "colour": "red"}),
+        json!({"target": "b", "message": "hi", "priority": "asap"}),
+        json!({"target": "b", "message": "hi", "expires_in": 0}),
+    ];
+    let replies =
+        vec![json!({"message_id": "a::b::00000001", "response": " "}), json!({"message_id": "a::b", "response": "x"})];
+    let waits = vec![
+        json!({"timeout": 0}),
+        json!({"timeout": 3_601}),
+        json!({"until": "seen"}),
+        json!({"message_id": "a::b::00000001", "until": "stored"}),
+    ];
+    let pages = vec![json!({"limit": 1_001}), json!({"limit": 0})];
+    [
+        ("send_message", sends),
+        ("reply", replies),
+        ("wait_for_message", waits),
+        ("get_messages", pages),
+        ("ack_messages", vec![json!({"message_ids": []})]),
+        ("get_agent_status", vec![json!({"agent_id": "agent@home"})]),
+        ("set_status", vec![json!({"status": "sleeping"})]),
+        ("register_agent", vec![json!({"capabilities": vec!["x"; 51]})]),
+    ]
+}
+
+/// Returns the arguments with a text that is too long, by the tool.
+fn long_arguments() -> [(&'static str, Vec<Value>); 4] {
+    let sends = vec![
+        json!({"target": "b", "message": long(50_001)}),
+        json!({"target": "b", "message": "hi", "context": long(50_001)}),
+        json!({"target": "b", "message": "hi", "title": long(201)}),
+    ];
+    let reply = json!({"message_id": "a::b::00000001", "response": long(50_001)});
+    let registrations = vec![json!({"description": long(501)}), json!({"capabilities": vec![long(41); 50]})];
+    [
+        ("send_message", sends),
+        ("reply", vec![reply]),
+        ("broadcast", vec![json!({"message": long(50_001)})]),
+        ("register_agent", registrations),
+    ]
+}
+
+/// Returns a text of that many characters, each of two bytes.
+fn long(count: usize) -> String {
+    "é".repeat(count)
+}
+
 #[test]
 fn arguments_out_of_bounds_are_refused() {
     let check = |name: &str, arguments: Value, expected: ErrorCode| {
@@ -103,35 +156,21 @@ fn arguments_out_of_bounds_are_refused() {
             arguments.to_string().chars().take(80).collect::<String>()
         );
     };
-    let long = |count: usize| "é".repeat(count);
-    check("send_message", json!({"target": "b", "message": ""}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "", "message": "hi"}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "b"}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "b", "message": "hi", "colour": "red"}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "b", "message": "hi", "priority": "asap"}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "b", "message": "hi", "expires_in": 0}), ErrorCode::InvalidRequest);
-    check("send_message", json!({"target": "b", "message": long(50_001)}), ErrorCode::PayloadTooLarge);
-    check("send_message", json!({"target": "b", "message": "hi", "context": long(50_001)}), ErrorCode::PayloadTooLarge);
-    check("send_message", json!({"target": "b", "message": "hi", "title": long(201)}), ErrorCode::PayloadTooLarge);
-    check("reply", json!({"message_id": "a::b::00000001", "response": " "}), ErrorCode::InvalidRequest);
-    check("reply", json!({"message_id": "a::b", "response": "x"}), ErrorCode::InvalidRequest);
-    check("reply", json!({"message_id": "a::b::00000001", "response": long(50_001)}), ErrorCode::PayloadTooLarge);
-    check("broadcast", json!({"message": long(50_001)}), ErrorCode::PayloadTooLarge);
-    check("wait_for_message", json!({"timeout": 0}), ErrorCode::InvalidRequest);
-    check("wait_for_message", json!({"timeout": 3_601}), ErrorCode::InvalidRequest);
-    check("wait_for_message", json!({"until": "seen"}), ErrorCode::InvalidRequest);
-    check("wait_for_message", json!({"message_id": "a::b::00000001", "until": "stored"}), ErrorCode::InvalidRequest);
-    check("get_messages", json!({"limit": 1_001}), ErrorCode::InvalidRequest);
-    check("get_messages", json!({"limit": 0}), ErrorCode::InvalidRequest);
-    check("ack_messages", json!({"message_ids": []}), ErrorCode::InvalidRequest);
-    check("get_agent_status", json!({"agent_id": "agent@home"}), ErrorCode::InvalidRequest);
-    check("set_status", json!({"status": "sleeping"}), ErrorCode::InvalidRequest);
-    check("register_agent", json!({"capabilities": vec!["x"; 51]}), ErrorCode::InvalidRequest);
-    check("register_agent", json!({"description": long(501)}), ErrorCode::PayloadTooLarge);
-    check("register_agent", json!({"capabilities": vec![long(41); 50]}), ErrorCode::PayloadTooLarge);
-    assert!(parse("register_agent", json!({"capabilities": vec![long(40); 50]})).is_ok());
+    for (name, cases) in invalid_arguments() {
+        for arguments in cases {
+            check(name, arguments, ErrorCode::InvalidRequest);
+        }
+    }
+    for (name, cases) in long_arguments() {
+        for arguments in cases {
+            check(name, arguments, ErrorCode::PayloadTooLarge);
+        }
+    }
     check("fly", json!({}), ErrorCode::NotSupported);
-    assert!(parse("send_message", json!({"target": "b", "message": long(50_000), "context": long(50_000)})).is_ok());
+    let capabilities = json!({"capabilities": vec![long(40); 50]});
+    assert!(parse("register_agent", capabilities).is_ok());
+    let texts = json!({"target": "b", "message": long(50_000), "context": long(50_000)});
+    assert!(parse("send_message", texts).is_ok());
     assert!(parse("wait_for_message", json!({"timeout": 3_600})).is_ok());
 }
 

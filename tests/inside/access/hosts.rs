@@ -48,6 +48,17 @@ async fn post(gate: &Gate, path: &str, key: &str, body: Value) -> Result<(u16, V
     Ok((answer.status, serde_json::from_str(&answer.body)?))
 }
 
+/// Sends a message. Returns its receipt.
+async fn send(link: &mut Link, target: &str, text: &str) -> Result<Value> {
+    let arguments = json!({"target": target, "message": text});
+    link.call("send_message", arguments).await
+}
+
+async fn rename_host(gate: &Gate, key: &str, from: &str, to: &str) -> Result<(u16, Value)> {
+    let body = json!({"from": from, "to": to});
+    post(gate, "/api/hosts/rename", key, body).await
+}
+
 #[tokio::test]
 async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Result<()> {
     let gate = Gate::start().await?;
@@ -56,7 +67,7 @@ async fn a_host_is_identified_by_its_key_and_not_by_its_reported_name() -> Resul
     assert_eq!((host.as_str(), other_host.as_str()), ("nas", "NAS-2"));
     let (mut web, welcome) = session(&gate, &nas, "web").await?;
     assert_eq!((&welcome["agent_id"], &welcome["host"]), (&json!("web"), &json!("nas")));
-    let sent = web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
+    let sent = send(&mut web, "web", "to myself").await?;
     assert_eq!(sent["from_host"], "nas");
     web.notify("goodbye", json!({})).await?;
 
@@ -100,9 +111,9 @@ async fn an_invite_lets_in_no_human_but_a_person_of_each_host() -> Result<()> {
     assert_eq!(name, "human");
     let (mut at_nas, name) = person(&nas, "human").await?.expect("the person of nas");
     assert_eq!(name, "nas-cli");
-    let sent = at_nas.call("send_message", json!({"target": "human", "message": "from the nas"})).await?;
+    let sent = send(&mut at_nas, "human", "from the nas").await?;
     assert_eq!(sent["from_agent"], "nas-cli");
-    at_desk.call("send_message", json!({"target": "nas-cli", "message": "for the nas alone"})).await?;
+    send(&mut at_desk, "nas-cli", "for the nas alone").await?;
     // It can use neither that name nor that of another host's person.
     let refused = person(&laptop, "nas-cli").await?.err().context("it is of nas")?;
     assert_eq!(refused["data"]["code"], "FORBIDDEN", "{refused}");
@@ -197,7 +208,7 @@ async fn an_agent_is_forgotten_by_its_own_host_or_by_an_administrator() -> Resul
     let admin = gate.key("admin", "*", &[]).await?;
     let remove = async |key: &str, name: &str| post(&gate, "/api/agents/remove", key, json!({"agent_id": name})).await;
     let (mut web, _) = session(&gate, &nas, "web").await?;
-    web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
+    send(&mut web, "web", "to myself").await?;
     assert_eq!(remove(&nas, "web").await?.1["code"], "CONFLICT");
     web.notify("goodbye", json!({})).await?;
     assert_eq!(remove(&laptop, "web").await?.1["code"], "FORBIDDEN");
@@ -228,8 +239,8 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
     let (old, _) = joined(&gate, &invited(&gate, &[]).await?, "laptop", None).await?;
     let (nas, _) = joined(&gate, &invited(&gate, &[]).await?, "nas", None).await?;
     let (mut web, _) = session(&gate, &old, "web").await?;
-    web.call("send_message", json!({"target": "web", "message": "to myself"})).await?;
-    let (status, _) = post(&gate, "/api/hosts/rename", &nas, json!({"from": "laptop", "to": "nas"})).await?;
+    send(&mut web, "web", "to myself").await?;
+    let (status, _) = rename_host(&gate, &nas, "laptop", "nas").await?;
     assert_eq!(status, 403);
     let said = gate.ask(&["hosts", "rename", "laptop", "macbook", "--json"]).await?;
     let renamed: Value = serde_json::from_str(&said)?;
@@ -244,7 +255,7 @@ async fn a_renamed_host_keeps_its_agents_its_mail_and_its_sessions() -> Result<(
     assert!(refused.to_string().contains("no agent and no key belongs to the host laptop"), "{refused}");
     let admin = gate.key("admin", "*", &[]).await?;
     for (from, to, expected) in [("nobody", "nas", 404), ("nas", "nas", 409)] {
-        let (status, said) = post(&gate, "/api/hosts/rename", &admin, json!({"from": from, "to": to})).await?;
+        let (status, said) = rename_host(&gate, &admin, from, to).await?;
         assert_eq!(status, expected, "{said}");
     }
     Ok(())

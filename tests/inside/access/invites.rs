@@ -74,6 +74,20 @@ async fn closed_invites_are_not_listed() -> Result<()> {
     Ok(())
 }
 
+/// Waits until the audit has exactly these verbs and reasons about an invite.
+async fn audited(gate: &Gate, reader: &str, invite: &str, told: [(&str, &str); 2]) -> Result<()> {
+    eventually("the audit says so", super::keys::SOON, async || {
+        let page = ask(gate, "GET", "/api/audit?limit=1000", Some(reader), None, "").await.ok()?;
+        let audit: Value = serde_json::from_str(&page.body).ok()?;
+        let entries = audit["entries"].as_array()?.iter().filter(|entry| entry["key"] == invite);
+        entries
+            .map(|entry| (entry["verb"].as_str(), entry["why"].as_str()))
+            .eq(told.map(|(verb, why)| (Some(verb), Some(why))))
+            .then_some(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn the_command_line_names_and_revokes_its_invite_and_both_are_audited() -> Result<()> {
     let gate = Gate::start().await?;
@@ -96,16 +110,7 @@ async fn the_command_line_names_and_revokes_its_invite_and_both_are_audited() ->
     assert!(refused.to_string().starts_with(&format!("there is no open invite {end}. ")), "{refused}");
     let reader = gate.key("operator", "*", &[]).await?;
     let told = [("invited", "by local"), ("revoked", "by local")];
-    eventually("the audit says so", super::keys::SOON, async || {
-        let page = ask(&gate, "GET", "/api/audit?limit=1000", Some(&reader), None, "").await.ok()?;
-        let audit: Value = serde_json::from_str(&page.body).ok()?;
-        let entries = audit["entries"].as_array()?.iter().filter(|entry| entry["key"] == end);
-        entries
-            .map(|entry| (entry["verb"].as_str(), entry["why"].as_str()))
-            .eq(told.map(|(verb, why)| (Some(verb), Some(why))))
-            .then_some(())
-    })
-    .await
+    audited(&gate, &reader, end, told).await
 }
 
 #[tokio::test]

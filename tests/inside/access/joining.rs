@@ -56,6 +56,12 @@ async fn session(home: &Path, project: &str) -> Result<McpClient> {
     Ok(client)
 }
 
+/// Returns the key in the text of a configuration file.
+fn key_in(text: &str) -> Result<&str> {
+    let key = text.lines().find_map(|line| line.strip_prefix("token = \"")).context("a key")?;
+    Ok(key.trim_end_matches('"'))
+}
+
 #[tokio::test]
 async fn a_new_host_is_in_with_one_line_and_the_line_is_good_once() -> Result<()> {
     let (work, home, thief) = (TempDir::new()?, TempDir::new()?, TempDir::new()?);
@@ -72,8 +78,7 @@ async fn a_new_host_is_in_with_one_line_and_the_line_is_good_once() -> Result<()
     ensure!(text.contains(&coordinator.url()) && text.contains("fingerprint = \"sha256:"), "{text}");
     assert_eq!(std::fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
     let printed = String::from_utf8(joined.stdout)?;
-    let secret = text.lines().find_map(|line| line.strip_prefix("token = \"")).context("a key")?;
-    ensure!(!printed.contains(secret.trim_end_matches('"')), "the key is not printed: {printed}");
+    ensure!(!printed.contains(key_in(&text)?), "the key is not printed: {printed}");
 
     let stolen = c3po(thief.path(), &line).await?;
     ensure!(stolen.status.code() == Some(1), "{stolen:?}");
@@ -118,6 +123,17 @@ async fn over_http(coordinator: &Coordinator, key: &str) -> Result<()> {
     Ok(())
 }
 
+/// Sends a message with every text that it can have, and a reply.
+async fn exchange(asks: &McpClient, answers: &McpClient) -> Result<()> {
+    let texts =
+        json!({"target": "answers", "message": "body-of-it", "title": "title-of-it", "context": "context-of-it"});
+    let sent = asks.reply("send_message", texts).await?;
+    answers.reply("wait_for_message", json!({"timeout": 20})).await?;
+    answers.reply("reply", json!({"message_id": sent["id"], "response": "response-to-it"})).await?;
+    asks.reply("wait_for_message", json!({"timeout": 20})).await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     let (work, home) = (TempDir::new()?, TempDir::new()?);
@@ -127,16 +143,11 @@ async fn no_log_holds_a_key_a_code_or_a_text() -> Result<()> {
     ensure!(c3po(home.path(), &line).await?.status.success());
     ensure!(!c3po(home.path(), &line).await?.status.success());
     let text = std::fs::read_to_string(home.path().join(".config/c3po/config.toml"))?;
-    let key = text.lines().find_map(|line| line.strip_prefix("token = \"")).context("a key")?.trim_end_matches('"');
+    let key = key_in(&text)?;
 
     let (asks, answers) = (session(home.path(), "asks").await?, session(home.path(), "answers").await?);
     answers.reply("ping", json!({})).await?;
-    let texts =
-        json!({"target": "answers", "message": "body-of-it", "title": "title-of-it", "context": "context-of-it"});
-    let sent = asks.reply("send_message", texts).await?;
-    answers.reply("wait_for_message", json!({"timeout": 20})).await?;
-    answers.reply("reply", json!({"message_id": sent["id"], "response": "response-to-it"})).await?;
-    asks.reply("wait_for_message", json!({"timeout": 20})).await?;
+    exchange(&asks, &answers).await?;
     over_http(&coordinator, key).await?;
     let mut admin = command(program("c3po-coordinator")?, work.path());
     let id = key.split('_').nth(1).context("its id")?;

@@ -152,14 +152,13 @@ async fn only_the_right_key_calls_tools_over_mcp() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn only_the_right_key_passes_on_every_path() -> Result<()> {
-    let gate = Gate::start().await?;
+/// Returns a request for every path: its method, path and body.
+async fn requests(gate: &Gate) -> Result<Vec<(&'static str, String, &'static str)>> {
     let spare = gate.key("agent", "spare", &[]).await?;
     let spare = inside::gate::id(&spare)?;
-    let invited = ask(&gate, "POST", "/api/invites", Kind::Admin.key(&gate).await?.as_deref(), None, "{}").await?;
+    let invited = ask(gate, "POST", "/api/invites", Kind::Admin.key(gate).await?.as_deref(), None, "{}").await?;
     let invited: Value = serde_json::from_str(&invited.body)?;
-    let paths = [
+    Ok(vec![
         ("GET", "/api/pending".to_owned(), ""),
         ("POST", "/api/unregister".to_owned(), ""),
         ("GET", "/api/agents".to_owned(), ""),
@@ -173,10 +172,16 @@ async fn only_the_right_key_passes_on_every_path() -> Result<()> {
         ("DELETE", format!("/api/keys/{spare}"), ""),
         ("GET", "/api/guard".to_owned(), ""),
         ("POST", "/api/guard/allow".to_owned(), r#"{"agents":["mine","others"]}"#),
-    ];
+    ])
+}
+
+#[tokio::test]
+async fn only_the_right_key_passes_on_every_path() -> Result<()> {
+    let gate = Gate::start().await?;
+    let requests = requests(&gate).await?;
     for kind in Kind::ALL {
         let key = kind.key(&gate).await?;
-        for (method, path, body) in &paths {
+        for (method, path, body) in &requests {
             let passes = match path.as_str() {
                 "/api/pending" | "/api/unregister" => kind.speaks(),
                 "/api/agents" | "/metrics" => kind.is_valid(),

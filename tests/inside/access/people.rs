@@ -17,41 +17,44 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 /// How long a command may take, on a machine that builds at the same time.
-const SOON: Duration = Duration::from_secs(20);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// A host with a key and its own home.
-struct Host {
+pub(super) struct Host {
     home: TempDir,
-    url: String,
-    key: String,
+    pub(super) url: String,
+    pub(super) key: String,
 }
 
 impl Host {
-    async fn with(gate: &Gate, scope: &str, agents: &str) -> Result<Self> {
+    /// Creates a host with a new key.
+    pub(super) async fn with(gate: &Gate, scope: &str, agents: &str) -> Result<Self> {
         let key = gate.key(scope, agents, &[]).await?;
         Ok(Self { home: TempDir::new()?, url: format!("http://{}", gate.served.address), key })
     }
 
-    fn c3po(&self, words: &str) -> Result<Command> {
+    /// Returns a command of the host.
+    pub(super) fn c3po(&self, words: &str) -> Result<Command> {
         let mut c3po = command(program("c3po")?, self.home.path());
         c3po.args(words.split_whitespace()).env("C3PO_COORDINATOR_URL", &self.url).env("C3PO_TOKEN", &self.key);
         c3po.env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", self.home.path());
         Ok(c3po)
     }
 
-    async fn run(&self, words: &str) -> Result<Output> {
+    /// Runs a command. Returns its output and exit code.
+    pub(super) async fn run(&self, words: &str) -> Result<Output> {
         Ok(self.c3po(words)?.output().await?)
     }
 
     /// Runs a command that must succeed. Returns its output.
-    async fn says(&self, words: &str) -> Result<String> {
+    pub(super) async fn says(&self, words: &str) -> Result<String> {
         let output = self.run(words).await?;
         ensure!(output.status.success(), "{words}: {output:?}");
         Ok(String::from_utf8(output.stdout)?)
     }
 
     /// Runs a command that must exit with that code. Returns its standard error.
-    async fn fails(&self, words: &str, code: i32) -> Result<String> {
+    pub(super) async fn fails(&self, words: &str, code: i32) -> Result<String> {
         let output = self.run(words).await?;
         ensure!(output.status.code() == Some(code), "{words}: {output:?}");
         Ok(String::from_utf8(output.stderr)?)
@@ -70,6 +73,14 @@ async fn a_shell_completes_the_ids_of_the_agents_that_the_coordinator_knows() ->
         assert_eq!(String::from_utf8(offered.stdout)?, "web-1\n", "{words}");
     }
     Ok(())
+}
+
+/// Returns the events in the audit, but for those about keys.
+async fn audited_events(host: &Host) -> Result<Vec<Value>> {
+    let entries = host.says("audit --json").await?;
+    let entries: Value = serde_json::from_str(&format!("[{}]", entries.replace("}\n{", "},\n{")))?;
+    let of_keys = |entry: &&Value| entry["event"] != "key_changed";
+    Ok(entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| entry["event"].clone()).collect())
 }
 
 #[tokio::test]
@@ -99,12 +110,11 @@ async fn a_key_that_may_look_looks_and_one_that_may_operate_reads() -> Result<()
             ensure!(host.fails(words, 1).await?.contains("FORBIDDEN"), "{words}");
         }
     }
-    let entries: Value =
-        serde_json::from_str(&format!("[{}]", operator.says("audit --json").await?.replace("}\n{", "},\n{")))?;
-    let of_keys = |entry: &&Value| entry["event"] != "key_changed";
-    let events: Vec<_> =
-        entries.as_array().context("entries")?.iter().filter(of_keys).map(|entry| &entry["event"]).collect();
-    assert_eq!(events, ["session_begun"], "reading leaves no entry, be it allowed or refused");
+    assert_eq!(
+        audited_events(&operator).await?,
+        ["session_begun"],
+        "reading leaves no entry, be it allowed or refused"
+    );
     // Commands that need an agent are refused as before.
     ensure!(operator.fails("send web-1 hello", 1).await?.contains("may not act as an agent"));
     web.call("ping", json!({})).await?;
@@ -140,162 +150,6 @@ async fn a_person_is_referred_to_commands_and_not_to_tools() -> Result<()> {
         ensure!(said.contains(command), "{words}: {said}");
         ensure!(!["list_agents", "send_message", "get_messages"].iter().any(|tool| said.contains(tool)), "{said}");
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_receipt_explains_the_evidence_of_each_step() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    web.hello(&Who::new("web")).await?.expect("it is covered");
-    let sent: Value = serde_json::from_str(&host.says("send web hello --json").await?)?;
-    let id = sent["id"].as_str().context("an id")?;
-    web.hear(|frame| frame["method"] == "deliver").await?;
-    web.receipt_in(1, &[id], "in_session", "stop").await?;
-    web.receipt_in(1, &[id], "seen", "tool_call").await?;
-    let evidence = [
-        "the coordinator's store has committed it",
-        "on the recipient's host (session 1): its proxy received it",
-        "in the session's context (session 1, context 1) by the Stop hook, which continued the turn",
-        "the model's next tool call came after it (session 1, context 1)",
-    ];
-    let said = host.says(&format!("receipt {id}")).await?;
-    assert!(said.lines().skip(1).zip(evidence).all(|(line, words)| line.ends_with(words)), "{said}");
-    assert_eq!(said.lines().count(), 5, "{said}");
-    let told: Value = serde_json::from_str(&host.says(&format!("receipt {id} --json")).await?)?;
-    let steps = told["history"].as_array().context("a history")?;
-    assert!(steps.iter().map(|step| &step["evidence"]).eq(evidence), "{told}");
-    assert_eq!(
-        (&told["stage"], &steps[2]["via"], &steps[2]["session"]),
-        (&json!("seen"), &json!("stop"), &json!("1.1"))
-    );
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_message_that_was_never_in_the_inbox_is_not_acknowledged() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
-    host.says("inbox").await?;
-    let sent = sender.call("send_message", json!({"target": "human", "message": "hello"})).await?;
-    let id = sent["id"].as_str().context("an id")?;
-    let said = host.fails("ack sender::human::00000000", 1).await?;
-    ensure!(said.contains("sender::human::00000000") && said.contains("MESSAGE_NOT_FOUND"), "{said}");
-    // An existing message is still acknowledged, and this can be repeated.
-    host.fails(&format!("ack {id} sender::human::00000000"), 1).await?;
-    ensure!(host.says("inbox").await?.contains("The inbox is empty."));
-    ensure!(host.says(&format!("ack {id}")).await?.contains("acknowledged"));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_message_that_waits_is_named_by_the_end_of_its_id() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
-    host.says("inbox").await?;
-    let question = sender.call("send_message", json!({"target": "human", "message": "May I?"})).await?;
-    let id = question["id"].as_str().context("an id")?;
-    let end = &id[id.len() - 8..];
-    ensure!(host.says(&format!("thread {end}")).await?.contains("> May I?"));
-    ensure!(host.says(&format!("receipt {end}")).await?.starts_with(id));
-    let said = host.fails("reply 00000000 yes", 1).await?;
-    ensure!(said.contains("no id in the inbox ends in 00000000") && said.contains("`c3po inbox`"), "{said}");
-    ensure!(host.says(&format!("reply {end} yes")).await?.contains("::sender::"));
-    sender.hear(|frame| frame["method"] == "deliver").await?;
-    Ok(())
-}
-
-#[tokio::test]
-async fn an_inbox_is_emptied_of_news_and_keeps_its_questions() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut sender = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    sender.hello(&Who::new("sender")).await?.expect("it is covered");
-    host.says("inbox").await?;
-    for wants_answer in [false, true, false] {
-        let message = json!({"target": "human", "message": "hello", "requires_response": wants_answer});
-        sender.call("send_message", message).await?;
-    }
-    let output = host.run("ack --all").await?;
-    let (said, noted) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2), "{said}{noted}");
-    ensure!(noted.contains("1 more message wants an answer"), "{noted}");
-    ensure!(host.says("inbox").await?.lines().count() == 2, "the question stays");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_person_broadcasts_and_is_warned_of_offline_recipients() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    web.hello(&Who::new("web")).await?.expect("it is covered");
-    ensure!(host.says("broadcast hello").await?.contains("web  stored"));
-    let output = host.run("send web hello").await?;
-    ensure!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    web.notify("goodbye", json!({})).await?;
-    let _ = web.hear_close().await;
-    let output = host.run("send web again").await?;
-    let noted = String::from_utf8(output.stderr)?;
-    ensure!(output.status.success() && noted.contains("web is offline since 20"), "{noted}");
-    ensure!(host.fails("send all hello", 1).await?.contains("`c3po broadcast "));
-    Ok(())
-}
-
-#[tokio::test]
-async fn sent_messages_are_listed_with_their_stage() -> Result<()> {
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*").await?;
-    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    web.hello(&Who::new("web")).await?.expect("it is covered");
-    assert_eq!(host.says("sent").await?, "somebody-cli has sent nothing recently.\n");
-    host.says("inbox").await?;
-    let asked = web.call("send_message", json!({"target": "somebody-cli", "message": "Which?"})).await?;
-    let asked = asked["id"].as_str().context("an id")?;
-    host.says("send web hello --title Topics").await?;
-    host.says(&format!("reply {asked} all")).await?;
-    web.hear(|frame| frame["method"] == "deliver").await?;
-    let whole = async || host.says("sent").await.ok().filter(|said| said.lines().count() == 2);
-    let said = eventually("both are in the audit", SOON, whole).await?;
-    let lines: Vec<_> = said.lines().collect();
-    ensure!(lines[0].starts_with("somebody-cli::web::") && lines[0].ends_with("  Topics"), "{said}");
-    ensure!(lines[1].contains("  to web  ") && lines[1].ends_with(&format!("answers {asked}")), "{said}");
-    let list: Value = serde_json::from_str(&host.says("sent --json --as web").await.unwrap_or_default())?;
-    assert_eq!(
-        (&list["messages"][0]["message_id"], &list["messages"][0]["stage"]),
-        (&json!(asked), &json!("answered"))
-    );
-    let narrow = Host::with(&gate, "agent", "api").await?;
-    ensure!(narrow.fails("sent --as web", 1).await?.contains("does not cover web"));
-    Ok(())
-}
-
-#[tokio::test]
-async fn queued_messages_are_sent_once_and_before_newer_ones() -> Result<()> {
-    const NOBODY: &str = "http://127.0.0.1:1";
-    let gate = Gate::start().await?;
-    let host = Host::with(&gate, "agent", "*,human").await?;
-    let mut web = Link::open_with(&gate.served.address, Some(&host.key)).await?;
-    web.hello(&Who::new("web")).await?.expect("it is covered");
-    for text in ["one", "two"] {
-        let mut send = host.c3po(&format!("send web {text} --queue"))?;
-        ensure!(send.env("C3PO_COORDINATOR_URL", NOBODY).output().await?.status.success(), "{text}");
-    }
-    // The queued messages are for another coordinator, so this one is not used.
-    host.fails("send web early", 3).await?;
-    let both = format!("{NOBODY},{}", host.url);
-    for text in ["three", "four"] {
-        let output = host.c3po(&format!("send web {text}"))?.env("C3PO_COORDINATOR_URL", &both).output().await?;
-        ensure!(output.status.success(), "{output:?}");
-    }
-    let inbox = web.call("get_messages", json!({})).await?;
-    let texts: Vec<_> = inbox["messages"].as_array().context("messages")?.iter().map(|one| &one["message"]).collect();
-    assert_eq!(texts, ["one", "two", "three", "four"]);
     Ok(())
 }
 

@@ -29,6 +29,18 @@ async fn fill(link: &mut Link, to: &str) -> Result<Value> {
     anyhow::bail!("a hundred messages were stored")
 }
 
+/// Checks that the refusal names the key with its numbers, and the time at which there is room again.
+fn check_refusal(refusal: &Value, key: &str) -> Result<()> {
+    assert_eq!((&refusal["code"], &refusal["details"]["limit"]), (&json!("QUOTA_EXCEEDED"), &json!(LIMIT)));
+    let said = refusal["error"].as_str().context("a sentence")?;
+    assert!(said.contains(key) && said.contains("of 0.0 MB were used") && !said.contains("  "), "{said}");
+    let (count, left) = (refusal["details"]["count"].as_u64(), refusal["details"]["left"].as_u64());
+    assert!(count.zip(left).is_some_and(|(count, left)| count + left == LIMIT), "{refusal}");
+    let until = refusal["details"]["until"].as_str().context("until when")?;
+    assert!(refusal["suggestion"].as_str().is_some_and(|said| said.contains(until)), "{refusal}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> Result<()> {
     let gate = Gate::start_with(|config| config.store_quota = Some(LIMIT)).await?;
@@ -38,13 +50,7 @@ async fn a_key_stores_no_more_than_its_quota_by_any_tool_and_others_go_on() -> R
     let more = api.call("send_message", json!({"target": "web", "message": "and?"})).await?;
 
     let refusal = fill(&mut web, "api").await?;
-    assert_eq!((&refusal["code"], &refusal["details"]["limit"]), (&json!("QUOTA_EXCEEDED"), &json!(LIMIT)));
-    let said = refusal["error"].as_str().context("a sentence")?;
-    assert!(said.contains(id(&greedy)?) && said.contains("of 0.0 MB were used") && !said.contains("  "), "{said}");
-    let (count, left) = (refusal["details"]["count"].as_u64(), refusal["details"]["left"].as_u64());
-    assert!(count.zip(left).is_some_and(|(count, left)| count + left == LIMIT), "{refusal}");
-    let until = refusal["details"]["until"].as_str().context("until when")?;
-    assert!(refusal["suggestion"].as_str().is_some_and(|said| said.contains(until)), "{refusal}");
+    check_refusal(&refusal, id(&greedy)?)?;
 
     // To itself, by broadcast, over HTTP, under a numbered name: the key is the same.
     let long = "x".repeat(3_000);

@@ -43,7 +43,9 @@ fn has_the_members_below(place: &str, example: &Value, answer: &Value) {
             }
         }
         (Value::Array(example), Value::Array(answer)) => {
-            let Some(example) = example.first() else { return };
+            let Some(example) = example.first() else {
+                return;
+            };
             assert!(!answer.is_empty(), "{place} is empty");
             answer.iter().for_each(|one| has_the_members_below(&format!("{place}[]"), example, one));
         }

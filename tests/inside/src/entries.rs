@@ -71,7 +71,9 @@ fn said(method: &str, params: Option<&RawValue>) {
 
 /// Parses the arguments of a tool.
 pub fn tool_arguments(tool: &str, arguments: &str) {
-    let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) else { return };
+    let Ok(raw) = serde_json::from_str::<&RawValue>(arguments) else {
+        return;
+    };
     if let Err(refusal) = Call::parse(tool, raw) {
         assert!(!refusal.error.is_empty() && refusal.suggestion.ends_with('.'), "{refusal:?}");
     }

@@ -92,15 +92,21 @@ async fn malformed_frames_are_answered_and_the_link_goes_on() -> Result<()> {
     let far = json!({"timestamp": "9999-12-31T23:59:59-23:59"});
     assert!(link.request("heartbeat", far).await?.is_ok(), "the end of the calendar is no reason to stop");
     assert_eq!(link.call("ping", json!({})).await?["pong"], true);
+    let mut who = Who::new("talkative");
+    who.more = json!({"host": "x".repeat(501)});
+    let error = Link::open(&served.address).await?.hello(&who).await?.expect_err("a host is a name");
+    assert_eq!(error["data"]["code"], "PAYLOAD_TOO_LARGE");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_can_report_neither_an_answer_nor_two_ways_of_being_seen() -> Result<()> {
+    let (_served, mut link, _meshtastic) = two_agents().await?;
     let answered = link.request("receipt", json!({"message_ids": [], "stage": "answered", "via": "reply"})).await?;
     assert_eq!(answered.expect_err("no host can say that")["data"]["code"], "INVALID_REQUEST");
     let twice = json!({"message_ids": [], "stage": "seen", "via": "hook", "seen_via": "hook"});
     let twice = link.request("receipt", twice).await?.expect_err("it says seen twice");
     assert_eq!(twice["data"]["code"], "INVALID_REQUEST");
-    let mut who = Who::new("talkative");
-    who.more = json!({"host": "x".repeat(501)});
-    let error = Link::open(&served.address).await?.hello(&who).await?.expect_err("a host is a name");
-    assert_eq!(error["data"]["code"], "PAYLOAD_TOO_LARGE");
     Ok(())
 }
 

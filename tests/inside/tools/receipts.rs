@@ -2,12 +2,23 @@
 
 use anyhow::Result;
 use c3po_shared::ids::CallId;
+use harness::link::Link;
 use serde_json::{Value, json};
 
 use super::{ask, each, id, two_agents};
 
-async fn history(link: &mut harness::link::Link, message: &str) -> Result<Value> {
+async fn history(link: &mut Link, message: &str) -> Result<Value> {
     Ok(link.call("message_status", json!({"message_id": message})).await?["history"].clone())
+}
+
+/// Answers the question, and checks that its last stage names the reply.
+async fn check_answered(sender: &mut Link, recipient: &mut Link, question: &str) -> Result<()> {
+    let reply = recipient.call("reply", json!({"message_id": question, "response": "this far"})).await?;
+    let tracked = sender.call("message_status", json!({"message_id": question})).await?;
+    assert_eq!(tracked["stage"], "answered");
+    let last = tracked["history"].as_array().and_then(|steps| steps.last()).cloned().unwrap_or_default();
+    assert_eq!((last["stage"].as_str(), &last["reply_id"]), (Some("answered"), &reply["id"]));
+    Ok(())
 }
 
 #[tokio::test]
@@ -40,12 +51,7 @@ async fn every_stage_is_recorded_with_its_evidence_and_none_before_it() -> Resul
     assert_eq!(each(&seen, "via"), ["", "deliver", "wait_for_message", "tool_call"]);
     assert_eq!(each(&seen, "session"), ["", "1", "1", "1"]);
 
-    let reply = meshtastic.call("reply", json!({"message_id": question, "response": "this far"})).await?;
-    let tracked = homeassistant.call("message_status", json!({"message_id": question})).await?;
-    assert_eq!(tracked["stage"], "answered");
-    let last = tracked["history"].as_array().and_then(|steps| steps.last()).cloned().unwrap_or_default();
-    assert_eq!((last["stage"].as_str(), &last["reply_id"]), (Some("answered"), &reply["id"]));
-    Ok(())
+    check_answered(&mut homeassistant, &mut meshtastic, &question).await
 }
 
 #[tokio::test]

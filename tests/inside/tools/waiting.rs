@@ -71,8 +71,8 @@ async fn a_wait_returns_each_message_to_its_session_once() -> Result<()> {
 async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> Result<()> {
     let (served, mut homeassistant, mut meshtastic) = two_agents().await?;
     let first = ask(&mut homeassistant, "which port?").await?;
-    let waiting =
-        homeassistant.begin(CallId::fresh(), "wait_for_message", json!({"message_id": first, "timeout": 60})).await?;
+    let answer_to = |id: &str, timeout: u64| json!({"message_id": id, "timeout": timeout});
+    let waiting = homeassistant.begin(CallId::fresh(), "wait_for_message", answer_to(&first, 60)).await?;
     let back = json!({"target": "homeassistant", "message": "which host?"});
     let second = id(&meshtastic.call("send_message", back).await?);
     let closing: MessageId = second.parse()?;
@@ -81,7 +81,7 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
         (!cycle.is_empty()).then_some(())
     })
     .await?;
-    let refused = meshtastic.try_call("wait_for_message", json!({"message_id": second, "timeout": 60})).await?;
+    let refused = meshtastic.try_call("wait_for_message", answer_to(&second, 60)).await?;
     let refusal = refused.err().context("it was not refused")?;
     assert_eq!(refusal["code"], "WOULD_DEADLOCK");
     assert_eq!(refusal["error"], "waiting for homeassistant would be a deadlock: homeassistant waits for meshtastic");
@@ -92,7 +92,7 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
     meshtastic.call("reply", json!({"message_id": first, "response": "8123; which host?"})).await?;
     let answer = homeassistant.end(waiting).await?.map_err(anyhow::Error::msg)?;
     assert_eq!(answer["response"], "8123; which host?");
-    let timed_out = meshtastic.call("wait_for_message", json!({"message_id": second, "timeout": 1})).await?;
+    let timed_out = meshtastic.call("wait_for_message", answer_to(&second, 1)).await?;
     assert_eq!(timed_out["timeout"], true);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The audit log: all events in order, with actors and reasons, and without any text of a message.
 
+mod commands;
+
 use std::fs;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,12 +12,9 @@ use c3po_shared::time::Timestamp;
 use harness::eventually::eventually;
 use harness::http;
 use harness::link::Link;
-use harness::process::{command, program};
 use harness::redis::Redis;
 use inside::served::Served;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::time::timeout;
 
 /// How long an entry may take to be written, on a machine that builds at the same time.
 const WRITTEN: Duration = Duration::from_secs(10);
@@ -267,62 +265,6 @@ async fn a_session_that_renames_itself_and_goes_is_gone_under_the_new_name() -> 
         known.is_none_or(|known| !known.is_online(Timestamp::now())).then_some(())
     })
     .await
-}
-
-#[tokio::test]
-async fn a_person_reads_and_follows_it_and_asks_the_policy_with_commands() -> Result<()> {
-    let served = served(None).await?;
-    let _a = scenario(&served).await?;
-    lines(&served, "", 10).await?;
-    let home = tempfile::TempDir::new()?;
-    let c3po = |arguments: &[&str]| -> Result<tokio::process::Command> {
-        let mut c3po = command(program("c3po")?, home.path());
-        c3po.args(arguments).env("C3PO_COORDINATOR_URL", format!("http://{}", served.address));
-        Ok(c3po)
-    };
-    let read = c3po(&["audit", "--utc", "--since", "10m", "--agent", "c"])?.output().await?;
-    let text = String::from_utf8(read.stdout)?;
-    assert_eq!(read.status.code(), Some(0), "{}", String::from_utf8_lossy(&read.stderr));
-    let ends: Vec<_> = text.lines().filter_map(|line| line.split_once("Z  ")).map(|(_, rest)| rest).collect();
-    assert_eq!(ends, ["renamed        b  -> c", "session_ended  c        goodbye"], "{text}");
-
-    let checked = c3po(&["policy", "check", "a", "vault", "message"])?.output().await?;
-    assert_eq!(checked.status.code(), Some(1), "it is denied");
-    let text = String::from_utf8(checked.stdout)?;
-    assert_eq!(
-        text,
-        "deny  message from a (host testhost) to vault (no agent has that name yet)\n  rule 1: it is a vault\n"
-    );
-
-    for looking in ["agents", "status", "inbox"] {
-        assert!(c3po(&[looking])?.output().await?.status.success(), "{looking}");
-    }
-    let mut following = c3po(&["audit", "--follow", "--json"])?.stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
-    let out = following.stdout.take().ok_or_else(|| anyhow::anyhow!("no output"))?;
-    let mut out = BufReader::new(out).lines();
-    let mut hear = async |wanted: &str, within: Duration| -> Result<()> {
-        let found = async {
-            while let Some(line) = out.next_line().await? {
-                if short(&serde_json::from_str(&line)?) == wanted {
-                    return Ok(());
-                }
-            }
-            anyhow::bail!("it ended")
-        };
-        timeout(within, found).await?
-    };
-    // The command follows from its start on, but that moment cannot be observed.
-    let mut late = served.join("late").await?;
-    while hear("session_begun late session", Duration::from_secs(1)).await.is_err() {
-        late.notify("goodbye", json!({})).await?;
-        late = served.join("late").await?;
-    }
-    late.notify("goodbye", json!({})).await?;
-    hear("session_ended late goodbye", WRITTEN).await?;
-    following.kill().await?;
-    let (entries, _) = lines(&served, "", 12).await?;
-    assert!(!entries.iter().any(|entry| short(entry).contains("human")), "looking leaves no entry: {entries:?}");
-    Ok(())
 }
 
 #[tokio::test]

@@ -1,0 +1,159 @@
+//! The functions that run in Redis: their keys belong to the fleet, and no call runs more than 500 commands.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use c3po_coordinator::store::{AnswerOutcome, Pair, Selection, SendOutcome, Store, Tenure};
+use c3po_shared::limits::INBOX_MAX;
+use c3po_shared::receipt::{Progress, Stage, Via};
+use c3po_shared::time::Timestamp;
+use harness::eventually::eventually;
+use harness::redis::Redis;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Fixture;
+use super::fixture::{LEASE, SOON, context, everything, id, message, news, progress, seen_at_once};
+use super::redis::{Shared, shared};
+
+/// The most commands that one function call may run.
+const COMMANDS_MAX: usize = 500;
+
+async fn connect(redis: &Redis) -> Result<TcpStream> {
+    let url = redis.url();
+    Ok(TcpStream::connect(url.strip_prefix("redis://").context("a Redis URL")?).await?)
+}
+
+#[tokio::test]
+async fn every_key_begins_with_the_fleet_and_no_call_runs_more_than_500_commands() -> Result<()> {
+    let Shared { redis, fixture, other } = shared().await?;
+    let tenure = fixture.agent("c").await?;
+    let mut monitor = connect(&redis).await?;
+    monitor.write_all(b"MONITOR\r\n").await?;
+    monitor.read_exact(&mut [0; 5]).await?;
+
+    everything_at_its_bound(&fixture, &tenure).await?;
+    expiring_beside_other_work(&fixture).await?;
+    other.sweep().await?;
+    redis.tell(&["ECHO", "the end"]).await?;
+
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut function = String::new();
+    for line in lines_until(&mut monitor, "the end").await?.lines() {
+        let words: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+        if words.first() == Some(&"FCALL") {
+            function = words[1].split('_').skip(2).collect::<Vec<_>>().join("_");
+            counts.entry(function.clone()).or_default().0 = 0;
+        } else if line.contains(" lua]") {
+            let (count, most) = counts.entry(function.clone()).or_default();
+            *count += 1;
+            *most = (*most).max(*count);
+        }
+    }
+    let over: Vec<_> = counts.iter().filter(|(_, (_, most))| *most > COMMANDS_MAX).collect();
+    assert!(over.is_empty(), "{over:?}");
+    assert!(counts.len() >= 16, "{counts:?}");
+    let keys = redis.tell(&["KEYS", "*"]).await?;
+    let foreign: Vec<_> = keys.lines().filter(|line| line.contains(':') && !line.starts_with("{c3po}:")).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    Ok(())
+}
+
+/// Makes every function do the maximum work in one call: full inboxes are read, are acknowledged, and expire at once.
+async fn everything_at_its_bound(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
+    let question = fixture.say("a", "b", "who?").await?;
+    fixture.answer(&question, "me").await?;
+    let began = Instant::now();
+    settle_full_inbox(fixture, tenure).await?;
+    // This machine takes less time for as many again with their receipts.
+    let end = Timestamp::now() + began.elapsed() * 2 + Duration::from_secs(4);
+    let mut sent = Vec::new();
+    for number in 0..INBOX_MAX {
+        let mut next = message("a", "c", &number.to_string());
+        next.thread_id = question.id.clone();
+        if number >= INBOX_MAX / 2 {
+            next.expires_at = end;
+        }
+        sent.push(fixture.post(next).await?.id);
+    }
+    let store = &fixture.store;
+    let shown = Progress { context: 1, ..progress(&sent, Stage::InSession, Via::GetMessages) };
+    store.advance(&tenure.agent, Some(tenure), &shown).await?;
+    begin_context(fixture, tenure, 2).await?;
+    store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 2)).await?;
+    assert_eq!(fixture.inbox("c").await?.len(), INBOX_MAX);
+    let one = Selection { thread: Some(&question.id), ..everything() };
+    assert_eq!(store.unshown(&tenure.agent, one).await?.len(), 0);
+    assert_eq!(fixture.thread(&question.id, "c").await?.len(), INBOX_MAX);
+    eventually("the others' time is over", SOON * 6, async || (Timestamp::now() > end).then_some(())).await?;
+    assert_eq!(fixture.pending("c").await?, INBOX_MAX / 2);
+    store.acknowledge(&tenure.agent, Some(tenure), &sent).await?;
+    store.renew(tenure, LEASE).await?;
+    fixture.introduce("human", None).await?;
+    store.rule(&Pair::of(&id("a"), &id("b")), false).await?;
+    store.agents(None, 1_000).await?;
+    store.message(&sent[0]).await?;
+    store.release(tenure, true).await?;
+    store.unregister(&tenure.agent).await?;
+    super::one_shot::one_with_much_ends(fixture).await?;
+    super::owners::many_move(fixture).await?;
+    Ok(())
+}
+
+/// Fills the inbox of `c` with news; they are marked for the current context, and settled by an older one.
+async fn settle_full_inbox(fixture: &Fixture, tenure: &Tenure) -> Result<()> {
+    let mut sent = Vec::new();
+    for _ in 0..INBOX_MAX {
+        sent.push(fixture.post(news("a", "c", "news")).await?.id);
+    }
+    begin_context(fixture, tenure, 1).await?;
+    fixture.store.advance(&tenure.agent, Some(tenure), &seen_at_once(&sent, 0)).await?;
+    assert_eq!(fixture.pending("c").await?, 0);
+    Ok(())
+}
+
+async fn begin_context(fixture: &Fixture, tenure: &Tenure, number: u64) -> Result<()> {
+    let change = context(number).into();
+    fixture.store.amend(&tenure.agent, Some(tenure), &change).await?;
+    Ok(())
+}
+
+/// Calls functions that expire messages among other work, on inboxes with many expired messages.
+async fn expiring_beside_other_work(fixture: &Fixture) -> Result<()> {
+    const EACH: usize = 200;
+    let reader = fixture.agent("reader").await?;
+    let both = fixture.agent("both").await?;
+    let question = fixture.say("reader", "both", "who?").await?;
+    let mut kept = Vec::new();
+    for _ in 0..EACH {
+        kept.push(fixture.say("a", "reader", "kept").await?.id);
+    }
+    fixture.store.advance(&reader.agent, Some(&reader), &progress(&kept, Stage::InSession, Via::GetMessages)).await?;
+    let end = Timestamp::now() + Duration::from_secs(4);
+    for to in ["reader", "both", "both-2"] {
+        fixture.introduce(to, None).await?;
+        for _ in 0..EACH {
+            let mut next = message("a", to, "ends soon");
+            next.expires_at = end;
+            fixture.post(next).await?;
+        }
+    }
+    eventually("their time is over", SOON, async || (Timestamp::now() > end).then_some(())).await?;
+    // Each of these calls finds both inboxes, or its own, full of expired messages.
+    assert!(matches!(fixture.answer(&question, "me").await?, AnswerOutcome::Sent(SendOutcome::Stored)));
+    fixture.say("a", "both-2", "room again").await?;
+    fixture.store.advance(&both.agent, Some(&both), &seen_at_once(std::slice::from_ref(&question.id), 1)).await?;
+    fixture.store.amend(&reader.agent, Some(&reader), &context(1).into()).await?;
+    assert_eq!(fixture.store.unshown(&reader.agent, everything()).await?.len(), EACH + 1);
+    Ok(())
+}
+
+async fn lines_until(stream: &mut TcpStream, end: &str) -> Result<String> {
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(end) {
+        ensure!(timeout(SOON, stream.read_buf(&mut heard)).await?? > 0, "Redis closed the connection");
+    }
+    Ok(String::from_utf8_lossy(&heard).into_owned())
+}
