@@ -26,6 +26,9 @@ impl Hop {
         if self.is_of_left(event) || !self.follow_session(event) {
             return Answer::default();
         }
+        if event.agent_id.is_some() {
+            self.subagent_at = Some(now);
+        }
         self.pushes.learn(event);
         self.evidence.learn(event, now);
         let begins = self.turn.begins_with(event);

@@ -55,6 +55,8 @@ pub(super) struct Hop {
     is_headless: bool,
     /// The latest uses of our tools that hooks have reported.
     uses: VecDeque<ToolUse>,
+    /// When a subagent reported last.
+    subagent_at: Option<Instant>,
     /// Messages in whose middle the session reads, and whose beginning is not in its context.
     beheaded: HashSet<MessageId>,
     /// Whether the session ran before this proxy, which then does not know the content of its conversation.
@@ -89,6 +91,7 @@ impl Hop {
             is_one_shot: false,
             is_headless: false,
             uses: VecDeque::new(),
+            subagent_at: None,
             beheaded: HashSet::new(),
             joined: false,
             agent: wished.clone(),

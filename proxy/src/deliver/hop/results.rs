@@ -14,6 +14,8 @@ use crate::deliver::note::Note;
 
 /// After how long without any hook a second tool call shows that the session has none.
 const HOOKS_DUE: Duration = Duration::from_secs(10);
+/// How long after its latest report a subagent may still work.
+const SUBAGENT_LASTS: Duration = Duration::from_secs(600);
 
 /// Returns the text of a message that a wait returned, if it is one of these.
 fn text_of(ids: &[MessageId], waited: Option<Box<Arriving>>, now: Instant) -> Option<Note> {
@@ -42,6 +44,11 @@ impl Hop {
             self.doubt(known, now);
         } else {
             self.have_entered(known, Via::ToolCall);
+        }
+        let has_subagent = self.subagent_at.is_some_and(|at| now.duration_since(at) < SUBAGENT_LASTS);
+        if has_subagent && self.evidence.has_transcript() && !self.is_one_shot {
+            self.evidence.want(now + WRITTEN);
+            return;
         }
         let seen = self.shown.proven_by_knowing(&named.iter().cloned().collect());
         self.say(seen, Stage::Seen, Via::ToolCall);

@@ -145,6 +145,20 @@ fn a_call_that_names_the_message_of_a_prompt_leaves_it_to_the_transcript() {
 }
 
 #[test]
+fn a_call_that_a_subagent_may_have_made_proves_no_message_of_the_session() {
+    let mut scene = after_a_turn();
+    scene.hear(&typed("p1"));
+    scene.hear(&Event { agent_id: Some("sub".into()), ..of_turn("p1", event(Name::PreToolUse)) });
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(holds(&scene.print(&batch("p1", "t1")), 1));
+    scene.receipts();
+    scene.on(Input::Called(vec![id(1)]));
+    assert_eq!(scene.receipts(), [], "the request of the session is not answered yet");
+    scene.hear(&of_turn("p1", event(Name::StopFailure)));
+    assert_eq!(scene.reminds(), [id(1)]);
+}
+
+#[test]
 fn a_push_stays_under_way_while_a_person_is_asked() {
     let mut scene = after_a_turn();
     scene.hear(&typed("p1"));
