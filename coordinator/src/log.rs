@@ -37,7 +37,7 @@ impl<'a> MakeWriter<'a> for LimitedLog {
             None => Line::Dropped,
             Some(0) => Line::Written,
             Some(dropped) => {
-                // A log that cannot be written is no reason to stop.
+                // The coordinator goes on without its log.
                 let _ = writeln!(io::stderr(), "rate limit: {dropped} lines like the next one were not logged");
                 Line::Written
             }

@@ -62,9 +62,9 @@ impl Right {
     }
 }
 
-/// Returns the refusal of a principal that has reached a limit.
-fn crowded(those_have: &str, limit: usize, of: &str, count: usize) -> Refusal {
-    Refusal::new(ErrorCode::RateLimited, format!("{those_have} reached the limit of {limit} concurrent {of}"))
+/// Returns the refusal of a principal that has reached a limit; `subject` is the principal with its verb.
+fn crowded(subject: &str, limit: usize, of: &str, count: usize) -> Refusal {
+    Refusal::new(ErrorCode::RateLimited, format!("{subject} reached the limit of {limit} concurrent {of}"))
         .suggest("End some of them, or give each host its own key.")
         .detail("limit", limit)
         .detail("count", count)

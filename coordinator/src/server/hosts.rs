@@ -81,7 +81,7 @@ pub(super) async fn rename(
     let mut agents = move_agents(&server, &from, &to).await?;
     let store = &server.services.store;
     let keys = store.keys().await.map_err(Refusal::from)?;
-    let renamed = issue::rename_host(server.services.store.as_ref(), &from, &to, &principal).await?;
+    let renamed = issue::rename_host(store.as_ref(), &from, &to, &principal).await?;
     for key in &renamed {
         changed(&server, "renamed", &key.id, principal.name()).await;
     }

@@ -1,7 +1,6 @@
 //! `/mcp`: the same tools and rules for clients without a proxy, over streamable HTTP without MCP sessions.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -118,7 +117,7 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
     request.extensions_mut().insert(Arc::clone(&effect));
     request.extensions_mut().insert(BodySize { bytes: body.len(), values });
     let mut answering = pin!(next.run(request.map(|_| Body::from(body))));
-    let (mut answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
+    let (answer, held) = match timeout(CALL_DEADLINE, &mut answering).await {
         Ok(answer) => (answer, held),
         Err(_) => {
             // A wait lasts longer than a charge may be held.
@@ -126,19 +125,25 @@ async fn read_first(State(server): State<AppState>, mut request: Request, next: 
             (answering.await, None)
         }
     };
-    if effect.changes.load(Ordering::Relaxed) {
-        let held = effect.held.lock().unwrap_or_else(PoisonError::into_inner).take().or(held);
-        answer.extensions_mut().insert(Paid(held.map(Arc::new)));
+    match effect.take() {
+        Some(of_answer) => Paid::mark(of_answer.or(held), answer),
+        None => answer,
     }
-    answer
 }
 
-/// Whether the call of a request changes something, so that its answer may not be refused afterwards.
+/// Set when the call of a request has changed something, so that its answer may not be refused: to the charge of that answer,
+/// if it has one.
 #[derive(Debug, Default)]
-struct Effect {
-    changes: AtomicBool,
-    /// The charge of its answer.
-    held: Mutex<Option<Charge>>,
+struct Effect(Mutex<Option<Option<Charge>>>);
+
+impl Effect {
+    fn set(&self, charge: Option<Charge>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
+    }
+
+    fn take(&self) -> Option<Option<Charge>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -207,10 +212,6 @@ impl Handler {
         };
         let caller = self.sessions.caller(&self.services, principal, &parts.headers).await?;
         let tool = call.tool();
-        let effect = parts.extensions.get::<Arc<Effect>>();
-        if let Some(effect) = effect {
-            effect.changes.store(!tool.only_reads(), Ordering::Relaxed);
-        }
         if let (Tool::WaitForMessage, Some(size)) = (tool, parts.extensions.get::<BodySize>()) {
             check_wait(*size)?;
         }
@@ -221,8 +222,8 @@ impl Handler {
             () = principal.ended() => return Err(auth::ended()),
         };
         let reply = Received::of(&done.reply);
-        if let Some(effect) = effect {
-            *effect.held.lock().unwrap_or_else(PoisonError::into_inner) = done.held;
+        if let Some(effect) = parts.extensions.get::<Arc<Effect>>().filter(|_| !tool.only_reads()) {
+            effect.set(done.held);
         }
         if let Some(via) = presented_via(tool) {
             let own = reply.presented(tool).into_iter().filter(|id| id.to() == caller.agent).collect();

@@ -185,9 +185,7 @@ impl OperationOutput for AgentArray {
 impl IntoResponse for AgentArray {
     fn into_response(self) -> Response {
         let Self(body, held) = self;
-        let mut response = ([(CONTENT_TYPE, "application/json")], body).into_response();
-        response.extensions_mut().insert(Paid(held.map(Arc::new)));
-        response
+        Paid::mark(held, ([(CONTENT_TYPE, "application/json")], body).into_response())
     }
 }
 

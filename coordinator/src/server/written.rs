@@ -26,7 +26,15 @@ const READ_PER_SECOND: usize = 2 << 10;
 /// Marks a response that is not charged when it is made: it already is, or its call has changed something, so that its client
 /// must get it.
 #[derive(Debug, Clone)]
-pub(super) struct Paid(pub(super) Option<Arc<Charge>>);
+pub(super) struct Paid(Option<Arc<Charge>>);
+
+impl Paid {
+    /// Marks a response with the charge to hold until it is written, if it has one.
+    pub(super) fn mark(charge: Option<Charge>, mut response: Response) -> Response {
+        response.extensions_mut().insert(Self(charge.map(Arc::new)));
+        response
+    }
+}
 
 /// Charges the response to its key, and counts the request, until the client has read it. A body that is made while it is read
 /// is charged part by part, and ends with an error if a part finds no room.

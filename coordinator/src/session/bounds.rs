@@ -39,7 +39,7 @@ pub(super) const RETRY: Duration = Duration::from_secs(2);
 pub(super) const CALLS_AT_ONCE: usize = 4;
 /// The size of the ledger's queue.
 pub(super) const QUEUE: usize = 2 * CALLS_IN_FLIGHT;
-/// The bytes of calls in the queue, each with at least its frame's free part.
+/// The bytes of queued calls and receipts without a charge.
 pub(super) const QUEUE_BYTES: usize = 32 * 1024;
 /// Pieces read per second. A piece is part of a long frame, or a frame that arrives beside [`CALLS_AT_ONCE`] calls.
 pub(super) const PER_SECOND: u32 = 250;

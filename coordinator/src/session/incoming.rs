@@ -91,14 +91,8 @@ impl Session {
                     // its own charge meanwhile, such calls could wait for each other.
                     let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
                     let held = held.filter(|_| !reads);
-                    self.accept(LedgerEntry::Call {
-                        id,
-                        call_id: params.call_id,
-                        call,
-                        held,
-                        bytes,
-                        at: Instant::now(),
-                    });
+                    let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
+                    self.accept(tool, LedgerEntry::Call { id, call_id, call, held, bytes, at });
                 }
                 Err(refusal) => self.outbox.refuse(&id, refusal),
             },
@@ -112,13 +106,12 @@ impl Session {
     }
 
     /// Queues a call behind the receipts that arrived before it.
-    fn accept(&mut self, call: LedgerEntry) {
+    fn accept(&mut self, tool: Tool, call: LedgerEntry) {
         if self.renewed.elapsed() >= SILENCE_MAX {
             self.ledger.push(LedgerEntry::Renew);
         }
         self.ledger.push_owed();
-        let shows_life = std::mem::take(&mut self.is_new)
-            && !matches!(&call, LedgerEntry::Call { call, .. } if call.tool() == Tool::SetStatus);
+        let shows_life = std::mem::take(&mut self.is_new) && tool != Tool::SetStatus;
         self.ledger.push(call);
         if shows_life {
             // A session that calls is no longer starting. The change is queued after the call, which need not wait for it.

@@ -1,7 +1,6 @@
 //! The responses of REST. Each describes itself for the OpenAPI document.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use aide::generate::GenContext;
 use aide::openapi::{MediaType, Operation, Response as Described, SchemaObject, StatusCode as Code};
@@ -41,10 +40,9 @@ impl<T: JsonSchema> OperationOutput for Charged<T> {
 impl<T: Serialize> IntoResponse for Charged<T> {
     fn into_response(self) -> Response {
         let Self(value, mut charge) = self;
-        let mut response = Json(value).into_response();
+        let response = Json(value).into_response();
         charge.shrink(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX));
-        response.extensions_mut().insert(Paid(Some(Arc::new(charge))));
-        response
+        Paid::mark(Some(charge), response)
     }
 }
 

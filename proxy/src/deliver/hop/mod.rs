@@ -296,6 +296,7 @@ impl Hop {
         let lost = self.in_flight.under_way(|flight| flight.channel != Channel::Prompt);
         self.in_flight.free_again(&lost);
         self.stalled.clear();
+        self.beheaded.clear();
         self.pushes.give_up();
     }
 

@@ -108,6 +108,7 @@ impl Hop {
     pub(super) fn give_up_parts(&mut self) {
         let begun = self.in_flight.under_way(|flight| flight.channel == Channel::Parts);
         self.in_flight.repeat(&begun);
+        self.beheaded.clear();
     }
 
     /// Returns whether the transcript has to show that a result came to the session itself: no hook has reported the use of
