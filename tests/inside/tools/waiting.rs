@@ -77,7 +77,8 @@ async fn a_wait_that_would_close_a_cycle_names_the_message_to_answer_first() -> 
     let second = id(&meshtastic.call("send_message", back).await?);
     let closing: MessageId = second.parse()?;
     eventually("the first wait is known", SOON, async || {
-        let cycle = served.store.await_answer(&closing, Duration::from_millis(1)).await.ok()?;
+        // A lease of zero counts for nobody, so this look never refuses the first wait.
+        let cycle = served.store.await_answer(&closing, Duration::ZERO).await.ok()?;
         (!cycle.is_empty()).then_some(())
     })
     .await?;
