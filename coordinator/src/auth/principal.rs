@@ -10,6 +10,7 @@ use c3po_shared::limits::{AT_ONCE_PER_KEY, WAITS_PER_KEY, WAITS_WITHOUT_KEY};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::Scope;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -18,6 +19,9 @@ use crate::unfinished::Room;
 
 /// The namespace for process ids that are scoped to a key: a constant random UUID.
 const PROCESSES: Uuid = Uuid::from_u128(0x41b7_9c0e_52d4_4d0b_8a31_6f3e_1c90_0002);
+
+/// How many pages of agents a principal may read from the store at a time.
+const PAGES_AT_ONCE: usize = 4;
 
 /// A right of a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +86,8 @@ pub(crate) struct Principal {
     used: AtomicU64,
     /// The number of its present waits.
     waits: AtomicUsize,
+    /// Its places for reading pages of agents from the store.
+    pages: Semaphore,
     /// Its budget for unfinished input.
     room: Room,
 }
@@ -153,6 +159,7 @@ impl Principal {
             stays: AtomicUsize::new(0),
             used: AtomicU64::new(0),
             waits: AtomicUsize::new(0),
+            pages: Semaphore::new(PAGES_AT_ONCE),
             room: Room::default(),
         }
     }
@@ -186,6 +193,11 @@ impl Principal {
             }
             _ => Ok(wait),
         }
+    }
+
+    /// Waits until it may read one more page of agents, in order of arrival. The caller has a deadline.
+    pub(crate) async fn begin_page(&self) -> SemaphorePermit<'_> {
+        self.pages.acquire().await.expect("it is never closed")
     }
 
     /// Returns its budget for unfinished input.
@@ -438,6 +450,20 @@ mod tests {
         let anybody = Arc::new(Principal::anybody());
         let stays: Vec<_> = (0..=AT_ONCE_PER_KEY).map(|_| Principal::enter(&anybody)).collect();
         assert!(stays.iter().all(Result::is_ok));
+    }
+
+    #[tokio::test]
+    async fn a_principal_reads_few_pages_of_agents_at_a_time_and_others_do_not_wait() {
+        let (one, other) = (key(Scope::Agent, "*"), key(Scope::Agent, "*"));
+        let mut pages = Vec::new();
+        for _ in 0..PAGES_AT_ONCE {
+            pages.push(one.begin_page().await);
+        }
+        let mut waiting = std::pin::pin!(one.begin_page());
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        assert!(futures_util::poll!(std::pin::pin!(other.begin_page())).is_ready());
+        pages.pop();
+        assert!(futures_util::poll!(&mut waiting).is_ready());
     }
 
     #[test]

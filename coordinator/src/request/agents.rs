@@ -32,7 +32,7 @@ pub(super) async fn list(services: &Services, caller: &Caller, call: tools::List
     let now = Timestamp::now();
     let (mut agents, mut size) = (Vec::new(), PAGE_FRAME);
     loop {
-        let page = services.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        let page = services.agents(&caller.principal, after.as_ref(), AGENTS_STEP).await?;
         let complete = page.len() < AGENTS_STEP;
         for agent in page {
             if matches(&agent, &call, now) {
@@ -59,8 +59,12 @@ fn matches(agent: &Agent, call: &tools::ListAgents, now: Timestamp) -> bool {
 }
 
 /// `get_agent_status`
-pub(super) async fn status(services: &Services, call: tools::GetAgentStatus) -> Result<Reply, Refusal> {
-    let agent = target::find(services, &call.agent_id).await?;
+pub(super) async fn status(
+    services: &Services,
+    caller: &Caller,
+    call: tools::GetAgentStatus,
+) -> Result<Reply, Refusal> {
+    let agent = target::find(services, &caller.principal, &call.agent_id).await?;
     let pending = services.store.pending(&agent.id).await?;
     let now = Timestamp::now();
     Ok(Reply::AgentDetails(AgentDetails {

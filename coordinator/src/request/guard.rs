@@ -138,7 +138,7 @@ pub(crate) async fn rule(
     if is_stopped {
         // Not checked for `allow`, because an allowed agent may already be deleted.
         for agent in agents {
-            target::find(services, agent).await?;
+            target::find(services, principal, agent).await?;
         }
     }
     let pair = Pair::of(one, other);

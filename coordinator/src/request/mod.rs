@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use c3po_shared::catalogue::{Call, Reply, Tool};
-use c3po_shared::ids::CallId;
+use c3po_shared::ids::{AgentId, CallId};
 use c3po_shared::limits::{AGENTS_PER_KEY, AGENTS_WITHOUT_KEY};
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use tokio::time::Instant;
@@ -40,7 +40,7 @@ use crate::limit::RateLimit;
 use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::presence::Presence;
-use crate::store::{Quota, Store, StoreError};
+use crate::store::{Agent, Quota, Store, StoreError};
 use crate::unfinished::{Budget, Charge, unread};
 
 /// The deadline for all store operations of one call, except waits.
@@ -79,6 +79,17 @@ impl Services {
     pub(crate) fn quota(&self, principal: &Principal) -> Quota {
         let agents = if principal.key_id().is_some() { AGENTS_PER_KEY } else { AGENTS_WITHOUT_KEY };
         Quota { key: principal.name().to_owned(), bytes: self.store_quota, agents: Some(agents) }
+    }
+
+    /// Returns a page of agents for a principal, who reads few at a time: a page may be long, and the store serves all.
+    pub(crate) async fn agents(
+        &self,
+        principal: &Principal,
+        after: Option<&AgentId>,
+        limit: usize,
+    ) -> Result<Vec<Agent>, StoreError> {
+        let _reading = principal.begin_page().await;
+        self.store.agents(after, limit).await
     }
 }
 
@@ -194,7 +205,7 @@ async fn dispatch(services: &Services, caller: &Caller, id: CallId, call: Call) 
         Call::GetThread(call) => receipts::get_thread(services, caller, call).await?,
         Call::MessageStatus(call) => receipts::message_status(services, caller, call).await?,
         Call::ListAgents(call) => agents::list(services, caller, call).await?,
-        Call::GetAgentStatus(call) => agents::status(services, call).await?,
+        Call::GetAgentStatus(call) => agents::status(services, caller, call).await?,
         Call::SetStatus(call) => agents::set_status(services, caller, call).await?,
         Call::Ping(_) => agents::ping(caller),
     };

@@ -175,7 +175,7 @@ async fn send_to_one(
             outcome => return outcome,
         }
     }
-    let recipient = target::recipient(services, &name, host).await?;
+    let recipient = target::recipient(services, &caller.principal, &name, host).await?;
     deposit(services, caller, id, draft, &recipient.id).await
 }
 
@@ -184,7 +184,8 @@ async fn others(
     caller: &Caller,
     wanted: impl Fn(&Agent) -> bool,
 ) -> Result<Vec<AgentId>, Refusal> {
-    target::select(services, |agent| (agent.id != caller.agent && wanted(&agent)).then_some(agent.id)).await
+    let of_others = |agent: Agent| (agent.id != caller.agent && wanted(&agent)).then_some(agent.id);
+    target::select(services, &caller.principal, of_others).await
 }
 
 /// Sends one copy to each recipient. A refused copy does not stop the others; its refusal is part of the reply.

@@ -4,6 +4,7 @@ use c3po_shared::ids::{AgentId, IdError};
 use c3po_shared::refusal::{Advice, ErrorCode, Refusal};
 
 use super::Services;
+use crate::auth::Principal;
 use crate::store::{AGENTS_STEP, Agent, Namesake, Quota};
 
 /// How many names an error suggests.
@@ -35,7 +36,7 @@ impl Target {
 /// Returns the agent of that name. Without an exact match, returns the only one that differs only in case.
 ///
 /// The person always exists. Errors: `AGENT_NOT_FOUND` with the nearest names.
-pub(super) async fn find(services: &Services, id: &AgentId) -> Result<Agent, Refusal> {
+pub(super) async fn find(services: &Services, principal: &Principal, id: &AgentId) -> Result<Agent, Refusal> {
     if let Some(agent) = services.store.agent(id).await? {
         return Ok(agent);
     }
@@ -45,7 +46,7 @@ pub(super) async fn find(services: &Services, id: &AgentId) -> Result<Agent, Ref
     if id.is_reserved() {
         return Err(Refusal::invalid(format!("{id} is not an agent")).advise(Advice::Broadcast));
     }
-    let known = select(services, |agent| Some(agent.id)).await?;
+    let known = select(services, principal, |agent| Some(agent.id)).await?;
     let same: Vec<_> = known.iter().filter(|known| known.as_str().eq_ignore_ascii_case(id.as_str())).collect();
     if let [only] = same.as_slice()
         && let Some(agent) = services.store.agent(only).await?
@@ -60,13 +61,18 @@ pub(super) async fn find(services: &Services, id: &AgentId) -> Result<Agent, Ref
 /// name.
 ///
 /// Errors: `AGENT_NOT_FOUND` with the host's nearest names, or the host that has the name.
-pub(super) async fn recipient(services: &Services, id: &AgentId, host: Option<&str>) -> Result<Agent, Refusal> {
-    let Some(host) = host else { return find(services, id).await };
+pub(super) async fn recipient(
+    services: &Services,
+    principal: &Principal,
+    id: &AgentId,
+    host: Option<&str>,
+) -> Result<Agent, Refusal> {
+    let Some(host) = host else { return find(services, principal, id).await };
     let namesakes = services.store.namesakes(id).await?;
     if let Some(agent) = of_pair(id, host, &namesakes) {
-        return find(services, &agent.id).await;
+        return find(services, principal, &agent.id).await;
     }
-    Err(no_pair(id, host, &select(services, |agent| Some(Namesake::from(agent))).await?))
+    Err(no_pair(id, host, &select(services, principal, |agent| Some(Namesake::from(agent))).await?))
 }
 
 /// Returns the host's agent under that name: that of its first session, or the agent with exactly that id.
@@ -111,10 +117,14 @@ fn no_pair(id: &AgentId, host: &str, known: &[Namesake]) -> Refusal {
 
 /// Returns the part that `pick` takes of each known agent. Few whole agents are in memory at a time, because their texts may
 /// be long.
-pub(crate) async fn select<T>(services: &Services, pick: impl Fn(Agent) -> Option<T>) -> Result<Vec<T>, Refusal> {
+pub(crate) async fn select<T>(
+    services: &Services,
+    principal: &Principal,
+    pick: impl Fn(Agent) -> Option<T>,
+) -> Result<Vec<T>, Refusal> {
     let (mut picked, mut after) = (Vec::new(), None);
     loop {
-        let page = services.store.agents(after.as_ref(), AGENTS_STEP).await?;
+        let page = services.agents(principal, after.as_ref(), AGENTS_STEP).await?;
         after = page.last().filter(|_| page.len() == AGENTS_STEP).map(|last| last.id.clone());
         picked.extend(page.into_iter().filter_map(&pick));
         if after.is_none() {

@@ -78,7 +78,7 @@ pub(super) async fn rename(
     if from == to {
         return Err(Refusal::new(ErrorCode::Conflict, format!("the host already has the name {to}")).into());
     }
-    let mut agents = move_agents(&server, &from, &to).await?;
+    let mut agents = move_agents(&server, &principal, &from, &to).await?;
     let store = &server.services.store;
     let keys = store.keys().await.map_err(Refusal::from)?;
     let renamed = issue::rename_host(store.as_ref(), &from, &to, &principal).await?;
@@ -86,7 +86,7 @@ pub(super) async fn rename(
         changed(&server, "renamed", &key.id, principal.name()).await;
     }
     // A session may have come back under the old name in the meantime.
-    agents += move_agents(&server, &from, &to).await?;
+    agents += move_agents(&server, &principal, &from, &to).await?;
     for key in keys.iter().filter(|key| key.host() == from) {
         store.move_reservations(&key.id, &from, &to).await.map_err(Refusal::from)?;
     }
@@ -100,12 +100,12 @@ pub(super) async fn rename(
 }
 
 /// Moves the agents of a host to another one, one base name after the other. Returns how many were moved.
-async fn move_agents(server: &AppState, from: &str, to: &str) -> Result<usize, Refusal> {
+async fn move_agents(server: &AppState, principal: &Principal, from: &str, to: &str) -> Result<usize, Refusal> {
     let base_of_host = |agent: Agent| {
         let is_of_host = agent.host.as_deref() == Some(from) && !agent.id.is_reserved();
         is_of_host.then(|| agent.owner.map_or(agent.id, |owner| owner.base))
     };
-    let bases = select(&server.services, base_of_host).await?;
+    let bases = select(&server.services, principal, base_of_host).await?;
     let mut moved = 0;
     for base in BTreeSet::from_iter(bases) {
         moved += server.services.store.move_host(&base, from, to).await?;

@@ -191,16 +191,15 @@ impl IntoResponse for AgentArray {
 
 /// `GET /api/agents`: all agents, for people.
 pub(super) async fn agents(State(server): State<AppState>, By(principal): By) -> Result<AgentArray, Refused> {
-    let store = Arc::clone(&server.services.store);
     let held = server.services.unfinished.room_for_answer(principal.room(), LISTED_CHARGE)?;
-    let first = store.agents(None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
+    let first = server.services.agents(&principal, None, LISTED_AT_ONCE).await.map_err(Refusal::from)?;
     let parts = stream::try_unfold(Reading::Page("[", first), move |reading| {
-        let (store, principal) = (Arc::clone(&store), Arc::clone(&principal));
+        let (server, principal) = (server.clone(), Arc::clone(&principal));
         async move {
             let (begin, page) = match reading {
                 Reading::Page(begin, page) => (begin, page),
                 Reading::After(_) if principal.has_ended() => return Err(auth::ended()),
-                Reading::After(last) => (",", store.agents(Some(&last), LISTED_AT_ONCE).await?),
+                Reading::After(last) => (",", server.services.agents(&principal, Some(&last), LISTED_AT_ONCE).await?),
                 Reading::Ended => return Ok(None),
             };
             let (text, next) = part(begin, &page);
