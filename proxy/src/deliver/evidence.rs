@@ -108,7 +108,12 @@ impl Evidence {
             return Some(Todo::Read(path));
         }
         let is_due = self.asks_at(turn, now).is_some_and(|at| at <= now);
-        is_due.then(|| {
+        if is_due { self.ask(now) } else { None }
+    }
+
+    /// Has the client's session file read, where there may be one.
+    pub(super) fn ask(&mut self, now: Instant) -> Option<Todo> {
+        (self.missing < MISSING_MAX).then(|| {
             self.asked = Some(now);
             Todo::AskClient
         })

@@ -120,6 +120,8 @@ pub(super) struct Pushes {
     latest: String,
     /// Whether the client has ended a step since then, after which it looks at pushes.
     was_due: bool,
+    /// Whether the client was asked why it has not shown the one under way.
+    is_asked: bool,
     given_up: VecDeque<Push>,
 }
 
@@ -132,6 +134,7 @@ impl Pushes {
             under_way: None,
             latest: String::new(),
             was_due: false,
+            is_asked: false,
             given_up: VecDeque::new(),
         }
     }
@@ -172,7 +175,13 @@ impl Pushes {
         self.latest.clone_from(&push.text);
         self.under_way = Some(push);
         self.was_due = false;
+        self.is_asked = false;
         todo
+    }
+
+    /// Returns whether the client is to be asked why the push under way is late: once.
+    pub(super) fn asks(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_asked, true)
     }
 
     /// Returns the deadline of the push under way after that event, if the event sets one: a busy session looks at pushes

@@ -219,6 +219,12 @@ impl Turn {
         }
     }
 
+    /// The client works though its turn was to end: another hook keeps the turn, or a prompt that waited began the next one.
+    pub(super) fn is_kept(&mut self, now: Instant) {
+        self.is(Activity::Busy, State::Busy);
+        self.works = Some(now);
+    }
+
     /// Returns when to read the client's file: after hooks were silent for a while.
     pub(super) fn asks_at(&mut self, now: Instant) -> Option<Instant> {
         match self.activity {

@@ -76,10 +76,10 @@ pub fn event(name: Name, input: &[u8]) -> Option<Event> {
     })
 }
 
-/// Returns whether a person typed the prompt. A prompt that contains our own mark counts as ours.
+/// Returns whether a person typed the prompt. A prompt that begins with our own mark counts as ours; a person may quote it.
 fn is_typed(prompt: &str) -> bool {
     let text = prompt.trim_start();
-    !text.is_empty() && !text.contains(MARK) && !MADE.iter().any(|beginning| text.starts_with(beginning))
+    !text.is_empty() && !text.starts_with(MARK) && !MADE.iter().any(|beginning| text.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -151,6 +151,7 @@ mod tests {
         let prompt = Name::UserPromptSubmit;
         check(prompt, "go on, both of you", true);
         check(prompt, "what is <task-notification>?", true);
+        check(prompt, &format!("why do I see \"{MARK} 1 message\" here?"), true);
         check(prompt, "", false);
         check(prompt, " \n<task-notification>\n<result>slept</result>", false);
         check(prompt, "<cross-session-message from=\"uds:/x\">\nhi\n</cross-session-message>", false);

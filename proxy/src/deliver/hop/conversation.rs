@@ -60,6 +60,9 @@ impl Hop {
         if let Some(is_busy) = client.is_busy {
             self.turn.client_says(is_busy, now);
         }
+        if client.is_busy == Some(true) && self.turn.is_idle() && self.is_push_late(now) {
+            self.turn.is_kept(now);
+        }
         if client.is_busy == Some(true) && self.evidence.has_transcript() && !self.turn.compacts() {
             // A background agent may be all that works.
             let old = self.in_flight.overdue(now + STEP_MAX - BUSY_SILENCE, |channel| channel == Channel::Prompt);

@@ -17,6 +17,13 @@ impl Hop {
         self.release(now);
         self.in_flight.expire(now);
         self.stalled.retain(|id| !self.shown.is_expired(id, now));
+        if self.is_push_late(now)
+            && self.turn.is_idle()
+            && self.pushes.asks()
+            && let Some(todo) = self.evidence.ask(now)
+        {
+            return todo;
+        }
         self.give_up_push(now);
         if let Some(todo) = self.evidence.next(&mut self.turn, now) {
             return todo;
@@ -61,6 +68,11 @@ impl Hop {
     /// Returns whether a push can have no proof: one was made, and no hook of this session ever reported.
     fn was_pushed_in_vain(&self) -> bool {
         !self.ways.hooks && self.pushes.was_given_up()
+    }
+
+    /// Returns whether the time of the push under way is over.
+    pub(super) fn is_push_late(&self, now: Instant) -> bool {
+        self.in_flight.next_deadline(|channel| channel == Channel::Push).is_some_and(|until| until <= now)
     }
 
     /// Gives the push under way up where nothing waits for it any more, or its time is over.

@@ -5,7 +5,7 @@ use c3po_shared::receipt::{Progress, Stage, Via};
 use c3po_shared::vocabulary::State;
 use serde_json::json;
 
-use super::{Scene, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
+use super::{Scene, after_a_turn, entered, event, holds, is_marked, message, news, of_turn, progress, socket};
 use crate::deliver::client::ClientState;
 use crate::deliver::hop::{Hop, Input};
 use crate::deliver::push::Todo;
@@ -317,6 +317,57 @@ fn a_rewound_message_comes_again_in_a_new_context() {
     assert_eq!(scene.hop.facts().context, Some(1));
     let again = scene.print(&of_turn("p2", event(Name::Stop)));
     assert!(holds(&again, 1) && is_marked(&again) && !holds(&again, 2), "{again:?}");
+}
+
+/// A session after its first turn, whose client keeps a session file.
+fn idle_client() -> Scene {
+    let mut scene = after_a_turn();
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene
+}
+
+#[test]
+fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    let busy = ClientState { is_busy: Some(true), transcript: None };
+    scene.passes(5);
+    assert_eq!(scene.next(), Todo::AskClient, "before it counts as lost");
+    scene.on(Input::ClientState(busy.clone()));
+    for _ in 0..10 {
+        scene.passes(15);
+        while scene.next() == Todo::AskClient {
+            scene.on(Input::ClientState(busy.clone()));
+        }
+        assert!(matches!(scene.next(), Todo::Look(_)), "it is made once");
+    }
+    scene.hear(&of_turn("p0", event(Name::Stop)));
+    let prompt = Event { prompt: Some(text.clone()), ..event(Name::UserPromptSubmit) };
+    assert_eq!(scene.hear(&prompt).stdout, "", "it is not refused");
+    assert!(!text.contains("[may have been shown before]"));
+}
+
+#[test]
+fn a_push_that_an_idle_client_lost_is_made_again() {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    let again = (0..6).find_map(|_| match scene.next() {
+        Todo::Post(_, text) => Some(text),
+        Todo::Read(_) => {
+            scene.on(Input::Conversation(Some(standing(&[], &[]))));
+            None
+        }
+        _ => {
+            scene.passes(10);
+            None
+        }
+    });
+    assert!(again.is_some());
 }
 
 #[test]
