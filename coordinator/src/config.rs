@@ -1,15 +1,11 @@
 //! The configuration: flags and environment, read once at startup. No other file reads the environment.
 
-use std::convert::Infallible;
 use std::ffi::OsString;
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, MESSAGE_LIFE_MAX, MESSAGE_LIFE_MIN, SENDS_PER_MINUTE};
-use c3po_shared::time::Span;
+use c3po_shared::limits::{AUDIT_ENTRIES, LOOP_MESSAGES, SENDS_PER_MINUTE};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
@@ -17,14 +13,13 @@ pub use crate::address::{AddressError, CertificateFiles, RedisAddress, ServerAdd
 use crate::bytes::bytes;
 pub use crate::fleet::{Fleet, FleetError};
 use crate::listen::listen_address;
+pub use crate::values::{Secret, Tls, TlsError};
+use crate::values::{message_life, quota, tls, url_of_hosts};
 
 /// The file of the embedded store, in the data folder.
 const DATABASE: &str = "c3po.db";
 /// The shortest token, in characters.
 const TOKEN_MIN: usize = 16;
-/// The smallest quota, in bytes, which has room for the longest message.
-const QUOTA_MIN: u64 = 1_000_000;
-
 /// The settings of the command line.
 #[derive(Debug, Args)]
 pub struct ServeFlags {
@@ -220,74 +215,6 @@ impl ServeFlags {
     }
 }
 
-/// Whether clients use TLS, and which certificate.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tls {
-    /// No TLS.
-    Off,
-    /// A self-signed certificate that the coordinator makes and keeps.
-    Auto,
-    /// These files, reloaded when they change.
-    Files(CertificateFiles),
-}
-
-/// The text is not a TLS setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it must be auto, off, or CERT,KEY, the files of a certificate and its key")]
-pub struct TlsError;
-
-impl FromStr for Tls {
-    type Err = TlsError;
-
-    fn from_str(text: &str) -> Result<Self, TlsError> {
-        match text.split_once(',').map(|(certificate, key)| (certificate.trim(), key.trim())) {
-            None if text == "off" => Ok(Self::Off),
-            None if text == "auto" => Ok(Self::Auto),
-            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
-                Ok(Self::Files(CertificateFiles { certificate: certificate.into(), key: key.into() }))
-            }
-            _ => Err(TlsError),
-        }
-    }
-}
-
-/// Returns the TLS setting. By default TLS is off with `--open`, and on loopback without `--closed`. With `--closed`, another
-/// user of the machine could take the port while the coordinator is down, and receive the keys.
-fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
-    let is_trusted = open || (listen.is_loopback() && !closed);
-    chosen.unwrap_or(if is_trusted { Tls::Off } else { Tls::Auto })
-}
-
-/// Parses the lifetime of messages and checks its bounds.
-fn message_life(text: &str) -> Result<Duration, String> {
-    let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
-    if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
-        return Err("it must be from 1 hour to 30 days, such as 1h, 7d or 30d".to_owned());
-    }
-    Ok(life)
-}
-
-/// Parses a quota, which must have room for any message, or 0.
-fn quota(text: &str) -> Result<u64, String> {
-    match bytes(text)? {
-        limit @ 1..QUOTA_MIN => {
-            Err(format!("{limit} bytes are less than one long message needs: write 1MB or more, or 0"))
-        }
-        limit => Ok(limit),
-    }
-}
-
-/// Parses a URL that people paste into a shell. It must not contain any character with a meaning to the shell.
-fn url_of_hosts(text: &str) -> Result<String, String> {
-    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
-    let place = place.strip_suffix('/').unwrap_or(place);
-    let is_harmless = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
-    if place.is_empty() || !place.chars().all(is_harmless) {
-        return Err("write it as https://HOST:PORT, without a path".to_owned());
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
 /// Returns whether clients without a credential are admitted. They are with `--open`, and on loopback unless there is a token
 /// or `--closed`.
 fn is_open(listen: SocketAddr, has_token: bool, open: bool, closed: bool) -> bool {
@@ -317,31 +244,6 @@ fn default_data_dir(data_home: Option<OsString>, home: Option<OsString>) -> Resu
         (None, None) => return Err(ConfigError::NoDataFolder),
     };
     Ok(folder.join("c3po"))
-}
-
-/// A text that is never printed. Parsing never fails, because an error of the command line would repeat the text.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Returns the text, for comparison.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Secret {
-    type Err = Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Infallible> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
 }
 
 #[cfg(test)]
@@ -476,18 +378,6 @@ mod tests {
         }
         for text in ["0", "59m", "31d", "721h", "forever", ""] {
             assert!(message_life(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn an_address_for_hosts_is_nothing_to_a_shell() {
-        for url in ["https://nas:8420", "http://192.168.1.7", "https://[fe80::1]:8420", "https://nas.example.org/"] {
-            assert_eq!(url_of_hosts(url).as_deref(), Ok(url.trim_end_matches('/')));
-        }
-        for url in
-            ["nas:8420", "https://", "https://nas/$(id)", "https://nas';touch x;'", "https://nas\nx", "ftp://nas"]
-        {
-            assert!(url_of_hosts(url).is_err(), "{url}");
         }
     }
 }

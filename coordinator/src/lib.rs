@@ -26,6 +26,7 @@ mod server;
 mod session;
 pub mod store;
 mod unfinished;
+mod values;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,7 +134,9 @@ pub fn raise_descriptor_limit() -> usize {
 async fn spread_wakes(services: Arc<Services>, stop: CancellationToken) {
     let mut wakes = services.store.wakes();
     loop {
-        let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else { return };
+        let Some(wake) = stop.run_until_cancelled(wakes.recv()).await else {
+            return;
+        };
         match wake {
             Ok(Wake::Inbox(agent, arrival)) => services.presence.wake(&agent, &News::Inbox(Vec::from_iter(arrival))),
             Ok(Wake::Receipt(agent)) => services.presence.wake(&agent, &News::Receipt),

@@ -69,31 +69,36 @@ impl Metrics {
             agents_connected: Gauge::default(),
             listeners: Gauge::default(),
         };
-        let registry = &mut metrics.registry;
-        registry.register("calls", "Tool calls by tool and outcome", metrics.calls.clone());
-        registry.register("call_seconds", "How long calls took, except waits", metrics.call_seconds.clone());
-        registry.register("messages_stored", "Messages that were accepted", metrics.messages_stored.clone());
-        let loops = metrics.loops_suspected.clone();
+        metrics.register_calls();
+        metrics.register_connections();
+        metrics
+    }
+
+    fn register_calls(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("calls", "Tool calls by tool and outcome", self.calls.clone());
+        registry.register("call_seconds", "How long calls took, except waits", self.call_seconds.clone());
+        registry.register("messages_stored", "Messages that were accepted", self.messages_stored.clone());
+        let loops = self.loops_suspected.clone();
         registry.register("loops_suspected", "Messages that were refused with LOOP_SUSPECTED", loops);
-        registry.register(
-            "connections_refused",
-            "Links refused before the upgrade",
-            metrics.connections_refused.clone(),
-        );
-        registry.register("audit_entries", "Audit entries that were written", metrics.audit_entries.clone());
-        registry.register("audit_lost", "Audit entries that were lost", metrics.audit_lost.clone());
-        registry.register("connections", "Open connections", metrics.connections.clone());
-        registry.register("connections_max", "The connection limit", metrics.connections_max.clone());
-        registry.register("limit", "The limits of a connection, in the unit of the name", metrics.limits.clone());
-        let store = metrics.store_bytes.clone();
+        registry.register("connections_refused", "Links refused before the upgrade", self.connections_refused.clone());
+        registry.register("audit_entries", "Audit entries that were written", self.audit_entries.clone());
+        registry.register("audit_lost", "Audit entries that were lost", self.audit_lost.clone());
+    }
+
+    fn register_connections(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("connections_max", "The connection limit", self.connections_max.clone());
+        registry.register("limit", "The limits of a connection, in the unit of the name", self.limits.clone());
+        let store = self.store_bytes.clone();
         registry.register(
             "store_bytes",
             "Bytes of the embedded store: used, its limit, free on its disk, kept free",
             store,
         );
-        registry.register("agents_connected", "Agents linked to this coordinator", metrics.agents_connected.clone());
-        registry.register("listeners", "Waits and links that listen for new messages", metrics.listeners.clone());
-        metrics
+        registry.register("agents_connected", "Agents linked to this coordinator", self.agents_connected.clone());
+        registry.register("listeners", "Waits and links that listen for new messages", self.listeners.clone());
     }
 
     /// Counts a call; `outcome` is `ok` or an error code.

@@ -142,30 +142,35 @@ fn a_call_waits_two_seconds_for_a_coordinator_and_the_next_ones_not_at_all() {
     }
 }
 
+/// Sends a line, and checks the error that answers it.
+fn check_error(client: &mut Client, line: &str, code: i64, id: Value) {
+    client.say(line);
+    let answer = client.hear();
+    assert_eq!((&answer["jsonrpc"], &answer["error"]["code"]), (&json!("2.0"), &json!(code)), "{line}: {answer}");
+    assert_eq!(answer.get("id"), Some(&id), "{line}: {answer}");
+    assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
+}
+
 #[test]
 fn a_line_that_is_not_a_message_is_answered_and_the_session_goes_on() {
     let mut client = Client::start(NOBODY);
-    let check = |client: &mut Client, line: &str, code: i64, id: Value| {
-        client.say(line);
-        let answer = client.hear();
-        assert_eq!((&answer["jsonrpc"], &answer["error"]["code"]), (&json!("2.0"), &json!(code)), "{line}: {answer}");
-        assert_eq!(answer.get("id"), Some(&id), "{line}: {answer}");
-        assert!(answer["error"]["message"].is_string(), "{line}: {answer}");
-    };
-    check(&mut client, "{", -32700, Value::Null);
+    check_error(&mut client, "{", -32700, Value::Null);
     client.initialize("2025-11-25");
-    check(&mut client, "no JSON", -32700, Value::Null);
-    check(&mut client, r#"{"jsonrpc":"2.0","id":7,"method":"tools/list""#, -32700, Value::Null);
-    check(&mut client, &"[".repeat(1_000), -32700, Value::Null);
-    let deep =
-        format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}}"#, "[".repeat(200) + &"]".repeat(200));
-    check(&mut client, &deep, -32700, json!(7));
-    check(&mut client, "[]", -32600, Value::Null);
-    check(&mut client, "7", -32600, Value::Null);
-    check(&mut client, r#"{"jsonrpc":"1.0","id":7,"method":"tools/list"}"#, -32600, json!(7));
-    check(&mut client, r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven"));
-    check(&mut client, r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null);
-    check(&mut client, r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7));
+    let (nested, call) = ("[".repeat(200) + &"]".repeat(200), r#""method":"tools/call""#);
+    for (line, code, id) in [
+        ("no JSON", -32700, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"tools/list""#, -32700, Value::Null),
+        (&"[".repeat(1_000), -32700, Value::Null),
+        (&format!(r#"{{"jsonrpc":"2.0","id":7,{call},"params":{nested}}}"#), -32700, json!(7)),
+        ("[]", -32600, Value::Null),
+        ("7", -32600, Value::Null),
+        (r#"{"jsonrpc":"1.0","id":7,"method":"tools/list"}"#, -32600, json!(7)),
+        (r#"{"jsonrpc":"2.0","id":"seven","method":7}"#, -32600, json!("seven")),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"tools/list"}"#, -32600, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":7}"#, -32600, json!(7)),
+    ] {
+        check_error(&mut client, line, code, id);
+    }
     // Empty lines, notifications and responses get no answer: the next output answers the next request.
     for silent in
         ["", " \t", r#"{"jsonrpc":"2.0","method":"$/unknown","params":[1]}"#, r#"{"id":7,"result":1,"error":2}"#]

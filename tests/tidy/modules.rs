@@ -36,7 +36,7 @@ const MAPS: &[Map] = &[
             &["audit"],
             &["store", "presence", "policy", "limit", "guard", "auth", "metrics", "data_folder", "unfinished"],
             &["config"],
-            &["address", "bytes", "files", "fleet", "listen", "log", "memory"],
+            &["address", "bytes", "files", "fleet", "listen", "log", "memory", "values"],
             &["names"],
         ],
     },

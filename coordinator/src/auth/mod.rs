@@ -2,9 +2,11 @@
 
 mod globs;
 mod hosts;
+pub(crate) mod invites;
 pub(crate) mod issue;
 mod keyring;
 mod principal;
+mod rights;
 mod secret;
 pub(crate) mod watch;
 
@@ -17,7 +19,8 @@ use http::header::AUTHORIZATION;
 use subtle::ConstantTimeEq;
 
 use self::keyring::{Found, Keyring};
-pub(crate) use self::principal::{Principal, Right, Stay};
+pub(crate) use self::principal::{Principal, Stay};
+pub(crate) use self::rights::Right;
 use crate::config::Secret;
 
 /// The longest credential that is checked, in bytes.

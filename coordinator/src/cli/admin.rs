@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use axum::http::{Method, StatusCode};
 use c3po_shared::ids::AgentId;
-use c3po_shared::text::{harmless, harmless_json, shell_word};
+use c3po_shared::text::{harmless_json, shell_word};
 use c3po_shared::time::Span;
 use c3po_shared::vocabulary::Scope;
 use clap::{Args, Subcommand};
@@ -16,6 +16,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
+use super::tables::{every_key, guarded_pairs, listed, open_invites, plain};
 use super::{absent, exchange};
 use crate::server::{PrintedCommand, control_socket};
 
@@ -189,92 +190,55 @@ impl Admin {
 
     /// Returns the HTTP request: method, path and body.
     fn http(&self) -> (Method, String, String) {
-        let seconds = |span: &Option<Span>| span.map(|span| span.duration().as_secs());
         match self {
-            Self::Keys(KeysCommand::List { .. }) => (Method::GET, "/api/keys".to_owned(), String::new()),
-            Self::Keys(KeysCommand::Create(Create { name, scope, agents, expires, host })) => {
-                let body = json!({"name": name, "scope": scope, "agents": agents, "expires_in": seconds(expires), "host": host});
-                (Method::POST, "/api/keys".to_owned(), body.to_string())
-            }
-            Self::Keys(KeysCommand::Revoke { id }) => {
-                (Method::DELETE, format!("/api/keys/{}", in_path(id)), String::new())
-            }
-            Self::Keys(KeysCommand::Rotate { id }) => {
-                (Method::POST, format!("/api/keys/{}/rotate", in_path(id)), String::new())
-            }
-            Self::Invite(InviteOptions { agents, scope, uses, expires, key_expires, host }) => {
-                let body = json!({
-                    "agents": agents, "scope": scope, "uses": uses, "expires_in": expires.duration().as_secs(),
-                    "key_expires_in": seconds(key_expires), "host": host,
-                });
-                (Method::POST, "/api/invites".to_owned(), body.to_string())
-            }
-            Self::Invites(InvitesCommand::List { .. }) => (Method::GET, "/api/invites".to_owned(), String::new()),
-            Self::Invites(InvitesCommand::Revoke { id }) => {
-                (Method::DELETE, format!("/api/invites/{}", in_path(id)), String::new())
-            }
-            Self::Agents(AgentsCommand::Rm { name, .. }) => {
-                (Method::POST, "/api/agents/remove".to_owned(), json!({"agent_id": name}).to_string())
-            }
-            Self::Hosts(Hosts::Rename { from, to, .. }) => {
-                (Method::POST, "/api/hosts/rename".to_owned(), json!({"from": from, "to": to}).to_string())
-            }
-            Self::Guard(GuardCommand::List { .. }) => (Method::GET, "/api/guard".to_owned(), String::new()),
-            Self::Guard(GuardCommand::Allow(agents)) => (Method::POST, "/api/guard/allow".to_owned(), agents.body()),
-            Self::Guard(GuardCommand::Stop(agents)) => (Method::POST, "/api/guard/stop".to_owned(), agents.body()),
+            Self::Keys(command) => command.http(),
+            Self::Invite(options) => post("/api/invites", &options.body()),
+            Self::Invites(InvitesCommand::List { .. }) => get("/api/invites"),
+            Self::Invites(InvitesCommand::Revoke { id }) => delete(format!("/api/invites/{}", in_path(id))),
+            Self::Agents(AgentsCommand::Rm { name, .. }) => post("/api/agents/remove", &json!({"agent_id": name})),
+            Self::Hosts(Hosts::Rename { from, to, .. }) => post("/api/hosts/rename", &json!({"from": from, "to": to})),
+            Self::Guard(GuardCommand::List { .. }) => get("/api/guard"),
+            Self::Guard(GuardCommand::Allow(agents)) => post("/api/guard/allow", &agents.body()),
+            Self::Guard(GuardCommand::Stop(agents)) => post("/api/guard/stop", &agents.body()),
         }
     }
 
-    /// Returns the output for people, with commands for this coordinator.
-    fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
-        let said = |name: &str| plain(answer, name).with_context(|| format!("the answer has no {name}"));
+    /// Returns whether the answer itself is the output.
+    fn is_json(&self) -> bool {
+        match self {
+            Self::Keys(KeysCommand::List { json })
+            | Self::Invites(InvitesCommand::List { json })
+            | Self::Agents(AgentsCommand::Rm { json, .. })
+            | Self::Hosts(Hosts::Rename { json, .. })
+            | Self::Guard(GuardCommand::List { json }) => *json,
+            _ => false,
+        }
+    }
+
+    /// Returns the output, with commands for this coordinator.
+    pub(super) fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+        if self.is_json() {
+            return Ok(harmless_json(&format!("{answer:#}")));
+        }
+        let said = |name: &str| required(answer, name);
         Ok(match self {
-            Self::Keys(KeysCommand::List { json: true })
-            | Self::Invites(InvitesCommand::List { json: true })
-            | Self::Agents(AgentsCommand::Rm { json: true, .. })
-            | Self::Hosts(Hosts::Rename { json: true, .. })
-            | Self::Guard(GuardCommand::List { json: true }) => harmless_json(&format!("{answer:#}")),
-            Self::Keys(KeysCommand::List { json: false }) => every_key(listed(answer, "keys"), typed),
-            Self::Invites(InvitesCommand::List { json: false }) => open_invites(listed(answer, "invites"), typed),
-            Self::Keys(KeysCommand::Create(_)) => {
-                format!("{}\n\nKey {} of {}. It is not shown again.", said("key")?, said("id")?, said("name")?)
-            }
-            Self::Keys(KeysCommand::Rotate { .. }) => format!(
-                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or join \
-                 the host again under its name, with the command from:\n\n  {}\n",
-                said("key")?,
-                said("id")?,
-                said("name")?,
-                typed.line(&format!("invite --host {}", shell_word(&said("host")?)))
-            ),
-            Self::Keys(KeysCommand::Revoke { .. }) => {
-                format!("The key {} of {} is {}.", said("id")?, said("name")?, said("state")?)
-            }
-            Self::Invite(_) => format!(
-                "Run this on the new host before {}:\n\n  {}\n\nor, if c3po is not installed there yet:\n\n  {}\n\n{}\
-                 This is the invite {id}; to end it earlier:\n\n  {end}\n",
-                said("expires_at")?,
-                said("line")?,
-                said("install")?,
-                plain(answer, "warning").map(|why| format!("Note: {why}.\n\n")).unwrap_or_default(),
-                id = said("id")?,
-                end = typed.line(&format!("invites revoke {}", said("id")?))
-            ),
+            Self::Keys(command) => command.show(answer, typed)?,
+            Self::Invite(_) => invited(answer, typed)?,
+            Self::Invites(InvitesCommand::List { .. }) => open_invites(listed(answer, "invites"), typed),
             Self::Invites(InvitesCommand::Revoke { .. }) => {
-                format!("The invite {} is revoked: no host can join with it any more.", said("id")?)
+                let id = said("id")?;
+                format!("The invite {id} is revoked: no host can join with it any more.")
             }
-            Self::Agents(AgentsCommand::Rm { json: false, .. }) => {
-                let expired = &answer["expired"];
-                format!("{} is deleted; {expired} messages in its inbox have expired.", said("agent_id")?)
+            Self::Agents(AgentsCommand::Rm { .. }) => {
+                let (agent, expired) = (said("agent_id")?, &answer["expired"]);
+                format!("{agent} is deleted; {expired} messages in its inbox have expired.")
             }
-            Self::Hosts(Hosts::Rename { json: false, .. }) => format!(
-                "{} is renamed to {}, with {} agents and {} keys.",
-                said("from")?,
-                said("to")?,
-                answer["agents"],
-                answer["keys"]
-            ),
-            Self::Guard(GuardCommand::List { json: false }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
+            Self::Hosts(Hosts::Rename { .. }) => {
+                let (from, to) = (said("from")?, said("to")?);
+                let (agents, keys) = (&answer["agents"], &answer["keys"]);
+                format!("{from} is renamed to {to}, with {agents} agents and {keys} keys.")
+            }
+            Self::Guard(GuardCommand::List { .. }) => guarded_pairs(listed(answer, "pairs"), &answer["limit"]),
             Self::Guard(GuardCommand::Allow(Two { one, other })) => {
                 format!("{one} and {other} may continue; their count starts again.")
             }
@@ -284,6 +248,97 @@ impl Admin {
             ),
         })
     }
+}
+
+impl KeysCommand {
+    fn http(&self) -> (Method, String, String) {
+        match self {
+            Self::List { .. } => get("/api/keys"),
+            Self::Create(create) => post("/api/keys", &create.body()),
+            Self::Revoke { id } => delete(format!("/api/keys/{}", in_path(id))),
+            Self::Rotate { id } => {
+                let path = format!("/api/keys/{}/rotate", in_path(id));
+                (Method::POST, path, String::new())
+            }
+        }
+    }
+
+    fn show(&self, answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+        let said = |name: &str| required(answer, name);
+        Ok(match self {
+            Self::List { .. } => every_key(listed(answer, "keys"), typed),
+            Self::Create(_) => {
+                let (key, id, name) = (said("key")?, said("id")?, said("name")?);
+                format!("{key}\n\nKey {id} of {name}. It is not shown again.")
+            }
+            Self::Rotate { .. } => format!(
+                "{}\n\nKey {} of {}. It is not shown again. Write it as token into that host's config.toml, or join \
+                 the host again under its name, with the command from:\n\n  {}\n",
+                said("key")?,
+                said("id")?,
+                said("name")?,
+                typed.line(&format!("invite --host {}", shell_word(&said("host")?)))
+            ),
+            Self::Revoke { .. } => {
+                let (id, name, state) = (said("id")?, said("name")?, said("state")?);
+                format!("The key {id} of {name} is {state}.")
+            }
+        })
+    }
+}
+
+impl Create {
+    fn body(&self) -> Value {
+        json!({
+            "name": self.name, "scope": self.scope, "agents": self.agents, "expires_in": self.expires.map(seconds),
+            "host": self.host,
+        })
+    }
+}
+
+impl InviteOptions {
+    fn body(&self) -> Value {
+        json!({
+            "agents": self.agents, "scope": self.scope, "uses": self.uses, "expires_in": seconds(self.expires),
+            "key_expires_in": self.key_expires.map(seconds), "host": self.host,
+        })
+    }
+}
+
+fn seconds(span: Span) -> u64 {
+    span.duration().as_secs()
+}
+
+fn get(path: &str) -> (Method, String, String) {
+    (Method::GET, path.to_owned(), String::new())
+}
+
+fn post(path: &str, body: &Value) -> (Method, String, String) {
+    (Method::POST, path.to_owned(), body.to_string())
+}
+
+fn delete(path: String) -> (Method, String, String) {
+    (Method::DELETE, path, String::new())
+}
+
+/// Returns a text of the answer, harmless in a terminal.
+fn required(answer: &Value, name: &str) -> anyhow::Result<String> {
+    plain(answer, name).with_context(|| format!("the answer has no {name}"))
+}
+
+fn invited(answer: &Value, typed: &PrintedCommand) -> anyhow::Result<String> {
+    let said = |name: &str| required(answer, name);
+    let warning = plain(answer, "warning").map(|why| format!("Note: {why}.\n\n"));
+    Ok(format!(
+        "Run this on the new host before {}:\n\n  {}\n\nor, if c3po is not installed there yet:\n\n  {}\n\n{}\
+         This is the invite {id}; to end it earlier:\n\n  {end}\n",
+        said("expires_at")?,
+        said("line")?,
+        said("install")?,
+        warning.unwrap_or_default(),
+        id = said("id")?,
+        end = typed.line(&format!("invites revoke {}", said("id")?))
+    ))
 }
 
 /// Sends a request to the coordinator of this machine that listens there.
@@ -308,8 +363,8 @@ pub(super) async fn asked(
 }
 
 impl Two {
-    fn body(&self) -> String {
-        json!({"agents": [self.one, self.other]}).to_string()
+    fn body(&self) -> Value {
+        json!({"agents": [self.one, self.other]})
     }
 }
 
@@ -318,164 +373,9 @@ fn in_path(id: &str) -> impl fmt::Display {
     utf8_percent_encode(id, NON_ALPHANUMERIC)
 }
 
-/// Returns a text of an answer as one line in which terminals interpret nothing.
-fn plain(answer: &Value, name: &str) -> Option<String> {
-    answer[name].as_str().map(|text| harmless(text, false))
-}
-
-fn listed<'a>(answer: &'a Value, name: &str) -> &'a [Value] {
-    answer[name].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn every_key(keys: &[Value], typed: &PrintedCommand) -> String {
-    if keys.is_empty() {
-        return format!("There are no keys. `{}` prints the command with which a host joins.", typed.line("invite"));
-    }
-    let row = |key: &Value| {
-        let said = |name: &str| key[name].as_str().unwrap_or("-").to_owned();
-        let (made, used) = (moment(&key["created_at"]), moment(&key["last_used_at"]));
-        [said("id"), said("scope"), said("name"), made, used, state(key), agents(key)]
-    };
-    let head = ["ID", "SCOPE", "NAME", "MADE (UTC)", "USED (UTC)", "STATE (UTC)", "AGENTS"];
-    aligned(&head.map(str::to_owned), &keys.iter().map(row).collect::<Vec<_>>())
-}
-
-/// Returns the state of a key, with the time of its end.
-fn state(key: &Value) -> String {
-    let (state, expires) = (key["state"].as_str().unwrap_or("-"), &key["expires_at"]);
-    match state {
-        "valid" if expires.is_null() => "valid".to_owned(),
-        "valid" => format!("valid until {}", moment(expires)),
-        "revoked" => format!("revoked {}", moment(&key["revoked_at"])),
-        _ => format!("{state} {}", moment(expires)),
-    }
-}
-
-fn open_invites(invites: &[Value], typed: &PrintedCommand) -> String {
-    if invites.is_empty() {
-        return format!(
-            "There are no open invites. `{}` prints the command with which a host joins.",
-            typed.line("invite")
-        );
-    }
-    let row = |invite: &Value| {
-        let said = |name: &str| invite[name].as_str().unwrap_or("-").to_owned();
-        let uses = invite["uses"].as_u64().map_or_else(|| "-".to_owned(), |uses| uses.to_string());
-        [said("id"), said("scope"), uses, moment(&invite["expires_at"]), said("made_by"), agents(invite)]
-    };
-    let head = ["ID", "SCOPE", "USES LEFT", "UNTIL (UTC)", "MADE BY", "AGENTS"];
-    aligned(&head.map(str::to_owned), &invites.iter().map(row).collect::<Vec<_>>())
-}
-
-fn guarded_pairs(pairs: &[Value], limit: &Value) -> String {
-    if pairs.is_empty() {
-        return "No pair of agents is stopped or near the limit.".to_owned();
-    }
-    let limit = limit.as_u64().map_or_else(|| "-".to_owned(), |limit| limit.to_string());
-    let row = |pair: &Value| {
-        let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-        let (agents, count) = (&pair["agents"], format!("{} of {limit}", pair["count"]));
-        [text(&agents[0]), text(&agents[1]), count, text(&pair["standing"]), moment(&pair["stopped_at"])]
-    };
-    let head = ["AGENT", "AGENT", "MESSAGES", "STANDING", "STOPPED (UTC)"];
-    aligned(&head.map(str::to_owned), &pairs.iter().map(row).collect::<Vec<_>>())
-}
-
-/// Returns the agents that a key or an invite covers.
-fn agents(of: &Value) -> String {
-    let agents: Vec<_> = of["agents"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    agents.join(",")
-}
-
-/// Returns a time to the minute, or `-` if there is none.
-fn moment(time: &Value) -> String {
-    time.as_str().and_then(|time| time.get(..16)).unwrap_or("-").replace('T', " ")
-}
-
-/// Returns a table with aligned columns, in which no cell has lines or controls a terminal.
-fn aligned<const COLUMNS: usize>(head: &[String; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
-    let shown: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| harmless(cell, false))).collect();
-    let rows = || [head].into_iter().chain(&shown);
-    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths: [usize; COLUMNS] = std::array::from_fn(width);
-    let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows().map(line).collect::<Vec<_>>().join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn typed() -> PrintedCommand {
-        PrintedCommand::new(None, Path::new("/data"), ([127, 0, 0, 1], 8420).into())
-    }
-
-    #[test]
-    fn keys_are_listed_in_a_table_with_their_times_and_states() {
-        let key = |id: &str, name: &str, state: &str, expires_at: Value, revoked_at: Value| {
-            json!({"id": id, "name": name, "scope": "agent", "agents": ["*"], "state": state, "made_by": "local",
-                "created_at": "2026-01-15T10:30:59.999Z", "expires_at": expires_at, "revoked_at": revoked_at,
-                "last_used_at": if id == "0a1b2c3d" { json!("2026-01-16T08:00:00.000Z") } else { Value::Null }})
-        };
-        let (soon, past) = (json!("2026-04-15T10:30:00.000Z"), json!("2026-02-01T00:00:00.000Z"));
-        let answer = json!({"keys": [
-            key("0a1b2c3d", "nas", "valid", Value::Null, Value::Null),
-            key("0000000e", "a laptop in the attic", "valid", soon.clone(), Value::Null),
-            key("0000000f", "guest", "expired", past.clone(), Value::Null),
-            key("00000010", "old", "revoked", soon, past),
-        ]});
-        let list = |json| Admin::Keys(KeysCommand::List { json });
-        assert_eq!(
-            list(false).show(&answer, &typed()).expect("a list"),
-            "ID        SCOPE  NAME                   MADE (UTC)        USED (UTC)        STATE (UTC)                   AGENTS\n\
-             0a1b2c3d  agent  nas                    2026-01-15 10:30  2026-01-16 08:00  valid                         *\n\
-             0000000e  agent  a laptop in the attic  2026-01-15 10:30  -                 valid until 2026-04-15 10:30  *\n\
-             0000000f  agent  guest                  2026-01-15 10:30  -                 expired 2026-02-01 00:00      *\n\
-             00000010  agent  old                    2026-01-15 10:30  -                 revoked 2026-02-01 00:00      *"
-        );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
-    }
-
-    #[test]
-    fn open_invites_are_a_table_without_their_codes() {
-        let answer = json!({"invites": [
-            {"id": "0a1b2c3d", "scope": "agent", "agents": ["web-*", "api"], "uses": 3,
-                "expires_at": "2026-01-15T10:45:00.000Z", "made_by": "local"},
-            {"id": "0000000f", "scope": "operator", "agents": ["*"], "uses": 1000,
-                "expires_at": "2026-01-22T08:00:59.999Z", "made_by": null},
-        ]});
-        let list = |json| Admin::Invites(InvitesCommand::List { json });
-        assert_eq!(
-            list(false).show(&answer, &typed()).expect("a list"),
-            "ID        SCOPE     USES LEFT  UNTIL (UTC)       MADE BY  AGENTS\n\
-             0a1b2c3d  agent     3          2026-01-15 10:45  local    web-*,api\n\
-             0000000f  operator  1000       2026-01-22 08:00  -        *"
-        );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"invites": []}), &typed()).expect("a list");
-        assert!(none.starts_with("There are no open invites."), "{none}");
-    }
-
-    #[test]
-    fn pairs_are_a_table_with_their_counts() {
-        let answer = json!({"limit": 60, "pairs": [
-            {"agents": ["api", "web"], "standing": "suspected", "count": 60},
-            {"agents": ["a", "b"], "standing": "stopped", "count": 0, "stopped_at": "2026-01-15T10:45:00.000Z"},
-        ]});
-        let list = |json| Admin::Guard(GuardCommand::List { json });
-        assert_eq!(
-            list(false).show(&answer, &typed()).expect("a list"),
-            "AGENT  AGENT  MESSAGES  STANDING   STOPPED (UTC)\n\
-             api    web    60 of 60  suspected  -\n\
-             a      b      0 of 60   stopped    2026-01-15 10:45"
-        );
-        assert_eq!(list(true).show(&answer, &typed()).expect("a list").parse::<Value>().expect("JSON"), answer);
-        let none = list(false).show(&json!({"pairs": []}), &typed()).expect("a list");
-        assert_eq!(none, "No pair of agents is stopped or near the limit.");
-    }
 
     #[test]
     fn an_id_cannot_lead_elsewhere() {

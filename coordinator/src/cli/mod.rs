@@ -6,6 +6,7 @@ mod admin;
 mod audit;
 mod backup;
 mod health;
+mod tables;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -99,7 +99,9 @@ pub(crate) async fn settle_name(services: &Services, principal: &Principal, wish
     let mut namesakes = services.store.namesakes(&base).await?;
     let mut refused = HashSet::new();
     for _ in 0..2 * NAMES_MAX {
-        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now()) else { break };
+        let Some((name, owner)) = next_name(&wish, &namesakes, &refused, is_taken, Timestamp::now()) else {
+            break;
+        };
         let fleeting = wish.fleeting || owner.slot > 1 || is_generated(&owner.host);
         // Without a key, a generated hostname is another host at each start, which would leave its names reserved.
         let reserved = principal.own_host().is_some() || !is_generated(&owner.host);
@@ -228,26 +230,26 @@ mod tests {
             agent("web-2", "web", "nas", 1, 2),
             agent("web-4", "web", "laptop", 2, 4),
         ];
-        let check = |wish: Claim, refused: &[&str], expected: (&str, Owner)| {
+        let check = |wish: Claim, refused: &[&str], name: &str, owner: Owner| {
             let refused = refused.iter().map(|name| id(name)).collect();
-            assert_eq!(
-                next_name(&wish, &known, &refused, false, now()),
-                Some((id(expected.0), expected.1)),
-                "{refused:?}"
-            );
+            let found = next_name(&wish, &known, &refused, false, now());
+            assert_eq!(found, Some((id(name), owner)), "{refused:?}");
         };
-        check(wish("web", "laptop", 9), &[], ("web", owner("web", "laptop", 1)));
-        check(wish("web", "laptop", 9), &["web"], ("web-4", owner("web", "laptop", 2)));
-        check(wish("web", "laptop", 9), &["web", "web-4"], ("web-3", owner("web", "laptop", 3)));
-        check(wish("web", "laptop", 9), &["web", "web-4", "web-3"], ("web-5", owner("web", "laptop", 3)));
-        check(wish("web", "nas", 9), &[], ("web-2", owner("web", "nas", 1)));
-        check(wish("web", "nas", 9), &["web-2"], ("web-3", owner("web", "nas", 2)));
-        check(wish("web", "box", 9), &[], ("web-3", owner("web", "box", 1)));
+        let (laptop, nas) = (wish("web", "laptop", 9), wish("web", "nas", 9));
+        let own = |host: &str, slot: u32| owner("web", host, slot);
+        check(laptop.clone(), &[], "web", own("laptop", 1));
+        check(laptop.clone(), &["web"], "web-4", own("laptop", 2));
+        check(laptop.clone(), &["web", "web-4"], "web-3", own("laptop", 3));
+        check(laptop, &["web", "web-4", "web-3"], "web-5", own("laptop", 3));
+        check(nas.clone(), &[], "web-2", own("nas", 1));
+        check(nas, &["web-2"], "web-3", own("nas", 2));
+        check(wish("web", "box", 9), &[], "web-3", own("box", 1));
         // The same process, under any name.
-        check(wish("web", "laptop", 4), &[], ("web-4", owner("web", "laptop", 2)));
-        check(wish("web-2", "nas", 2), &[], ("web-2", owner("web", "nas", 1)));
+        check(wish("web", "laptop", 4), &[], "web-4", own("laptop", 2));
+        check(wish("web-2", "nas", 2), &[], "web-2", own("nas", 1));
         // A folder whose name looks like a numbered name of another.
-        check(wish("web-2", "nas", 9), &[], ("web-2-2", owner("web-2", "nas", 1)));
+        let numbered = owner("web-2", "nas", 1);
+        check(wish("web-2", "nas", 9), &[], "web-2-2", numbered);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod caller;
+mod deposit;
 mod guard;
 mod identity;
 mod inbox;

@@ -1,79 +1,28 @@
 //! Sends messages, replies and broadcasts.
 
-use c3po_shared::audit::{Entry, Event};
 use c3po_shared::catalogue::{self as tools, Copies, Copy, Reply, Sent};
 use c3po_shared::ids::{AgentId, CallId, MessageId};
-use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, NEWS_LIFE};
+use c3po_shared::limits::INBOX_MAX;
 use c3po_shared::message::Message;
 use c3po_shared::policy::Verb;
-use c3po_shared::receipt::{Receipt, Stage, furthest};
+use c3po_shared::receipt::Stage;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::time::Timestamp;
-use c3po_shared::vocabulary::{Kind, Priority, ReplyStatus};
+use c3po_shared::vocabulary::{Kind, ReplyStatus};
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::time::Duration;
-use tokio::time::Instant;
 
+use super::deposit::{Accepted, Draft, ID_TRIES, REPLY_MARGIN, deposit, heard, kept, sent, take_turn};
 use super::guard::{self, Exchange};
 use super::permission::Permission;
 use super::target::{self, Target};
 use super::{Caller, Services};
-use crate::store::{Agent, AnswerOutcome, Quota, Send, SendOutcome, StoreError};
+use crate::store::{Agent, AnswerOutcome, Quota, Send};
 
-/// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
-const ID_TRIES: u32 = 8;
-/// Replies may exceed the quota by the quota divided by this number, because other agents wait for them.
-const REPLY_MARGIN: u64 = 8;
 /// How many copies of one broadcast are sent concurrently, and the limit of their text bytes together.
 const COPIES_AT_ONCE: usize = 32;
 const COPIES_BYTES: usize = 512 << 10;
-
-/// An accepted message and its receipt.
-type Accepted = (Message, Receipt);
-
-/// A message without a recipient.
-#[derive(Debug, Clone)]
-struct Draft {
-    kind: Kind,
-    thread: Option<MessageId>,
-    title: Option<String>,
-    message: String,
-    context: Option<String>,
-    priority: Priority,
-    requires_response: bool,
-    life: Duration,
-    /// The policy check for the call.
-    permission: Permission,
-}
-
-impl Draft {
-    fn envelope(&self, caller: &Caller, id: MessageId) -> Message {
-        let (now, to) = (Timestamp::now(), id.to());
-        Message {
-            thread_id: self.thread.clone().unwrap_or_else(|| id.clone()),
-            id,
-            kind: self.kind,
-            from_agent: caller.agent.clone(),
-            from_host: caller.host.clone(),
-            to_agent: to,
-            title: self.title.clone(),
-            message: Some(self.message.clone()),
-            context: self.context.clone(),
-            priority: self.priority,
-            requires_response: self.requires_response,
-            reply_to: None,
-            message_id: None,
-            response: None,
-            status: None,
-            awaited: false,
-            timestamp: now,
-            expires_at: now + self.life,
-            repeated: false,
-            rest: None,
-        }
-    }
-}
 
 /// `send_message`
 pub(super) async fn send_message(
@@ -124,12 +73,6 @@ fn life(services: &Services, expires_in: Option<u64>) -> Result<Duration, Refusa
         }
         life => Ok(life.unwrap_or(most)),
     }
-}
-
-/// Returns how long a message stays readable after it is settled: longer for questions and answers than for news.
-fn kept(message: &Message) -> Duration {
-    let is_news = !message.requires_response && message.kind != Kind::Reply;
-    if is_news { NEWS_LIFE } else { ARCHIVE_LIFE }
 }
 
 /// `broadcast`
@@ -222,139 +165,6 @@ fn copies_at_once(bytes: usize) -> usize {
     (COPIES_BYTES / bytes.max(1)).clamp(1, COPIES_AT_ONCE)
 }
 
-/// Puts the draft into one inbox, if the policy and the loop guard allow it.
-async fn deposit(
-    services: &Services,
-    caller: &Caller,
-    call: CallId,
-    draft: &Draft,
-    to: &AgentId,
-) -> Result<Accepted, Refusal> {
-    draft.permission.check(services, caller, to).await?;
-    let storing = store_draft(services, caller, call, draft, to);
-    if draft.kind == Kind::Broadcast {
-        // A broadcast needs no answer, so it cannot continue a loop.
-        return storing.await;
-    }
-    let turn = Exchange { call, to, verb: Verb::Message, thread: None };
-    guard::bounded(services, caller, turn, storing).await
-}
-
-async fn store_draft(
-    services: &Services,
-    caller: &Caller,
-    call: CallId,
-    draft: &Draft,
-    to: &AgentId,
-) -> Result<Accepted, Refusal> {
-    for attempt in 0..ID_TRIES {
-        let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
-        // An agent that is away accepts only urgent messages; news and broadcasts do not disturb it.
-        let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
-        let (kept, one_shot) = (kept(&message), caller.is_one_shot());
-        let quota = services.quota(&caller.principal);
-        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
-        let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
-        if let Some(sent) = sent(services, caller, send.message, outcome).await? {
-            return Ok(sent);
-        }
-    }
-    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
-}
-
-/// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
-/// stored.
-async fn heard<T>(
-    services: &Services,
-    caller: &Caller,
-    message: &Message,
-    taking: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    let mut unheard = Unheard { services, caller, message, is_over: false };
-    let outcome = taking.await;
-    unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
-    if let Err(StoreError::OverQuota(_)) = &outcome {
-        let why = "the storage quota of the key is used up".to_owned();
-        services.audit.note(entry(caller, Event::Denied, message).because(why));
-    }
-    outcome
-}
-
-/// A message that is being stored. If dropped before the store replied, it leaves an entry in the audit.
-struct Unheard<'a> {
-    services: &'a Services,
-    caller: &'a Caller,
-    message: &'a Message,
-    is_over: bool,
-}
-
-impl Drop for Unheard<'_> {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.services.audit.note(entry(self.caller, Event::Unknown, self.message));
-        }
-    }
-}
-
-/// Returns the result for the caller, or `None` if another id must be tried.
-async fn sent(
-    services: &Services,
-    caller: &Caller,
-    message: Message,
-    outcome: SendOutcome,
-) -> Result<Option<Accepted>, Refusal> {
-    match outcome {
-        SendOutcome::Stored => {
-            services.metrics.messages_stored.inc();
-            let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
-            services.audit.note(entry(caller, event, &message));
-            let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
-            Ok(Some((message, receipt)))
-        }
-        SendOutcome::Repeated(accepted)
-            if !says_the_same(&accepted, &message) || !caller.principal.covers(&accepted.from_agent) =>
-        {
-            let error = "this call_id was used for another call; nothing was sent";
-            Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
-        }
-        SendOutcome::Repeated(accepted) => {
-            let kept = services.store.message(&accepted.id).await?;
-            let history = kept.map(|kept| kept.history).unwrap_or_default();
-            let receipt = Receipt { stage: furthest(&history), at: history.last().map(|step| step.at) };
-            Ok(Some((*accepted, receipt)))
-        }
-        SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
-        SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
-        SendOutcome::Away => {
-            let error = format!("{} is away and accepts no new messages", message.to_agent);
-            Err(Refusal::new(ErrorCode::AgentUnavailable, error))
-        }
-        SendOutcome::IdTaken => Ok(None),
-    }
-}
-
-/// Returns an audit entry about a message, without any of its texts.
-fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
-    let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
-    Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
-}
-
-/// Counts a send against the caller's rate limit. A send over the limit is refused and recorded.
-fn take_turn(services: &Services, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
-    services.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
-        services.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
-    })
-}
-
-/// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed under the same
-/// key.
-fn says_the_same(accepted: &Message, message: &Message) -> bool {
-    fn texts(one: &Message) -> [&Option<String>; 4] {
-        [&one.title, &one.message, &one.context, &one.response]
-    }
-    texts(accepted) == texts(message) && accepted.kind == message.kind && accepted.reply_to == message.reply_to
-}
-
 /// `reply`
 pub(super) async fn reply(
     services: &Services,
@@ -396,7 +206,9 @@ async fn store_reply(
         let outcome = match heard(services, caller, &answer.message, services.store.answer(&answer)).await? {
             AnswerOutcome::Sent(outcome) => outcome,
             AnswerOutcome::NotFound => return Err(Refusal::message_not_found(asked)),
-            AnswerOutcome::AlreadyAnswered(reply) => return Err(Refusal::already_answered(asked, &reply)),
+            AnswerOutcome::AlreadyAnswered(reply) => {
+                return Err(Refusal::already_answered(asked, &reply));
+            }
         };
         if let Some(sent) = sent(services, caller, answer.message, outcome).await? {
             return Ok(sent);

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::request::{self, Caller, Memory, Services, settle_name};
-use crate::store::{Claim, Owner, Quota};
+use crate::store::{Claim, Owner, Quota, StoreError, Tenure};
 
 /// The header that names the agent.
 pub(super) const AGENT_HEADER: &str = "X-Agent-ID";
@@ -95,26 +95,11 @@ impl HttpSessions {
         let instance = principal
             .process(Uuid::new_v5(&NAMESPACE, format!("{name}\n{}", session_id.unwrap_or_default()).as_bytes()));
         let host = principal.host(label(headers, HOST_HEADER)?.unwrap_or(NO_HOST));
-        let wish = Claim {
-            owner: Owner { base: name.clone(), host: host.clone(), slot: 1 },
-            name,
-            instance,
-            session_id: session_id.map(str::to_owned),
-            reach: vec![Via::WaitForMessage, Via::GetMessages],
-            context: 0,
-            state: None,
-            succeeds: Vec::new(),
-            fleeting: false,
-            one_shot: false,
-            reserved: false,
-            lease: HTTP_PRESENCE,
-            quota: Quota::default(),
-        };
+        let wish = claim(name, &host, session_id, instance);
         let tenure = settle_name(services, principal, wish).await?;
         let (memory, is_new) = self.memory(&tenure.agent, instance);
-        if is_new && services.store.agent(&tenure.agent).await?.is_some_and(|agent| agent.state == State::Starting) {
-            let ready = SessionChange { state: Some(State::Ready), ..SessionChange::default() };
-            services.store.amend(&tenure.agent, Some(&tenure), &ready.into()).await?;
+        if is_new {
+            begin(services, &tenure).await?;
         }
         let caller = Caller {
             agent: tenure.agent.clone(),
@@ -133,10 +118,42 @@ impl HttpSessions {
     }
 }
 
+/// Returns the claim of a client that stays online for a while after each of its requests.
+fn claim(name: AgentId, host: &str, session_id: Option<&str>, instance: Uuid) -> Claim {
+    Claim {
+        owner: Owner { base: name.clone(), host: host.to_owned(), slot: 1 },
+        name,
+        instance,
+        session_id: session_id.map(str::to_owned),
+        reach: vec![Via::WaitForMessage, Via::GetMessages],
+        context: 0,
+        state: None,
+        succeeds: Vec::new(),
+        fleeting: false,
+        one_shot: false,
+        reserved: false,
+        lease: HTTP_PRESENCE,
+        quota: Quota::default(),
+    }
+}
+
+/// Marks the agent of a new client as ready, unless another state is known.
+async fn begin(services: &Services, tenure: &Tenure) -> Result<(), StoreError> {
+    let agent = services.store.agent(&tenure.agent).await?;
+    if agent.is_some_and(|agent| agent.state == State::Starting) {
+        let ready = SessionChange { state: Some(State::Ready), ..SessionChange::default() };
+        let amendment = ready.into();
+        services.store.amend(&tenure.agent, Some(tenure), &amendment).await?;
+    }
+    Ok(())
+}
+
 impl HttpSessions {
     /// Keeps the caller online while its call runs, even during a long wait. Never resolves.
     pub(super) async fn stay_online(&self, services: &Services, caller: &Caller) {
-        let Some(tenure) = &caller.tenure else { return std::future::pending().await };
+        let Some(tenure) = &caller.tenure else {
+            return std::future::pending().await;
+        };
         loop {
             tokio::time::sleep(HTTP_PRESENCE / 3).await;
             // If the lease was lost meanwhile, the call itself detects that later.
@@ -183,7 +200,9 @@ pub(super) fn agent_header(headers: &HeaderMap) -> Result<Option<AgentId>, Refus
 }
 
 fn label<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
     match value.to_str() {
         Ok(text) if text.len() <= LABEL_MAX => Ok(Some(text.trim()).filter(|text| !text.is_empty())),
         _ => Err(Refusal::invalid(format!("{name} is not a text of at most {LABEL_MAX} characters"))),

@@ -11,7 +11,7 @@ use super::AppState;
 use super::endpoint::{Body, By, InPath, RestAnswer};
 use super::join::Invited;
 use super::keys::{Named, noted, unsure};
-use crate::auth::issue::{self, NewInvite};
+use crate::auth::invites::{self, NewInvite};
 use crate::store::Invite;
 
 /// An invite as lists show it, without its hash. The code cannot be recovered.
@@ -43,7 +43,7 @@ pub(super) struct Invites {
 
 /// `GET /api/invites`
 pub(super) async fn list(State(server): State<AppState>) -> RestAnswer<Invites> {
-    let invites = issue::invites(server.services.store.as_ref()).await?;
+    let invites = invites::invites(server.services.store.as_ref()).await?;
     Ok(Json(Invites { invites: invites.into_iter().map(shown).collect() }))
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn revoke(
     InPath(Named { id }): InPath<Named>,
 ) -> RestAnswer<ListedInvite> {
     let by = principal.name();
-    let ended = issue::revoke_invite(server.services.store.as_ref(), &id, &principal).await;
+    let ended = invites::revoke_invite(server.services.store.as_ref(), &id, &principal).await;
     let invite = ended.inspect_err(|refusal| unsure(&server, "revoked", Some(&id), by, refusal))?;
     tracing::info!("the invite {id} was revoked by {by}");
     noted(&server, "revoked", Some(&id), by);

@@ -17,7 +17,7 @@ use super::endpoint::{Body, RestAnswer};
 use super::keys::{changed, noted, unsure};
 use super::tls::Transport;
 use super::{AppState, PrintedCommand, download};
-use crate::auth::issue::{self, NewInvite};
+use crate::auth::invites::{self, NewInvite};
 use crate::config::Config;
 use crate::limit::{LimitReached, Window};
 use crate::store::{Store, StoreError};
@@ -71,7 +71,7 @@ impl Joins {
         by: &str,
         key: Option<(&str, u64)>,
     ) -> Result<Invited, Refusal> {
-        let (invite, code) = issue::invite(store, new, by, key, self.transport.pinned()).await?;
+        let (invite, code) = invites::invite(store, new, by, key, self.transport.pinned()).await?;
         let (url, code) = (self.url(), code.reveal());
         // The code is never a program argument, which every local user could see; a shell assignment before a command is not
         // an argument.
@@ -121,10 +121,10 @@ pub(super) async fn join(
     Body(request): Body<JoinRequest, BODY_MAX>,
 ) -> RestAnswer<JoinReply> {
     let (store, wrong) = (server.services.store.as_ref(), || server.joins.refuse(Instant::now()));
-    let presented = issue::invited(store, &request).await?.ok_or_else(wrong)?;
+    let presented = invites::invited(store, &request).await?.ok_or_else(wrong)?;
     let by = format!("invite {}", presented.standing.invite.id);
     let older_key = request.older_key.clone().zip(presented.older_key_is_valid(&request));
-    let joined = issue::join(store, &request, presented).await;
+    let joined = invites::join(store, &request, presented).await;
     let joined = joined.inspect_err(|refusal| unsure(&server, "joined", None, &by, refusal))?;
     let (key, reply) = joined.ok_or_else(wrong)?;
     changed(&server, "joined", &key.id, &key.made_by).await;

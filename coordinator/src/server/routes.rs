@@ -24,12 +24,25 @@ pub(super) fn router(server: &AppState) -> Router<AppState> {
 }
 
 fn for_monitors(table: Table) -> Table {
+    for_hosts(
+        table.row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health)).row(
+            description::PATH,
+            Access::OPEN,
+            "This description",
+            get(description::show),
+        ),
+    )
+    .row("/api/policy", Access::by(Operate), "The rules in force, and their file", get(policy::show))
+    .row("/api/policy/check", Access::by(Operate), "Which rule applies to a case", get(policy::check))
+    .row("/api/audit", Access::by(Operate), "A page of the audit", get(audit::page))
+    .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))
+}
+
+fn for_hosts(table: Table) -> Table {
     let pending = "The inbox of an agent, oldest first; it stays unchanged";
     let remove = "Delete an agent that no session holds, with its messages; needs an admin key, or a key of its host";
     let unregister = "Delete an agent, or set it offline if it has messages";
     table
-        .row("/api/health", Access::OPEN, "Whether the coordinator reaches its store", get(rest::health))
-        .row(description::PATH, Access::OPEN, "This description", get(description::show))
         .row("/api/pending", Access::by(Speak), pending, get(rest::pending))
         .row(
             "/api/sent",
@@ -40,10 +53,6 @@ fn for_monitors(table: Table) -> Table {
         .row("/api/agents", Access::by(Look), "Every agent", get(rest::agents))
         .row("/api/unregister", Access::by(Speak), unregister, post(rest::unregister))
         .row("/api/agents/remove", Access::by(Remove), remove, post(hosts::remove))
-        .row("/api/policy", Access::by(Operate), "The rules in force, and their file", get(policy::show))
-        .row("/api/policy/check", Access::by(Operate), "Which rule applies to a case", get(policy::check))
-        .row("/api/audit", Access::by(Operate), "A page of the audit", get(audit::page))
-        .row("/metrics", Access::by(Look), "Counters, for Prometheus", get(rest::metrics))
 }
 
 fn for_administrators(table: Table) -> Table {

@@ -82,16 +82,31 @@ async fn first(connection: &mut Connection) -> Result<(RequestId, Hello), Gone> 
 }
 
 async fn admit(services: &Services, principal: &Arc<Principal>, hello: Hello) -> Result<(Admitted, Welcome), Refusal> {
-    if !compatible(&hello.protocol_version) {
-        let theirs: String = harmless(&hello.protocol_version, false).chars().take(20).collect();
-        let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-        let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
-        return Err(Refusal::new(
-            ErrorCode::VersionMismatch,
-            format!("this host uses link protocol {theirs}, the coordinator uses {PROTOCOL_VERSION}"),
-        )
-        .suggest(format!("Update {older}.")));
+    check_version(&hello.protocol_version)?;
+    check_labels(&hello)?;
+    if hello.person {
+        admit_person(services, principal, hello).await
+    } else {
+        admit_session(services, principal, hello).await
     }
+}
+
+fn check_version(version: &str) -> Result<(), Refusal> {
+    if compatible(version) {
+        return Ok(());
+    }
+    let theirs: String = harmless(version, false).chars().take(20).collect();
+    let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    let older = if major(&theirs) < major(PROTOCOL_VERSION) { "c3po on this host" } else { "the coordinator" };
+    Err(Refusal::new(
+        ErrorCode::VersionMismatch,
+        format!("this host uses link protocol {theirs}, the coordinator uses {PROTOCOL_VERSION}"),
+    )
+    .suggest(format!("Update {older}.")))
+}
+
+/// Checks the texts and numbers that the host chose.
+fn check_labels(hello: &Hello) -> Result<(), Refusal> {
     let labels = [Some(&hello.host), hello.session_id.as_ref(), Some(&hello.client.name), Some(&hello.client.version)];
     if let Some(count) =
         labels.into_iter().flatten().map(|label| label.chars().count()).find(|count| *count > LABEL_MAX)
@@ -107,11 +122,7 @@ async fn admit(services: &Services, principal: &Arc<Principal>, hello: Hello) ->
     if hello.context > CONTEXT_MAX {
         return Err(Refusal::invalid(format!("context {} is beyond {CONTEXT_MAX}", hello.context)));
     }
-    if hello.person {
-        admit_person(services, principal, hello).await
-    } else {
-        admit_session(services, principal, hello).await
-    }
+    Ok(())
 }
 
 async fn admit_session(
@@ -120,21 +131,8 @@ async fn admit_session(
     hello: Hello,
 ) -> Result<(Admitted, Welcome), Refusal> {
     let host = principal.host(&hello.host);
-    let wish = Claim {
-        owner: Owner { base: hello.name.clone(), host: host.clone(), slot: 1 },
-        name: hello.name,
-        instance: principal.process(hello.instance),
-        session_id: hello.session_id,
-        reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
-        context: hello.context,
-        state: hello.state,
-        succeeds: dead(principal, &hello.succeeds),
-        fleeting: hello.one_shot,
-        one_shot: hello.one_shot,
-        reserved: false,
-        lease: SILENCE_MAX,
-        quota: Quota::default(),
-    };
+    let pushes = !hello.one_shot;
+    let wish = claim(principal, &host, hello);
     let (state, context) = (wish.state, wish.context);
     let tenure = settle_name(services, principal, wish).await?;
     let present = services.presence.enter(&tenure.agent);
@@ -155,8 +153,26 @@ async fn admit_session(
         memory: Arc::new(Memory::default()),
     };
     // The host may have lost messages that were pushed before a break, so all unshown messages are pushed again.
-    let (present, pushes) = (Some(present), !hello.one_shot);
+    let present = Some(present);
     Ok((Admitted { caller, present, reading_along: None, delivered: 0, pushes, is_new, context }, welcome))
+}
+
+fn claim(principal: &Principal, host: &str, hello: Hello) -> Claim {
+    Claim {
+        owner: Owner { base: hello.name.clone(), host: host.to_owned(), slot: 1 },
+        name: hello.name,
+        instance: principal.process(hello.instance),
+        session_id: hello.session_id,
+        reach: if hello.reach.is_empty() { vec![Via::WaitForMessage, Via::GetMessages] } else { hello.reach },
+        context: hello.context,
+        state: hello.state,
+        succeeds: dead(principal, &hello.succeeds),
+        fleeting: hello.one_shot,
+        one_shot: hello.one_shot,
+        reserved: false,
+        lease: SILENCE_MAX,
+        quota: Quota::default(),
+    }
 }
 
 /// Admits a person, who acts as an agent that no session holds and takes over nothing. With a key, the name may be a new name
@@ -170,22 +186,8 @@ async fn admit_person(
     let name = principal.person(&hello.name).unwrap_or_else(|| hello.name.clone());
     let is_own = name != hello.name;
     check_name(services, principal, &name)?;
-    let caller = Caller {
-        agent: name.clone(),
-        principal: Arc::clone(principal),
-        host: Some(host.clone()),
-        tenure: None,
-        dead: dead(principal, &hello.succeeds).into(),
-        renamable: false,
-        memory: Arc::new(Memory::default()),
-    };
-    check_speaker(services, &caller).await.map_err(|error| match error {
-        StoreError::TakenOver(name) => {
-            let error = format!("{name} is held by a connected session, so no command can act as it");
-            Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
-        }
-        error => error.into(),
-    })?;
+    let caller = person(principal, &name, &host, &hello.succeeds);
+    check_unheld(services, &caller).await?;
     let is_human = name == AgentId::human();
     // A key limits the possible names. Without keys, a mistyped name would become an agent.
     let may_make = principal.presented().is_some();
@@ -208,6 +210,31 @@ async fn admit_person(
     let reading_along = if is_human && pushes { Some(attendance::begin(services).await?) } else { None };
     let admitted = Admitted { caller, present: None, reading_along, delivered, pushes, is_new: false, context: 0 };
     Ok((admitted, welcome))
+}
+
+fn person(principal: &Arc<Principal>, name: &AgentId, host: &str, succeeds: &[Uuid]) -> Caller {
+    Caller {
+        agent: name.clone(),
+        principal: Arc::clone(principal),
+        host: Some(host.to_owned()),
+        tenure: None,
+        dead: dead(principal, succeeds).into(),
+        renamable: false,
+        memory: Arc::new(Memory::default()),
+    }
+}
+
+/// Checks that no session holds the agent. Errors: `CONFLICT`.
+async fn check_unheld(services: &Services, caller: &Caller) -> Result<(), Refusal> {
+    let held = |name: AgentId| {
+        let error = format!("{name} is held by a connected session, so no command can act as it");
+        Refusal::new(ErrorCode::Conflict, error).suggest("Leave out --as to act as yourself.")
+    };
+    let checked = check_speaker(services, caller).await;
+    checked.map_err(|error| match error {
+        StoreError::TakenOver(name) => held(name),
+        error => error.into(),
+    })
 }
 
 /// Returns the processes that the host reports as dead, limited to those of its principal.

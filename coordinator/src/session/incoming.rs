@@ -3,11 +3,14 @@
 use c3po_shared::catalogue::{Call, Tool};
 use c3po_shared::ids::{CallId, MessageId};
 use c3po_shared::limits::{CALLS_IN_FLIGHT, CONTEXT_MAX, LABEL_MAX, SILENCE_MAX};
+use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
 use c3po_shared::text::check_plain;
 use c3po_shared::time::Timestamp;
 use c3po_shared::vocabulary::State;
-use c3po_shared::wire::{Frame, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator};
+use c3po_shared::wire::{
+    CallParams, Frame, Heartbeat, HeartbeatReply, Outgoing, RequestId, SessionChange, ToCoordinator,
+};
 use tokio::time::Instant;
 
 use super::bounds::REACH_MAX;
@@ -51,51 +54,9 @@ impl Session {
             (ToCoordinator::Goodbye, _) => return Err(EndReason::Goodbye),
             (ToCoordinator::Cancel(cancel), _) => self.cancel(cancel.call_id),
             (ToCoordinator::Session(change), _) => self.on_change(change),
-            (ToCoordinator::Receipt(progress), id) => {
-                if let Err(refusal) = progress.check_reported() {
-                    if let Some(id) = id {
-                        self.outbox.refuse(&id, refusal);
-                    }
-                    return Ok(());
-                }
-                if let Some(id) = id.as_ref().filter(|id| self.ledger.is_ahead(id)) {
-                    self.postpone(id, Refusal::store_unavailable());
-                    return Ok(());
-                }
-                self.ledger.push(LedgerEntry::Receipt { id, progress, bytes });
-            }
-            (ToCoordinator::Heartbeat(beat), Some(id)) => {
-                self.renew();
-                self.ledger.push_owed();
-                let server_time = Timestamp::now();
-                if let Some(present) = &self.present {
-                    present.clock_is(beat.timestamp.millis_ahead_of(server_time));
-                }
-                let reply = HeartbeatReply {
-                    timestamp: beat.timestamp,
-                    server_time,
-                    agents_online: self.services.presence.agents_online(),
-                };
-                self.outbox.answer(&id, &reply);
-            }
-            (ToCoordinator::Call(params), Some(id)) => match Call::parse(&params.tool, params.arguments) {
-                Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
-                    self.outbox.refuse(&id, Refusal::too_many_calls());
-                }
-                Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
-                    let error = "a call with this call_id is in progress on this link";
-                    self.outbox.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
-                }
-                Ok(call) => {
-                    // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
-                    // its own charge meanwhile, such calls could wait for each other.
-                    let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
-                    let held = held.filter(|_| !reads);
-                    let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
-                    self.accept(tool, LedgerEntry::Call { id, call_id, call, held, bytes, at });
-                }
-                Err(refusal) => self.outbox.refuse(&id, refusal),
-            },
+            (ToCoordinator::Receipt(progress), id) => self.on_receipt(id, progress, bytes),
+            (ToCoordinator::Heartbeat(beat), Some(id)) => self.on_heartbeat(&id, &beat),
+            (ToCoordinator::Call(params), Some(id)) => self.on_call(id, params, held, bytes),
             (ToCoordinator::Hello(_), Some(id)) => {
                 self.outbox.refuse(&id, Refusal::invalid("hello was already sent on this link"));
             }
@@ -103,6 +64,56 @@ impl Session {
             (_, None) => {}
         }
         Ok(())
+    }
+
+    fn on_receipt(&mut self, id: Option<RequestId>, progress: Progress, bytes: usize) {
+        if let Err(refusal) = progress.check_reported() {
+            if let Some(id) = id {
+                self.outbox.refuse(&id, refusal);
+            }
+            return;
+        }
+        if let Some(id) = id.as_ref().filter(|id| self.ledger.is_ahead(id)) {
+            self.postpone(id, Refusal::store_unavailable());
+            return;
+        }
+        self.ledger.push(LedgerEntry::Receipt { id, progress, bytes });
+    }
+
+    fn on_heartbeat(&mut self, id: &RequestId, beat: &Heartbeat) {
+        self.renew();
+        self.ledger.push_owed();
+        let server_time = Timestamp::now();
+        if let Some(present) = &self.present {
+            present.clock_is(beat.timestamp.millis_ahead_of(server_time));
+        }
+        let reply = HeartbeatReply {
+            timestamp: beat.timestamp,
+            server_time,
+            agents_online: self.services.presence.agents_online(),
+        };
+        self.outbox.answer(id, &reply);
+    }
+
+    fn on_call(&mut self, id: RequestId, params: CallParams<'_>, held: Option<Charge>, bytes: usize) {
+        match Call::parse(&params.tool, params.arguments) {
+            Ok(_) if self.running.len() + self.ledger.calls() >= CALLS_IN_FLIGHT => {
+                self.outbox.refuse(&id, Refusal::too_many_calls());
+            }
+            Ok(_) if self.running.contains_key(&params.call_id) || self.ledger.holds(params.call_id) => {
+                let error = "a call with this call_id is in progress on this link";
+                self.outbox.refuse(&id, Refusal::new(ErrorCode::Conflict, error).suggest("Wait for its reply."));
+            }
+            Ok(call) => {
+                // A wait lasts longer than a charge may be held. A call that reads texts takes room for them; if it kept
+                // its own charge meanwhile, such calls could wait for each other.
+                let reads = matches!(call.tool(), Tool::WaitForMessage | Tool::GetMessages | Tool::GetThread);
+                let held = held.filter(|_| !reads);
+                let (tool, call_id, at) = (call.tool(), params.call_id, Instant::now());
+                self.accept(tool, LedgerEntry::Call { id, call_id, call, held, bytes, at });
+            }
+            Err(refusal) => self.outbox.refuse(&id, refusal),
+        }
     }
 
     /// Queues a call behind the receipts that arrived before it.

@@ -1,7 +1,6 @@
 //! `c3po install`: configures Claude Code to load c3po in every session of this user.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,7 +9,7 @@ use tokio::time::timeout;
 
 use super::claude_code::bundle::{Bundle, Change};
 use super::claude_code::client::{self, ClaudeCommand};
-use super::claude_code::host_file::{self, Plan, WantedLines};
+use super::claude_code::host_file::{self};
 use super::claude_code::permissions;
 use super::claude_code::settings::{self, Members, OURS, SettingsFile};
 use super::claude_code::status_line::{self, STATUS_LINE, StatusLineOwner};
@@ -19,7 +18,7 @@ use super::claude_code::{MARKETPLACE, PLUGIN, stopped};
 use super::failure::Failure;
 use super::print::Printer;
 use super::words;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::link::{self, Trust, http};
 
 /// How long a named coordinator may take to answer.
@@ -79,7 +78,7 @@ enum StatusLine {
 pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments) -> Result<(), Failure> {
     let mut steps = Steps::new(printer, arguments.dry_run);
     let situation = Situation::look(config, &arguments)?;
-    let host_file = plan_host_file(config, &arguments)?;
+    let host_file = host_file::plan_for(config, arguments.coordinator.as_deref(), arguments.token_file.as_deref())?;
 
     put_files(&situation, &mut steps)?;
     match &situation.claude {
@@ -91,7 +90,7 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
         Some(claude) if arguments.dry_run => tell_plan(claude, &situation, &arguments, &mut steps)?,
         Some(claude) => register(claude, &situation, &arguments, &mut steps).await?,
     }
-    write_host_file(config, host_file, &mut steps)?;
+    host_file::carry_out(config, host_file, &mut steps)?;
     if let Some(urls) = &arguments.coordinator {
         try_coordinators(config, urls, &mut steps).await?;
     }
@@ -305,7 +304,9 @@ fn set_status_line(situation: &Situation, arguments: &Arguments, steps: &mut Ste
     let (file, program) = (&situation.settings, situation.bundle.program());
     match situation.status_line(arguments) {
         StatusLine::NotAsked => return Ok(()),
-        StatusLine::There => return steps.tell("status line", Outcome::Unchanged, file.path().display().to_string()),
+        StatusLine::There => {
+            return steps.tell("status line", Outcome::Unchanged, file.path().display().to_string());
+        }
         StatusLine::Kept => return tell_kept_status_line(situation, steps),
         StatusLine::Set => {}
     }
@@ -323,60 +324,4 @@ fn tell_kept_status_line(situation: &Situation, steps: &mut Steps<'_>) -> Result
         situation.settings.path().display()
     );
     steps.tell("status line", Outcome::Left, text)
-}
-
-/// Returns the changes of `config.toml`, or a refusal before anything is changed, if it has another value.
-fn plan_host_file(config: &Config, arguments: &Arguments) -> Result<Option<Plan>, Failure> {
-    if let Some(problem) = arguments.coordinator.as_deref().and_then(config::problem_of_urls) {
-        return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL", "--coordinator")));
-    }
-    let token = arguments.token_file.as_deref().map(token).transpose()?;
-    let wanted = WantedLines { coordinator_url: arguments.coordinator.as_deref(), token: token.as_deref() };
-    if wanted.coordinator_url.is_none() && wanted.token.is_none() {
-        return Ok(None);
-    }
-    let path = &config.places.config_file;
-    let plan = host_file::text(path)
-        .and_then(|text| host_file::plan(text.as_deref(), wanted))
-        .with_context(|| path.display().to_string())
-        .map_err(stopped)?;
-    if let Plan::Conflict { key, line } = plan {
-        let why = format!("{} has another {key}, which was kept", path.display());
-        let advice = match line {
-            Some(line) => format!("Write there by hand: {line}"),
-            None => format!("Change {key} there by hand."),
-        };
-        return Err(Failure::Stopped { why, advice });
-    }
-    Ok(Some(plan))
-}
-
-fn token(file: &Path) -> Result<String, Failure> {
-    let text =
-        if file == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { fs::read_to_string(file) };
-    let text = text.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?;
-    let token = text.trim();
-    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
-        return Err(Failure::Usage(format!(
-            "{} has no token, which is one line of visible characters",
-            file.display()
-        )));
-    }
-    Ok(token.to_owned())
-}
-
-fn write_host_file(config: &Config, plan: Option<Plan>, steps: &mut Steps<'_>) -> Result<(), Failure> {
-    let path = &config.places.config_file;
-    match plan {
-        None | Some(Plan::Conflict { .. }) => Ok(()),
-        Some(Plan::Nothing) => steps.tell("coordinator", Outcome::Unchanged, path.display().to_string()),
-        Some(Plan::Add { keys, lines }) => {
-            let text = format!("{} in {}", keys.join(" and "), path.display());
-            if steps.dry {
-                return steps.tell("coordinator", Outcome::Would, format!("write {text}"));
-            }
-            host_file::add(path, &lines).map_err(stopped)?;
-            steps.tell("coordinator", Outcome::Done, text)
-        }
-    }
 }

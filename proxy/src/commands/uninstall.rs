@@ -51,6 +51,16 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     }
     take_out(&file, &bundle).map_err(stopped)?;
     file.without_needless(backup).map_err(stopped)?;
+    tell_settings(&file, changed, &mut steps)?;
+    remove_files(&bundle, &mut steps)?;
+    for folder in [&config.places.data_dir, &config.state_dir] {
+        // Only if it is empty: other programs may keep files there.
+        let _ = fs::remove_dir(folder);
+    }
+    steps.end(&next_steps(config))
+}
+
+fn tell_settings(file: &SettingsFile, changed: bool, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let (outcome, found) = if changed {
         (Outcome::Done, "has no c3po settings any more")
     } else {
@@ -60,14 +70,17 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
     for backup in file.backups().map_err(stopped)? {
         text += &format!("\nbackup: {}", backup.display());
     }
-    steps.tell("settings", outcome, text)?;
+    steps.tell("settings", outcome, text)
+}
+
+fn remove_files(bundle: &Bundle, steps: &mut Steps<'_>) -> Result<(), Failure> {
     let removed = bundle.remove().map_err(stopped)?;
     let outcome = if removed { Outcome::Done } else { Outcome::Unchanged };
-    steps.tell("files", outcome, format!("{} is gone", bundle.folder().display()))?;
-    for folder in [&config.places.data_dir, &config.state_dir] {
-        // Only if it is empty: other programs may keep files there.
-        let _ = fs::remove_dir(folder);
-    }
+    steps.tell("files", outcome, format!("{} is gone", bundle.folder().display()))
+}
+
+/// Returns the advice at the end: running sessions, the kept file, and the key of this host.
+fn next_steps(config: &Config) -> String {
     let config_file = &config.places.config_file;
     let mut next = RELOAD.to_owned();
     if config_file.exists() {
@@ -81,7 +94,7 @@ pub(super) async fn run(config: &Config, printer: &Printer, arguments: Arguments
             urls.join(", ")
         );
     }
-    steps.end(&next)
+    next
 }
 
 fn tell_missing(steps: &mut Steps<'_>) -> Result<(), Failure> {

@@ -2,6 +2,8 @@
 
 mod client;
 mod coordinators;
+mod names;
+mod places;
 pub mod private;
 
 use std::fmt;
@@ -16,6 +18,9 @@ use serde::Deserialize;
 
 pub use coordinators::{Coordinators, DEFAULT_URL, problem_of_urls};
 use coordinators::{Fingerprints, Written};
+use names::{agent, host_name};
+use places::base;
+pub use places::{HookEnvironment, Places, Sockets};
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -81,67 +86,6 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// The folders and files of this host.
-#[derive(Debug, Clone)]
-pub struct Places {
-    /// The user's folder: `HOME`.
-    pub home: Option<PathBuf>,
-    /// The folder of c3po's own files: `$XDG_DATA_HOME/c3po`; default `~/.local/share/c3po`.
-    pub data_dir: PathBuf,
-    /// This host's configuration file: `$XDG_CONFIG_HOME/c3po/config.toml`; default in `~/.config`.
-    pub config_file: PathBuf,
-    /// The folder of Claude Code's user settings: `CLAUDE_CONFIG_DIR`; default `~/.claude`.
-    pub claude_dir: PathBuf,
-    /// The folders of programs: the absolute folders of `PATH`.
-    pub path: Vec<PathBuf>,
-}
-
-/// The variables that name the folders of sockets, for a proxy and for the hooks of its session alike.
-#[derive(Debug, Clone, Default)]
-pub struct Sockets {
-    /// The preferred folder: `XDG_RUNTIME_DIR`; default none, which means our own folder in `/tmp`.
-    pub runtime_dir: Option<PathBuf>,
-    /// The user's folder, used if another user created the one in `/tmp` first: `HOME`.
-    pub home: Option<PathBuf>,
-}
-
-impl Sockets {
-    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let folder = |name| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-        Self { runtime_dir: folder("XDG_RUNTIME_DIR"), home: folder("HOME") }
-    }
-}
-
-/// The variables of a hook. No file is read for them: a hook has two milliseconds.
-#[derive(Debug, Clone, Default)]
-pub struct HookEnvironment {
-    /// The client's claim about its process: `CLAUDE_PID`.
-    pub client: Option<u32>,
-    /// The folders of sockets.
-    pub sockets: Sockets,
-    /// The session's own inbox socket: `CLAUDE_CODE_MESSAGING_SOCKET`.
-    pub messaging_socket: Option<String>,
-    /// The token that opens that: `CLAUDE_CODE_MESSAGING_TOKEN`.
-    pub messaging_token: Option<Secret>,
-    /// Whether the client has no terminal, and so runs nothing beside the session: a waiting hook would block it.
-    /// `CLAUDE_CODE_ENTRYPOINT` is set and not `cli`, or `CLAUDE_CODE_SESSION_ATTENDED` is `0`.
-    pub headless: bool,
-}
-
-impl HookEnvironment {
-    /// Reads the environment of this process.
-    pub fn read() -> Self {
-        Self {
-            client: variable("CLAUDE_PID").and_then(|pid| pid.parse().ok()),
-            sockets: Sockets::of(&variable),
-            messaging_socket: variable("CLAUDE_CODE_MESSAGING_SOCKET"),
-            messaging_token: variable("CLAUDE_CODE_MESSAGING_TOKEN").map(Secret),
-            headless: variable("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry != "cli")
-                || variable("CLAUDE_CODE_SESSION_ATTENDED").is_some_and(|attended| attended == "0"),
-        }
-    }
-}
-
 /// Returns a variable that is not empty: clients pass "${VAR:-}", which turns an unset variable into an empty one.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
@@ -161,7 +105,9 @@ struct File {
 impl File {
     /// Parses the file. An invalid file counts as missing.
     fn of(text: Option<&str>, name: &Path, problems: &mut Vec<String>) -> Self {
-        let Some(text) = text else { return Self::default() };
+        let Some(text) = text else {
+            return Self::default();
+        };
         toml::from_str(text).unwrap_or_else(|error| {
             problems.push(format!("{}: {}", name.display(), error.to_string().trim_end()));
             Self::default()
@@ -280,24 +226,6 @@ impl Config {
     }
 }
 
-impl Places {
-    /// Returns the default places below a home folder.
-    pub fn in_home(home: &Path) -> Self {
-        Self::of(&|name| (name == "HOME").then(|| home.display().to_string()))
-    }
-
-    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
-        let path = variable("PATH").unwrap_or_default();
-        Self {
-            home: variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute()),
-            data_dir: base(variable, "XDG_DATA_HOME", ".local/share").join("c3po"),
-            config_file: base(variable, "XDG_CONFIG_HOME", ".config").join("c3po/config.toml"),
-            claude_dir: base(variable, "CLAUDE_CONFIG_DIR", ".claude"),
-            path: std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect(),
-        }
-    }
-}
-
 /// Returns the text of the file, if it exists.
 fn text_of(path: &Path) -> Result<Option<String>, String> {
     match std::fs::read_to_string(path) {
@@ -307,38 +235,10 @@ fn text_of(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Returns a base directory: the value of the variable, or a folder in the home.
-fn base(variable: &dyn Fn(&str) -> Option<String>, name: &str, in_home: &str) -> PathBuf {
-    let home = || variable("HOME").map_or_else(std::env::temp_dir, PathBuf::from).join(in_home);
-    variable(name).map(PathBuf::from).filter(|path| path.is_absolute()).unwrap_or_else(home)
-}
-
-/// Returns the wished name: the explicit one, else the project's folder, else the working directory's, else `agent`.
-fn agent(wished: Option<&str>, project: Option<&Path>, cwd: Option<&Path>, warnings: &mut Vec<String>) -> AgentId {
-    let folder = |path: &Path| Some(AgentId::of_folder(&path.file_name()?.to_string_lossy()));
-    let fallback = || {
-        let named = project.and_then(folder).or_else(|| cwd.and_then(folder));
-        named.or_else(|| AgentId::from_any("agent")).expect("agent is an agent id")
-    };
-    let Some(wished) = wished.map(str::trim) else { return fallback() };
-    wished.parse().unwrap_or_else(|error| {
-        let name = AgentId::from_any(wished).unwrap_or_else(fallback);
-        warnings.push(format!("C3PO_AGENT_ID: {error}; using {name}"));
-        name
-    })
-}
-
 /// Parses a timeout in seconds; zero is invalid.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.trim().parse().ok().filter(|seconds| (1..=WAIT_MAX).contains(seconds));
     seconds.ok_or_else(|| format!("C3PO_TIMEOUT is '{text}'; it must be a number of seconds from 1 to {WAIT_MAX}"))
-}
-
-/// Returns the machine's name from the kernel.
-fn host_name() -> String {
-    let system = rustix::system::uname();
-    let name = system.nodename().to_string_lossy();
-    if name.trim().is_empty() { "unknown".to_owned() } else { name.trim().to_owned() }
 }
 
 #[cfg(test)]
@@ -398,19 +298,6 @@ mod tests {
         assert_eq!((config.agent.as_str(), config.timeout, config.coordinators.token), ("Home-Assistant", 60, None));
         assert_eq!(config.state_dir, Path::new("/home/x/.local/state/c3po"));
         assert!(config.problems.is_empty() && config.warnings.is_empty());
-    }
-
-    #[test]
-    fn folders_are_in_the_home_unless_variables_name_others() {
-        let places = Places::in_home(Path::new("/home/x"));
-        assert_eq!(places.data_dir, Path::new("/home/x/.local/share/c3po"));
-        assert_eq!(places.config_file, Path::new("/home/x/.config/c3po/config.toml"));
-        assert_eq!(places.claude_dir, Path::new("/home/x/.claude"));
-        let variables = [("XDG_DATA_HOME", "/d"), ("CLAUDE_CONFIG_DIR", "/c"), ("PATH", "/bin::./x:/usr/bin")];
-        let places = read(&variables, None).places;
-        assert_eq!((places.home, places.data_dir.as_path()), (None, Path::new("/d/c3po")));
-        assert_eq!(places.claude_dir, Path::new("/c"));
-        assert_eq!(places.path, [Path::new("/bin"), Path::new("/usr/bin")]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use c3po_shared::receipt::Via;
 use tokio::time::Instant;
 
 use super::note::Note;
+use super::turn::is_step;
 use crate::local::protocol::{Event, Name};
 
 /// How many ids are remembered as shown: an inbox full of mail, several times over.
@@ -334,17 +335,6 @@ impl Shown {
         for unproven in self.unproven.iter_mut().filter(|unproven| unproven.awaits == Awaits::NextInput) {
             unproven.awaits = Awaits::AnyStep;
         }
-    }
-}
-
-/// Returns whether the event is an action of a model, which must have read its earlier input.
-///
-/// A compaction fires the end of a subagent without a name: no model went on there.
-pub(super) fn is_step(event: &Event) -> bool {
-    match event.name {
-        Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop => true,
-        Name::SubagentStop => event.agent_id.is_some(),
-        _ => false,
     }
 }
 

@@ -272,6 +272,17 @@ impl Turn {
     }
 }
 
+/// Returns whether the event is an action of a model, which must have read its earlier input.
+///
+/// A compaction fires the end of a subagent without a name: no model went on there.
+pub(super) fn is_step(event: &Event) -> bool {
+    match event.name {
+        Name::PreToolUse | Name::PermissionRequest | Name::PostToolBatch | Name::Stop => true,
+        Name::SubagentStop => event.agent_id.is_some(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,10 @@
 //! has room for it. Several proxies of one agent take turns by a lock file.
 
 use std::collections::BTreeSet;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use c3po_shared::catalogue::Call;
@@ -17,6 +17,8 @@ use c3po_shared::refusal::Refusal;
 use c3po_shared::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use super::lines::{append_to, private};
 
 /// How long to wait for the lock of another process. A process that was stopped while it holds the lock must not block others.
 const TURN_MAX: Duration = Duration::from_secs(2);
@@ -119,7 +121,9 @@ impl Journal {
 
     /// Returns whether the agent's oldest queued call is for one of these coordinators.
     pub(super) fn is_for(&self, agent: &AgentId, targets: &[String]) -> bool {
-        let Ok(lines) = self.read(agent) else { return false };
+        let Ok(lines) = self.read(agent) else {
+            return false;
+        };
         let known =
             |line: &Line| line.coordinators.is_empty() || line.coordinators.iter().any(|one| targets.contains(one));
         lines.first().is_some_and(|(_, line)| known(line))
@@ -140,7 +144,9 @@ impl Journal {
 
     /// Returns the agents with queued calls.
     pub(super) fn agents(&self) -> Vec<AgentId> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+            return Vec::new();
+        };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let agents = names.filter_map(|name| name.strip_suffix(".jsonl")?.parse().ok());
         agents.filter(|agent: &AgentId| !self.is_empty(agent)).collect()
@@ -158,7 +164,9 @@ impl Journal {
 
     /// Returns the queued calls of each agent, by name.
     pub(super) fn kept(&self) -> Vec<QueuedFor> {
-        let Ok(entries) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        let Ok(entries) = std::fs::read_dir(&self.folder) else {
+            return Vec::new();
+        };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let stem = |name: &str| name.strip_suffix("~refused.jsonl").or(name.strip_suffix(".jsonl"))?.parse().ok();
         let agents: BTreeSet<AgentId> = names.filter_map(|name| stem(&name)).collect();
@@ -189,7 +197,9 @@ impl Journal {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
                 Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(held_too_long(agent)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                    return Err(held_too_long(agent));
+                }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(TURN_AGAIN),
             }
         }
@@ -229,7 +239,9 @@ impl Journal {
             }
             match serde_json::from_slice(line) {
                 Ok(line) => lines.push((place, line)),
-                Err(error) => tracing::warn!("skipped an unreadable line of {agent}'s journal: {error}"),
+                Err(error) => {
+                    tracing::warn!("skipped an unreadable line of {agent}'s journal: {error}")
+                }
             }
         }
         Ok(lines)
@@ -241,54 +253,13 @@ fn held_too_long(agent: &AgentId) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, error)
 }
 
-fn private() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o600);
-    options
-}
-
-fn text(line: &impl Serialize) -> io::Result<String> {
-    Ok(serde_json::to_string(line)? + "\n")
-}
-
-/// Appends a line, or leaves the file unchanged.
-fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
-    let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
-    let end = end_of_whole_lines(&mut file)?;
-    file.set_len(end)?;
-    file.seek(SeekFrom::Start(end))?;
-    let written = file.write_all(text(line)?.as_bytes()).and_then(|()| file.sync_all());
-    if written.is_err() {
-        // A partial line is ignored anyway; cutting it off only saves the next reader the check.
-        let _ = file.set_len(end);
-    }
-    written
-}
-
-/// Returns the end of the last whole line: a crash cut off the rest.
-fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
-    let length = file.metadata()?.len();
-    if length == 0 {
-        return Ok(0);
-    }
-    let mut last = [0];
-    file.seek(SeekFrom::Start(length - 1))?;
-    file.read_exact(&mut last)?;
-    if last == *b"\n" {
-        return Ok(length);
-    }
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(&mut bytes)?;
-    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    Ok(u64::try_from(end).unwrap_or(length))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::lines::text;
     use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     fn agent() -> AgentId {
         "web".parse().unwrap()

@@ -10,7 +10,9 @@ mod failed;
 pub(crate) mod http;
 mod journal;
 pub(crate) mod leftovers;
+mod lines;
 mod notice;
+mod outgoing_call;
 mod pending;
 mod prompts;
 mod queue;
@@ -41,7 +43,8 @@ use directory::Directory;
 pub(crate) use failed::{for_host, is_loopback, of_store};
 use journal::Journal;
 pub use journal::QueuedFor;
-use pending::{CallResult, OutgoingCall, Pending};
+use outgoing_call::{CallResult, OutgoingCall};
+use pending::Pending;
 use prompts::Prompts;
 pub use run::run;
 use seats::Seats;
@@ -259,7 +262,9 @@ impl Link {
     /// have been killed before it reported that.
     pub fn about_to_show(&self, ids: &[MessageId]) -> Vec<MessageId> {
         let mut shown = self.shared.shown();
-        let Some(shown) = shown.as_mut().filter(|_| !ids.is_empty()) else { return Vec::new() };
+        let Some(shown) = shown.as_mut().filter(|_| !ids.is_empty()) else {
+            return Vec::new();
+        };
         if let Err(error) = shown.note(ids) {
             tracing::debug!("could not record the shown messages: {error}");
         }

@@ -1,70 +1,23 @@
 //! Every request that has no reply yet, in order, and the frames to write.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
-use c3po_shared::catalogue::{Call, Received, TimedOut, WaitForMessage};
+use c3po_shared::catalogue::Received;
 use c3po_shared::ids::CallId;
-use c3po_shared::limits::{CALLS_IN_FLIGHT, IDS_MAX, WAIT_DEFAULT};
+use c3po_shared::limits::{CALLS_IN_FLIGHT, IDS_MAX};
 use c3po_shared::receipt::Progress;
 use c3po_shared::refusal::{ErrorCode, Refusal};
-use c3po_shared::wire::{CallParams, Cancel, Outgoing, RequestId, SessionChange};
+use c3po_shared::wire::{Cancel, Outgoing, RequestId, SessionChange};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+use super::outgoing_call::{Answered, CallResult, OutgoingCall};
 
 /// How many unanswered receipts are kept. Beyond it the oldest is dropped, and its message is shown once more.
 const RECEIPTS_MAX: usize = 1_024;
 
 /// On how many connections a call is written. A call that breaks each of them is not retried for ever.
 const WRITES_MAX: u32 = 5;
-
-/// The outcome of a call.
-pub(crate) type CallResult = Result<Received, Refusal>;
-
-/// A call to send, on several connections if needed, always under the same id.
-#[derive(Debug, Clone)]
-pub(super) struct OutgoingCall {
-    pub(super) call_id: CallId,
-    pub(super) call: Call,
-    began: Instant,
-}
-
-impl OutgoingCall {
-    pub(super) fn new(call_id: CallId, call: Call, now: Instant) -> Self {
-        Self { call_id, call, began: now }
-    }
-
-    /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
-    pub(super) fn waits_until(&self) -> Option<Instant> {
-        let Call::WaitForMessage(wait) = &self.call else { return None };
-        Some(self.began + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT)))
-    }
-
-    /// Returns the reply of a wait that timed out; `None` for any other call.
-    fn timed_out(&self, now: Instant) -> Option<Received> {
-        let Call::WaitForMessage(wait) = &self.call else { return None };
-        let waited = now.saturating_duration_since(self.began).as_secs();
-        Some(Received::of(&match wait.message_id.clone() {
-            Some(id) => TimedOut::of(id, waited),
-            None => TimedOut::any(waited, 0),
-        }))
-    }
-
-    fn frame(&self, number: i64, now: Instant) -> String {
-        let rest = self.with_what_is_left(now);
-        let arguments = rest.as_ref().unwrap_or(&self.call);
-        let params = CallParams { call_id: self.call_id, tool: self.call.tool().name().into(), arguments };
-        Outgoing::request(&RequestId::Number(number), "call", &params).text()
-    }
-
-    /// Returns a wait with the remaining time, at least a second; `None` for any other call.
-    fn with_what_is_left(&self, now: Instant) -> Option<Call> {
-        let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else { return None };
-        let left = until.saturating_duration_since(now).as_millis().div_ceil(1_000);
-        let seconds = u64::try_from(left).unwrap_or(u64::MAX).max(1);
-        Some(Call::WaitForMessage(WaitForMessage { timeout: Some(seconds), ..wait.clone() }))
-    }
-}
 
 /// Every request without a reply.
 #[derive(Default)]
@@ -111,19 +64,6 @@ impl PendingRequest {
 fn broke_too_often() -> Refusal {
     let error = format!("the link broke {WRITES_MAX} times while this call was in progress");
     Refusal::new(ErrorCode::Internal, error).detail("applied", "unknown")
-}
-
-/// A reply that the driver inspects before it goes to the caller.
-pub(super) struct Answered {
-    pub(super) call: Box<OutgoingCall>,
-    reply: oneshot::Sender<CallResult>,
-}
-
-impl Answered {
-    pub(super) fn pass_on(self, answer: CallResult) {
-        // The caller may have gone a moment ago.
-        let _ = self.reply.send(answer);
-    }
 }
 
 impl Pending {
@@ -197,10 +137,14 @@ impl Pending {
     pub(super) fn next_frame(&mut self, now: Instant, facts: &dyn Fn() -> SessionChange) -> Option<String> {
         while let Some(next) = self.to_write.pop_front() {
             match next {
-                ToWrite::Cancel(call_id) => return Some(Outgoing::notification("cancel", &Cancel { call_id }).text()),
+                ToWrite::Cancel(call_id) => {
+                    return Some(Outgoing::notification("cancel", &Cancel { call_id }).text());
+                }
                 ToWrite::Facts => return Some(Outgoing::notification("session", &facts()).text()),
                 ToWrite::Request(number) => {
-                    let Some(entry) = self.entries.get_mut(&number) else { continue };
+                    let Some(entry) = self.entries.get_mut(&number) else {
+                        continue;
+                    };
                     entry.writes += 1;
                     entry.written = Some(now);
                     return Some(match &entry.body {
@@ -247,7 +191,9 @@ impl Pending {
     /// Takes the reply to a request. Returns its caller; receipts and heartbeats have none.
     pub(super) fn answered(&mut self, number: i64) -> Option<Answered> {
         let entry = self.entries.remove(&number)?;
-        let RequestBody::Call(call, reply) = entry.body else { return None };
+        let RequestBody::Call(call, reply) = entry.body else {
+            return None;
+        };
         self.calls -= 1;
         Some(Answered { call, reply })
     }
@@ -267,8 +213,12 @@ impl Pending {
 
     /// Forgets a call without a waiting caller. Returns whether the coordinator must be sent a cancellation.
     pub(super) fn forget(&mut self, number: i64) -> bool {
-        let Some(entry) = self.entries.remove(&number) else { return false };
-        let RequestBody::Call(call, _) = entry.body else { return false };
+        let Some(entry) = self.entries.remove(&number) else {
+            return false;
+        };
+        let RequestBody::Call(call, _) = entry.body else {
+            return false;
+        };
         self.calls -= 1;
         let written = entry.writes > 0;
         if written {
@@ -309,6 +259,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use c3po_shared::catalogue::Call;
     use c3po_shared::receipt::{Stage, Via};
     use serde_json::{Value, json};
 
@@ -354,18 +305,6 @@ mod tests {
         pending.add_receipt(Progress { stage: Stage::Seen, ..receipt() });
         let both = frames(&mut pending, now);
         assert_eq!((&both[0], both[1]["params"]["stage"].as_str(), both.len()), (&first, Some("seen"), 2));
-    }
-
-    #[test]
-    fn a_wait_that_is_sent_again_asks_for_the_remaining_time() {
-        let (mut pending, now) = (Pending::default(), Instant::now());
-        let (_, _reply) = pending.add_call(outgoing("wait_for_message", json!({"timeout": 60}), now)).unwrap();
-        let timeout = |frames: Vec<Value>| frames[0]["params"]["arguments"]["timeout"].clone();
-        assert_eq!(timeout(frames(&mut pending, now)), 60);
-        for (passed, left) in [(20, 40), (59, 1), (70, 1)] {
-            pending.write_all_again();
-            assert_eq!(timeout(frames(&mut pending, now + Duration::from_secs(passed))), left);
-        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::journal::{Journal, Line};
-use super::pending::{CallResult, OutgoingCall};
+use super::outgoing_call::{CallResult, OutgoingCall};
 use super::{Link, Shared, State, notice, rules};
 
 /// The pause before a retry of a line that the coordinator could not take for now.

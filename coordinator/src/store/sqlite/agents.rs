@@ -14,8 +14,8 @@ use super::rows::{count, from_json, integer, json, moment, parsed, stamp};
 use super::worker::Work;
 use crate::store::agent::displaced;
 use crate::store::{
-    Agent, Amendment, Claim, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError,
-    Tenure, is_kept_for,
+    Agent, Amendment, Crowded, FORMER_LIFE, Namesake, Owner, Quota, RETURN_MAX, Removal, Result, StoreError, Tenure,
+    is_kept_for,
 };
 
 /// Returns the agent of that name.
@@ -41,105 +41,6 @@ pub(super) fn namesakes(work: &Work<'_>, base: &AgentId) -> Result<Vec<Namesake>
     namesakes.map(|namesake| namesake?).collect()
 }
 
-/// Returns whether the owner already has an agent of another name.
-fn has_another(work: &Work<'_>, claim: &Claim) -> Result<bool> {
-    let Owner { base, host, slot } = &claim.owner;
-    let sql = "SELECT 1 FROM agents WHERE base = ? AND host = ? AND slot = ? AND slot > 0 AND id <> ?";
-    Ok(work.connection.prepare_cached(sql)?.exists((base.as_str(), host, slot, claim.name.as_str()))?)
-}
-
-/// Claims the name for a session, unless it belongs to another owner or another process holds it.
-pub(super) fn claim(work: &mut Work<'_>, claim: &Claim) -> Result<Option<Tenure>> {
-    let found = find(work, &claim.name)?;
-    if !claim.may_have(found.as_ref()) || has_another(work, claim)? {
-        return Ok(None);
-    }
-    if found.is_none() && former_host(work, &claim.name)?.is_some_and(|host| host != claim.owner.host) {
-        return Ok(None);
-    }
-    let (uid, generation) = match found {
-        Some(agent) if agent.generation > 0 && agent.instance == claim.instance => {
-            resume(work, claim)?;
-            note_owner(work, claim)?;
-            enter_context(work, &claim.name, claim.context)?;
-            (agent.uid, agent.generation)
-        }
-        Some(agent) if agent.is_online(work.now) && !claim.succeeds.contains(&agent.instance) => return Ok(None),
-        Some(agent) => {
-            if is_one_shot(work, &claim.name)? {
-                settle_one_shot(work, &claim.name)?;
-            }
-            let generation = agent.generation + 1;
-            take_over(work, claim, generation)?;
-            (agent.uid, generation)
-        }
-        None => {
-            let uid = insert(work, &claim.name, &claim.quota)?;
-            take_over(work, claim, 1)?;
-            (uid, 1)
-        }
-    };
-    let link = next_link(work, &claim.name)?;
-    let one_shot = is_one_shot(work, &claim.name)?;
-    Ok(Some(Tenure { agent: claim.name.clone(), uid, generation, instance: claim.instance, link, one_shot }))
-}
-
-/// Returns whether the agent is a one-shot session, which leaves nothing behind.
-fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
-    let sql = "SELECT 1 FROM agents WHERE id = ? AND one_shot = 1";
-    Ok(work.connection.prepare_cached(sql)?.exists([id.as_str()])?)
-}
-
-/// Assigns the next link number to the link that claimed the name.
-fn next_link(work: &Work<'_>, id: &AgentId) -> Result<u64> {
-    let sql = "UPDATE agents SET link = link + 1 WHERE id = ? RETURNING link";
-    let link =
-        work.connection.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).map(i64::cast_unsigned)?;
-    Ok(link)
-}
-
-/// Renews the lease of the same process. Messages already shown to its session's context stay shown.
-fn resume(work: &Work<'_>, claim: &Claim) -> Result<()> {
-    let mut update = work.connection.prepare_cached(
-        "UPDATE agents SET session_id = coalesce(:session, session_id), reach = :reach,
-            state = coalesce(:state, state), held_until = :until, last_seen = :now WHERE id = :id",
-    )?;
-    update.execute(named_params! {
-        ":id": claim.name.as_str(), ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":state": claim.state.map(State::as_str), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
-    })?;
-    Ok(())
-}
-
-/// Starts a new session of another process, which has been shown nothing.
-fn take_over(work: &Work<'_>, claim: &Claim, generation: u64) -> Result<()> {
-    let mut update = work.connection.prepare_cached(
-        "UPDATE agents SET session_id = :session, reach = :reach, state = :state, current_task = NULL,
-            fleeting = :fleeting AND (fleeting OR generation = 0),
-            one_shot = :one_shot AND (one_shot OR generation = 0), generation = :generation, instance = :instance,
-            context = :context, held_until = :until, last_seen = :now WHERE id = :id",
-    )?;
-    update.execute(named_params! {
-        ":id": claim.name.as_str(), ":session": claim.session_id, ":reach": json(&claim.reach)?,
-        ":state": claim.state.unwrap_or(State::Starting).as_str(), ":fleeting": claim.fleeting,
-        ":one_shot": claim.one_shot,
-        ":generation": generation.cast_signed(), ":instance": claim.instance.as_bytes(),
-        ":context": whole(claim.context), ":until": stamp(work.now + claim.lease), ":now": stamp(work.now),
-    })?;
-    note_owner(work, claim)?;
-    unshow(work, &claim.name)
-}
-
-/// Records the owner, and the key that made the agent if that is not yet recorded.
-fn note_owner(work: &Work<'_>, claim: &Claim) -> Result<()> {
-    let Owner { base, host, slot } = &claim.owner;
-    let sql = "UPDATE agents SET base = ?, host = ?, slot = ?, reserved = ?, made_by = iif(made_by = '', ?, made_by)
-        WHERE id = ?";
-    let owned = (base.as_str(), host, slot, claim.reserved, &claim.quota.key, claim.name.as_str());
-    work.connection.prepare_cached(sql)?.execute(owned)?;
-    Ok(())
-}
-
 /// Makes a newer context the present one. It has been shown nothing.
 pub(super) fn enter_context(work: &Work<'_>, id: &AgentId, context: u64) -> Result<()> {
     let sql = "UPDATE agents SET context = :context WHERE id = :id AND context < :context";
@@ -157,7 +58,7 @@ pub(super) fn present_context(work: &Work<'_>, id: &AgentId) -> Result<u64> {
 }
 
 /// Marks every message of the inbox as unshown. Messages that were shown are then delivered as repeated.
-fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
+pub(super) fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "UPDATE messages INDEXED BY inbox SET shown = 0, repeated = 1
         WHERE to_agent = ? AND open = 1 AND shown = 1";
     work.connection.prepare_cached(sql)?.execute([id.as_str()])?;
@@ -165,12 +66,12 @@ fn unshow(work: &Work<'_>, id: &AgentId) -> Result<()> {
 }
 
 /// Returns the count as the integer of a column.
-fn whole(count: u64) -> i64 {
+pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Refuses a name that differs from an existing agent's name only in case.
-fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
+pub(super) fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
     let sql = "SELECT id FROM agents INDEXED BY alike WHERE id = ? COLLATE NOCASE LIMIT 1";
     let mut query = work.connection.prepare_cached(sql)?;
     match query.query_row([id.as_str()], |row| Ok(parsed(row, "id"))).optional()?.transpose()? {
@@ -180,8 +81,10 @@ fn check_name(work: &Work<'_>, id: &AgentId) -> Result<()> {
 }
 
 /// Refuses another agent if the key has reached its limit of agents.
-fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
-    let Some(limit) = quota.agents else { return Ok(()) };
+pub(super) fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
+    let Some(limit) = quota.agents else {
+        return Ok(());
+    };
     let sql = "SELECT count(*) FROM agents INDEXED BY makers WHERE made_by = ? AND made_by <> ''";
     let made = count(work.connection.prepare_cached(sql)?.query_row([&quota.key], |row| row.get(0))?);
     if made < limit {
@@ -191,7 +94,7 @@ fn check_room(work: &Work<'_>, quota: &Quota) -> Result<()> {
 }
 
 /// Adds an agent without a session.
-fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
+pub(super) fn insert(work: &Work<'_>, id: &AgentId, quota: &Quota) -> Result<Uuid> {
     check_name(work, id)?;
     check_room(work, quota)?;
     let uid = Uuid::new_v4();
@@ -286,6 +189,12 @@ pub(super) fn release(work: &mut Work<'_>, tenure: &Tenure, is_over: bool) -> Re
         work.connection.prepare_cached(sql)?.execute([tenure.agent.as_str()])?;
     }
     Ok(())
+}
+
+/// Returns whether the agent is a one-shot session, which leaves nothing behind.
+pub(super) fn is_one_shot(work: &Work<'_>, id: &AgentId) -> Result<bool> {
+    let sql = "SELECT 1 FROM agents WHERE id = ? AND one_shot = 1";
+    Ok(work.connection.prepare_cached(sql)?.exists([id.as_str()])?)
 }
 
 /// Deletes a one-shot session, and expires its questions and the messages in its inbox.

@@ -14,9 +14,11 @@ use tokio::sync::broadcast;
 mod agents;
 mod audit;
 mod backup;
+mod claims;
 mod guard;
 mod inbox;
 mod keys;
+mod ladder;
 mod messages;
 mod open;
 mod progress;
@@ -119,7 +121,7 @@ impl AuditStore for SqliteStore {
 impl Store for SqliteStore {
     async fn claim(&self, claim: &Claim) -> Result<Option<Tenure>> {
         let claim = claim.clone();
-        self.writer.run(move |work| agents::claim(work, &claim)).await
+        self.writer.run(move |work| claims::claim(work, &claim)).await
     }
 
     async fn renew(&self, tenure: &Tenure, lease: Duration) -> Result<bool> {

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::config::Fleet;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::sqlite::open::tests::{earlier_formats, make};
+    use crate::store::sqlite::ladder::tests::{earlier_formats, make};
     use crate::store::{Quota, Store};
 
     /// Returns the format of a database, the result of its integrity check, and its number of agents.

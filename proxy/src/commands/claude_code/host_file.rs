@@ -7,7 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::config::private;
+use super::steps::{Outcome, Steps};
+use super::stopped;
+use crate::commands::failure::Failure;
+use crate::config::{self, Config, private};
 
 /// The wanted values of the file.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +48,9 @@ pub(in crate::commands) fn plan(text: Option<&str>, wanted: WantedLines<'_>) -> 
         let line = format!("{key} = {value}");
         match found.get(key) {
             Some(found) if *found == value => {}
-            Some(_) => return Ok(Plan::Conflict { key, line: (!secret).then_some(line) }),
+            Some(_) => {
+                return Ok(Plan::Conflict { key, line: (!secret).then_some(line) });
+            }
             None => {
                 keys.push(key);
                 lines += &line;
@@ -123,6 +128,69 @@ pub(in crate::commands) fn add(path: &Path, lines: &str) -> Result<()> {
     // An existing file may be readable by all users, and may get a token now.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).with_context(failed)?;
     file.write_all(lines.as_bytes()).and_then(|()| file.sync_all()).with_context(failed)
+}
+
+/// Returns the changes of `config.toml`, or a refusal before anything is changed, if it has another value.
+pub(in crate::commands) fn plan_for(
+    config: &Config,
+    coordinator: Option<&str>,
+    token_file: Option<&Path>,
+) -> Result<Option<Plan>, Failure> {
+    if let Some(problem) = coordinator.and_then(config::problem_of_urls) {
+        return Err(Failure::Usage(problem.replace("C3PO_COORDINATOR_URL", "--coordinator")));
+    }
+    let token = token_file.map(token).transpose()?;
+    let wanted = WantedLines { coordinator_url: coordinator, token: token.as_deref() };
+    if wanted.coordinator_url.is_none() && wanted.token.is_none() {
+        return Ok(None);
+    }
+    let path = &config.places.config_file;
+    let change = text(path)
+        .and_then(|text| plan(text.as_deref(), wanted))
+        .with_context(|| path.display().to_string())
+        .map_err(stopped)?;
+    if let Plan::Conflict { key, line } = change {
+        let why = format!("{} has another {key}, which was kept", path.display());
+        let advice = match line {
+            Some(line) => format!("Write there by hand: {line}"),
+            None => format!("Change {key} there by hand."),
+        };
+        return Err(Failure::Stopped { why, advice });
+    }
+    Ok(Some(change))
+}
+
+fn token(file: &Path) -> Result<String, Failure> {
+    let text = if file == Path::new("-") { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let text = text.map_err(|error| Failure::Usage(format!("cannot read {}: {error}", file.display())))?;
+    let token = text.trim();
+    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
+        return Err(Failure::Usage(format!(
+            "{} has no token, which is one line of visible characters",
+            file.display()
+        )));
+    }
+    Ok(token.to_owned())
+}
+
+pub(in crate::commands) fn carry_out(
+    config: &Config,
+    plan: Option<Plan>,
+    steps: &mut Steps<'_>,
+) -> Result<(), Failure> {
+    let path = &config.places.config_file;
+    match plan {
+        None | Some(Plan::Conflict { .. }) => Ok(()),
+        Some(Plan::Nothing) => steps.tell("coordinator", Outcome::Unchanged, path.display().to_string()),
+        Some(Plan::Add { keys, lines }) => {
+            let text = format!("{} in {}", keys.join(" and "), path.display());
+            if steps.dry {
+                return steps.tell("coordinator", Outcome::Would, format!("write {text}"));
+            }
+            add(path, &lines).map_err(stopped)?;
+            steps.tell("coordinator", Outcome::Done, text)
+        }
+    }
 }
 
 #[cfg(test)]

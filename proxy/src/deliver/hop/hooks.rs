@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Hop, ToolUse, presses};
 use crate::deliver::in_flight::{Channel, Flight};
 use crate::deliver::note::Note;
-use crate::deliver::proof::is_step;
+use crate::deliver::turn::is_step;
 use crate::deliver::ways::Way;
 use crate::deliver::{answer, render};
 use crate::local::MARK;
@@ -37,22 +37,7 @@ impl Hop {
             return veto;
         }
         self.turn.on(event, now);
-        if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
-            self.shown.broke_off(Duration::ZERO, now);
-        }
-        if event.name != Name::UserPromptSubmit || begins {
-            let seen = self.shown.proven_by(event);
-            self.seen_by_hook(event, seen, now);
-        }
-        if event.name != Name::UserPromptSubmit {
-            self.in_flight.goes_on(now);
-        }
-        if event.name == Name::PreToolUse {
-            self.note_uses(event);
-        }
-        if matches!(event.name, Name::UserPromptSubmit | Name::PostToolBatch | Name::Stop) {
-            self.look_for_queued(now);
-        }
+        self.take_evidence(event, begins, now);
         if event.agent_id.is_some() || event.name == Name::SubagentStop {
             return Answer::default();
         }
@@ -81,6 +66,26 @@ impl Hop {
         }
     }
 
+    /// Notes the proofs in an event: of the messages that were seen, and of those that may have been lost.
+    fn take_evidence(&mut self, event: &Event, begins: bool, now: Instant) {
+        if is_step(event) && event.agent_id.is_none() && self.evidence.begins_another(event) {
+            self.shown.broke_off(Duration::ZERO, now);
+        }
+        if event.name != Name::UserPromptSubmit || begins {
+            let seen = self.shown.proven_by(event);
+            self.seen_by_hook(event, seen, now);
+        }
+        if event.name != Name::UserPromptSubmit {
+            self.in_flight.goes_on(now);
+        }
+        if event.name == Name::PreToolUse {
+            self.note_uses(event);
+        }
+        if matches!(event.name, Name::UserPromptSubmit | Name::PostToolBatch | Name::Stop) {
+            self.look_for_queued(now);
+        }
+    }
+
     /// Returns whether the hook is to wait beside the session: it asks for that, is of this conversation, and nothing better
     /// wakes the session.
     pub(super) fn may_wait(&mut self, event: &Event) -> bool {
@@ -95,7 +100,9 @@ impl Hop {
     pub(super) fn printed(&mut self, number: u64, now: Instant) {
         self.knows_name |= self.naming == Some(number);
         let ids = self.in_flight.under_way(|flight| flight.channel == Channel::Hook(number));
-        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else { return };
+        let Some(flight) = ids.first().and_then(|id| self.in_flight.flight(id)).cloned() else {
+            return;
+        };
         if flight.via == Via::UserPromptSubmit {
             self.in_flight.launch(&ids, &Flight::by_prompt(flight.via, None, flight.turn, now));
             return;

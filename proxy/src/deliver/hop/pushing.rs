@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::{Hop, presses};
 use crate::deliver::answer::{self, Needless};
 use crate::deliver::in_flight::{Channel, Flight};
+use crate::deliver::note::Note;
 use crate::deliver::push::{CONFIRM, CONFIRM_BUSY, Push, Todo};
 use crate::deliver::render;
 use crate::deliver::ways::Way;
@@ -33,10 +34,8 @@ impl Hop {
         if let Some(deadline) = self.in_flight.next_deadline(|channel| channel == Channel::Push) {
             return look(Some(deadline));
         }
-        let away = self.turn.is_away();
-        let stepped = [self.evidence.turn()];
-        let pressing = self.in_flight.free(&stepped, |note| presses(note, away));
-        let nothing_presses = pressing.is_empty() && self.stalled.is_empty();
+        let is_reminder = self.pressing().is_empty();
+        let nothing_presses = is_reminder && self.stalled.is_empty();
         if self.is_one_shot || nothing_presses || self.was_pushed_in_vain() {
             return look(self.next_release());
         }
@@ -44,25 +43,40 @@ impl Hop {
         if quiet_at > now {
             return look(Some(quiet_at));
         }
-        if pressing.is_empty()
-            && let Some(at) = self.reminders.next_at().filter(|at| *at > now)
-        {
+        if is_reminder && let Some(at) = self.reminders.next_at().filter(|at| *at > now) {
             return look(Some(at));
         }
-        let Some(way) = self.ways.next(|way| self.pushes.has(way), now) else {
-            return look(self.ways.next_at(|way| self.pushes.has(way)));
-        };
+        match self.ways.next(|way| self.pushes.has(way), now) {
+            Some(way) => self.push(way, now),
+            None => look(self.ways.next_at(|way| self.pushes.has(way))),
+        }
+    }
+
+    /// Returns the messages that a push may bring.
+    fn pressing(&self) -> Vec<&Note> {
+        let away = self.turn.is_away();
+        let stepped = [self.evidence.turn()];
+        self.in_flight.free(&stepped, |note| presses(note, away))
+    }
+
+    /// Pushes the messages that press, or else a reminder of those whose turn failed.
+    fn push(&mut self, way: Way, now: Instant) -> Todo {
+        let pressing = self.pressing();
         let (ids, text) = if pressing.is_empty() {
             self.reminders.made(now);
-            (self.stalled.clone(), render::reminder(&self.agent, &self.stalled))
+            let text = render::reminder(&self.agent, &self.stalled);
+            (self.stalled.clone(), text)
         } else {
-            let shown = render::text(&self.agent, &pressing, self.in_flight.free(&stepped, |_| true).len());
-            (pressing[..shown.held].iter().map(|note| note.id.clone()).collect(), shown.text)
+            let waiting = self.in_flight.free(&[self.evidence.turn()], |_| true).len();
+            let shown = render::text(&self.agent, &pressing, waiting);
+            let held = &pressing[..shown.held];
+            (held.iter().map(|note| note.id.clone()).collect(), shown.text)
         };
-        let time = if self.turn.is_busy() { CONFIRM_BUSY } else { CONFIRM };
-        self.in_flight.launch(&ids, &Flight::by_push(way, now + time));
-        let push = Push { way, ids, text: self.pushes.told_apart(text) };
-        self.pushes.begin(push)
+        let is_busy = self.turn.is_busy();
+        let until = now + if is_busy { CONFIRM_BUSY } else { CONFIRM };
+        self.in_flight.launch(&ids, &Flight::by_push(way, until));
+        let text = self.pushes.told_apart(text);
+        self.pushes.begin(Push { way, ids, text })
     }
 
     /// Returns whether a push can have no proof: one was made, and no hook of this session ever reported.

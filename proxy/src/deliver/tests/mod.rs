@@ -2,6 +2,8 @@
 
 mod giving;
 mod hostile;
+mod order;
+mod pushes;
 mod random;
 mod record;
 mod results;

@@ -1,0 +1,210 @@
+//! Storing one message or reply, and reporting it to its sender.
+
+use std::time::Duration;
+
+use c3po_shared::audit::{Entry, Event};
+use c3po_shared::ids::{AgentId, CallId, MessageId};
+use c3po_shared::limits::{ARCHIVE_LIFE, INBOX_MAX, NEWS_LIFE};
+use c3po_shared::message::Message;
+use c3po_shared::policy::Verb;
+use c3po_shared::receipt::{Receipt, Stage, furthest};
+use c3po_shared::refusal::{ErrorCode, Refusal};
+use c3po_shared::time::Timestamp;
+use c3po_shared::vocabulary::{Kind, Priority};
+use tokio::time::Instant;
+
+use super::guard::{self, Exchange};
+use super::permission::Permission;
+use super::{Caller, Services};
+use crate::store::{Send, SendOutcome, StoreError};
+
+/// How many ids are tried if an id is taken: a collision has a chance of 1 in 4 billion per stored message.
+pub(super) const ID_TRIES: u32 = 8;
+
+/// Replies may exceed the quota by the quota divided by this number, because other agents wait for them.
+pub(super) const REPLY_MARGIN: u64 = 8;
+
+/// An accepted message and its receipt.
+pub(super) type Accepted = (Message, Receipt);
+
+/// A message without a recipient.
+#[derive(Debug, Clone)]
+pub(super) struct Draft {
+    pub(super) kind: Kind,
+    pub(super) thread: Option<MessageId>,
+    pub(super) title: Option<String>,
+    pub(super) message: String,
+    pub(super) context: Option<String>,
+    pub(super) priority: Priority,
+    pub(super) requires_response: bool,
+    pub(super) life: Duration,
+    /// The policy check for the call.
+    pub(super) permission: Permission,
+}
+
+impl Draft {
+    pub(super) fn envelope(&self, caller: &Caller, id: MessageId) -> Message {
+        let (now, to) = (Timestamp::now(), id.to());
+        Message {
+            thread_id: self.thread.clone().unwrap_or_else(|| id.clone()),
+            id,
+            kind: self.kind,
+            from_agent: caller.agent.clone(),
+            from_host: caller.host.clone(),
+            to_agent: to,
+            title: self.title.clone(),
+            message: Some(self.message.clone()),
+            context: self.context.clone(),
+            priority: self.priority,
+            requires_response: self.requires_response,
+            reply_to: None,
+            message_id: None,
+            response: None,
+            status: None,
+            awaited: false,
+            timestamp: now,
+            expires_at: now + self.life,
+            repeated: false,
+            rest: None,
+        }
+    }
+}
+
+/// Returns how long a message stays readable after it is settled: longer for questions and answers than for news.
+pub(super) fn kept(message: &Message) -> Duration {
+    let is_news = !message.requires_response && message.kind != Kind::Reply;
+    if is_news { NEWS_LIFE } else { ARCHIVE_LIFE }
+}
+
+/// Puts the draft into one inbox, if the policy and the loop guard allow it.
+pub(super) async fn deposit(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    draft: &Draft,
+    to: &AgentId,
+) -> Result<Accepted, Refusal> {
+    draft.permission.check(services, caller, to).await?;
+    let storing = store_draft(services, caller, call, draft, to);
+    if draft.kind == Kind::Broadcast {
+        // A broadcast needs no answer, so it cannot continue a loop.
+        return storing.await;
+    }
+    let turn = Exchange { call, to, verb: Verb::Message, thread: None };
+    guard::bounded(services, caller, turn, storing).await
+}
+
+async fn store_draft(
+    services: &Services,
+    caller: &Caller,
+    call: CallId,
+    draft: &Draft,
+    to: &AgentId,
+) -> Result<Accepted, Refusal> {
+    for attempt in 0..ID_TRIES {
+        let message = draft.envelope(caller, MessageId::of_call(&caller.agent, to, call, attempt));
+        // An agent that is away accepts only urgent messages; news and broadcasts do not disturb it.
+        let spares_away = draft.kind == Kind::Message && draft.priority < Priority::Urgent;
+        let (kept, one_shot) = (kept(&message), caller.is_one_shot());
+        let quota = services.quota(&caller.principal);
+        let send = Send { message, call, bound: INBOX_MAX, kept, spares_away, one_shot, quota };
+        let outcome = heard(services, caller, &send.message, services.store.send(&send)).await?;
+        if let Some(sent) = sent(services, caller, send.message, outcome).await? {
+            return Ok(sent);
+        }
+    }
+    Err(Refusal::new(ErrorCode::Internal, "no free message id was found"))
+}
+
+/// Waits for the store to take a message. If the outcome stays unknown, the audit records that, because it may have been
+/// stored.
+pub(super) async fn heard<T>(
+    services: &Services,
+    caller: &Caller,
+    message: &Message,
+    taking: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let mut unheard = Unheard { services, caller, message, is_over: false };
+    let outcome = taking.await;
+    unheard.is_over = !matches!(outcome, Err(StoreError::Unavailable(_)));
+    if let Err(StoreError::OverQuota(_)) = &outcome {
+        let why = "the storage quota of the key is used up".to_owned();
+        services.audit.note(entry(caller, Event::Denied, message).because(why));
+    }
+    outcome
+}
+
+/// A message that is being stored. If dropped before the store replied, it leaves an entry in the audit.
+struct Unheard<'a> {
+    services: &'a Services,
+    caller: &'a Caller,
+    message: &'a Message,
+    is_over: bool,
+}
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.services.audit.note(entry(self.caller, Event::Unknown, self.message));
+        }
+    }
+}
+
+/// Returns the result for the caller, or `None` if another id must be tried.
+pub(super) async fn sent(
+    services: &Services,
+    caller: &Caller,
+    message: Message,
+    outcome: SendOutcome,
+) -> Result<Option<Accepted>, Refusal> {
+    match outcome {
+        SendOutcome::Stored => {
+            services.metrics.messages_stored.inc();
+            let event = if message.kind == Kind::Reply { Event::Answered } else { Event::Accepted };
+            services.audit.note(entry(caller, event, &message));
+            let receipt = Receipt { stage: Stage::Stored, at: Some(message.timestamp) };
+            Ok(Some((message, receipt)))
+        }
+        SendOutcome::Repeated(accepted)
+            if !says_the_same(&accepted, &message) || !caller.principal.covers(&accepted.from_agent) =>
+        {
+            let error = "this call_id was used for another call; nothing was sent";
+            Err(Refusal::invalid(error).suggest("Give every call its own id (UUIDv7)."))
+        }
+        SendOutcome::Repeated(accepted) => {
+            let kept = services.store.message(&accepted.id).await?;
+            let history = kept.map(|kept| kept.history).unwrap_or_default();
+            let receipt = Receipt { stage: furthest(&history), at: history.last().map(|step| step.at) };
+            Ok(Some((*accepted, receipt)))
+        }
+        SendOutcome::Full(count) => Err(Refusal::inbox_full(&message.to_agent, count)),
+        SendOutcome::NoSuchAgent => Err(Refusal::agent_not_found(message.to_agent.as_str(), &[])),
+        SendOutcome::Away => {
+            let error = format!("{} is away and accepts no new messages", message.to_agent);
+            Err(Refusal::new(ErrorCode::AgentUnavailable, error))
+        }
+        SendOutcome::IdTaken => Ok(None),
+    }
+}
+
+/// Returns an audit entry about a message, without any of its texts.
+fn entry(caller: &Caller, event: Event, message: &Message) -> Entry {
+    let (message_id, about) = (Some(message.id.clone()), message.reply_to.clone());
+    Entry { message_id, about, ..caller.entry(event).to(&message.to_agent).verb(message.kind.as_str()) }
+}
+
+/// Counts a send against the caller's rate limit. A send over the limit is refused and recorded.
+pub(super) fn take_turn(services: &Services, caller: &Caller, id: CallId, verb: Verb) -> Result<(), Refusal> {
+    services.limit.take(&caller.agent, id, Instant::now()).inspect_err(|refusal| {
+        services.audit.note(caller.entry(Event::Denied).verb(verb.as_str()).because(refusal.error.clone()));
+    })
+}
+
+/// Returns whether an earlier call with the same id had the same content. Its sender may have been renamed under the same
+/// key.
+fn says_the_same(accepted: &Message, message: &Message) -> bool {
+    fn texts(one: &Message) -> [&Option<String>; 4] {
+        [&one.title, &one.message, &one.context, &one.response]
+    }
+    texts(accepted) == texts(message) && accepted.kind == message.kind && accepted.reply_to == message.reply_to
+}

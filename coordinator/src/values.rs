@@ -1,0 +1,126 @@
+//! Values of settings, parsed and checked.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use c3po_shared::limits::{MESSAGE_LIFE_MAX, MESSAGE_LIFE_MIN};
+use c3po_shared::time::Span;
+
+use crate::address::CertificateFiles;
+use crate::bytes::bytes;
+
+/// Whether clients use TLS, and which certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tls {
+    /// No TLS.
+    Off,
+    /// A self-signed certificate that the coordinator makes and keeps.
+    Auto,
+    /// These files, reloaded when they change.
+    Files(CertificateFiles),
+}
+
+/// The text is not a TLS setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it must be auto, off, or CERT,KEY, the files of a certificate and its key")]
+pub struct TlsError;
+
+impl FromStr for Tls {
+    type Err = TlsError;
+
+    fn from_str(text: &str) -> Result<Self, TlsError> {
+        match text.split_once(',').map(|(certificate, key)| (certificate.trim(), key.trim())) {
+            None if text == "off" => Ok(Self::Off),
+            None if text == "auto" => Ok(Self::Auto),
+            Some((certificate, key)) if !certificate.is_empty() && !key.is_empty() => {
+                Ok(Self::Files(CertificateFiles { certificate: certificate.into(), key: key.into() }))
+            }
+            _ => Err(TlsError),
+        }
+    }
+}
+
+/// Returns the TLS setting. By default TLS is off with `--open`, and on loopback without `--closed`. With `--closed`, another
+/// user of the machine could take the port while the coordinator is down, and receive the keys.
+pub(crate) fn tls(chosen: Option<Tls>, listen: IpAddr, open: bool, closed: bool) -> Tls {
+    let is_trusted = open || (listen.is_loopback() && !closed);
+    chosen.unwrap_or(if is_trusted { Tls::Off } else { Tls::Auto })
+}
+
+/// Parses the lifetime of messages and checks its bounds.
+pub(crate) fn message_life(text: &str) -> Result<Duration, String> {
+    let life = text.parse::<Span>().map_err(|error| error.to_string())?.duration();
+    if !(MESSAGE_LIFE_MIN..=MESSAGE_LIFE_MAX).contains(&life) {
+        return Err("it must be from 1 hour to 30 days, such as 1h, 7d or 30d".to_owned());
+    }
+    Ok(life)
+}
+
+/// Parses a quota, which must have room for any message, or 0.
+pub(crate) fn quota(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        limit @ 1..QUOTA_MIN => {
+            Err(format!("{limit} bytes are less than one long message needs: write 1MB or more, or 0"))
+        }
+        limit => Ok(limit),
+    }
+}
+
+/// Parses a URL that people paste into a shell. It must not contain any character with a meaning to the shell.
+pub(crate) fn url_of_hosts(text: &str) -> Result<String, String> {
+    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or_default();
+    let place = place.strip_suffix('/').unwrap_or(place);
+    let is_harmless = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
+    if place.is_empty() || !place.chars().all(is_harmless) {
+        return Err("write it as https://HOST:PORT, without a path".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// A text that is never printed. Parsing never fails, because an error of the command line would repeat the text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the text, for comparison.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The smallest quota, in bytes, which has room for the longest message.
+const QUOTA_MIN: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_hosts_is_nothing_to_a_shell() {
+        for url in ["https://nas:8420", "http://192.168.1.7", "https://[fe80::1]:8420", "https://nas.example.org/"] {
+            assert_eq!(url_of_hosts(url).as_deref(), Ok(url.trim_end_matches('/')));
+        }
+        for url in
+            ["nas:8420", "https://", "https://nas/$(id)", "https://nas';touch x;'", "https://nas\nx", "ftp://nas"]
+        {
+            assert!(url_of_hosts(url).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Pushes that come late, are not confirmed, or meet a turn.
+
+use c3po_shared::receipt::{Stage, Via};
+use serde_json::json;
+
+use super::{Scene, after_a_turn, entered, event, holds, is_marked, message, of_turn, progress, socket};
+use crate::deliver::client::ClientState;
+use crate::deliver::hop::Input;
+use crate::deliver::push::Todo;
+use crate::deliver::testing::standing;
+use crate::local::protocol::{Event, Name};
+
+#[test]
+fn a_push_that_nothing_confirms_falls_to_the_next_way() {
+    let mut scene = Scene::begun(Some(socket()));
+    assert!(scene.wait());
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    let Todo::Wake(text) = scene.next() else { panic!("the hook that waits is next") };
+    assert!(scene.receipts().is_empty());
+    assert_eq!(scene.prompt(&format!("<task-notification>{text}</task-notification>")), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts(), [entered(1, Via::AsyncRewake, Via::Hook)]);
+    assert_eq!(scene.reach().last(), Some(&Via::AsyncRewake));
+}
+
+#[test]
+fn a_push_that_comes_late_is_kept_out_where_another_way_was_taken() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let held = scene.posted();
+    scene.passes(5);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    assert!(holds(&scene.print(&event(Name::UserPromptSubmit)), 1));
+    scene.hear(&event(Name::PostToolBatch));
+    let late = Event { prompt: Some(held.clone()), ..event(Name::UserPromptSubmit) };
+    let answer = scene.hear(&late);
+    assert!(answer.stdout.contains("\"block\"") && answer.stdout.contains("suppressOriginalPrompt"), "{answer:?}");
+    assert_eq!(scene.hear(&late).stdout, "", "what is not ours passes");
+}
+
+#[test]
+fn a_push_that_comes_late_and_first_counts() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let held = scene.posted();
+    scene.passes(5);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))));
+    assert_eq!(scene.prompt(&held), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Hook)]);
+}
+
+#[test]
+fn a_push_into_a_turn_is_given_time_and_taken_once() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.hear(&event(Name::UserPromptSubmit));
+    scene.arrive(vec![message(1, json!({}))]);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "a turn is under way");
+    scene.passes(15);
+    let text = scene.posted();
+    scene.passes(300);
+    assert!(matches!(scene.next(), Todo::Look(Some(_))), "a long tool");
+    assert_eq!(scene.print(&event(Name::PostToolBatch)), None, "it is under way already");
+    assert_eq!(scene.print(&event(Name::Stop)), None);
+    assert_eq!(scene.prompt(&text), None);
+    scene.hear(&event(Name::Stop));
+    assert_eq!(scene.receipts(), [entered(1, Via::InboxSocket, Via::Hook)]);
+}
+
+#[test]
+fn a_push_whose_prompt_another_hook_refused_is_not_in_the_session() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.prompt(&text);
+    scene.print(&of_turn("p2", event(Name::UserPromptSubmit)));
+    let again = scene.print(&of_turn("p2", event(Name::Stop)));
+    assert!(holds(&again, 1) && is_marked(&again), "{again:?}");
+    assert_eq!(scene.receipts(), [progress(1, Stage::InSession, Via::Stop)]);
+}
+
+#[test]
+fn a_push_whose_messages_were_read_meanwhile_is_kept_out() {
+    let mut scene = Scene::begun(Some(socket()));
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    scene.present(1, Via::GetMessages, None);
+    let answer = scene.hear(&Event { prompt: Some(text), ..event(Name::UserPromptSubmit) });
+    assert!(answer.stdout.contains("\"block\""), "{answer:?}");
+}
+
+/// A session after its first turn, whose client keeps a session file.
+fn idle_client() -> Scene {
+    let mut scene = after_a_turn();
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    scene
+}
+
+#[test]
+fn a_push_into_a_turn_that_another_plugin_keeps_waits_for_its_end() {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    let text = scene.posted();
+    let busy = ClientState { is_busy: Some(true), transcript: None };
+    scene.passes(5);
+    assert_eq!(scene.next(), Todo::AskClient, "before it counts as lost");
+    scene.on(Input::ClientState(busy.clone()));
+    for _ in 0..10 {
+        scene.passes(15);
+        while scene.next() == Todo::AskClient {
+            scene.on(Input::ClientState(busy.clone()));
+        }
+        assert!(matches!(scene.next(), Todo::Look(_)), "it is made once");
+    }
+    scene.hear(&of_turn("p0", event(Name::Stop)));
+    let prompt = Event { prompt: Some(text.clone()), ..event(Name::UserPromptSubmit) };
+    assert_eq!(scene.hear(&prompt).stdout, "", "it is not refused");
+    assert!(!text.contains("[may have been shown before]"));
+}
+
+#[test]
+fn a_push_that_an_idle_client_lost_is_made_again() {
+    let mut scene = idle_client();
+    scene.arrive(vec![message(1, json!({}))]);
+    scene.posted();
+    scene.passes(5);
+    assert_eq!(scene.next(), Todo::AskClient);
+    scene.on(Input::ClientState(ClientState { is_busy: Some(false), transcript: None }));
+    let again = (0..6).find_map(|_| match scene.next() {
+        Todo::Post(_, text) => Some(text),
+        Todo::Read(_) => {
+            scene.on(Input::Conversation(Some(standing(&[], &[]))));
+            None
+        }
+        _ => {
+            scene.passes(10);
+            None
+        }
+    });
+    assert!(again.is_some());
+}

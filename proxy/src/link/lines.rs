@@ -1,0 +1,51 @@
+//! Files of JSON lines that survive a crash in the middle of a line.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+
+pub(super) fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+pub(super) fn text(line: &impl Serialize) -> io::Result<String> {
+    Ok(serde_json::to_string(line)? + "\n")
+}
+
+/// Appends a line, or leaves the file unchanged.
+pub(super) fn append_to(path: &Path, line: &impl Serialize) -> io::Result<()> {
+    let mut file = private().read(true).write(true).create(true).truncate(false).open(path)?;
+    let end = end_of_whole_lines(&mut file)?;
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    let written = file.write_all(text(line)?.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // A partial line is ignored anyway; cutting it off only saves the next reader the check.
+        let _ = file.set_len(end);
+    }
+    written
+}
+
+/// Returns the end of the last whole line: a crash cut off the rest.
+fn end_of_whole_lines(file: &mut File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::Start(length - 1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" {
+        return Ok(length);
+    }
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Ok(u64::try_from(end).unwrap_or(length))
+}

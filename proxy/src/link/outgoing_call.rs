@@ -1,0 +1,96 @@
+//! One call on its way to the coordinator, under one id on every connection, and its reply.
+
+use std::time::Duration;
+
+use c3po_shared::catalogue::{Call, Received, TimedOut, WaitForMessage};
+use c3po_shared::ids::CallId;
+use c3po_shared::limits::WAIT_DEFAULT;
+use c3po_shared::refusal::Refusal;
+use c3po_shared::wire::{CallParams, Outgoing, RequestId};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// The outcome of a call.
+pub(crate) type CallResult = Result<Received, Refusal>;
+
+/// A call to send, on several connections if needed, always under the same id.
+#[derive(Debug, Clone)]
+pub(super) struct OutgoingCall {
+    pub(super) call_id: CallId,
+    pub(super) call: Call,
+    began: Instant,
+}
+
+impl OutgoingCall {
+    pub(super) fn new(call_id: CallId, call: Call, now: Instant) -> Self {
+        Self { call_id, call, began: now }
+    }
+
+    /// Returns when a wait ends by itself; `None` for a call whose caller wants an answer now.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        let Call::WaitForMessage(wait) = &self.call else {
+            return None;
+        };
+        Some(self.began + Duration::from_secs(wait.timeout.unwrap_or(WAIT_DEFAULT)))
+    }
+
+    /// Returns the reply of a wait that timed out; `None` for any other call.
+    pub(super) fn timed_out(&self, now: Instant) -> Option<Received> {
+        let Call::WaitForMessage(wait) = &self.call else {
+            return None;
+        };
+        let waited = now.saturating_duration_since(self.began).as_secs();
+        Some(Received::of(&match wait.message_id.clone() {
+            Some(id) => TimedOut::of(id, waited),
+            None => TimedOut::any(waited, 0),
+        }))
+    }
+
+    pub(super) fn frame(&self, number: i64, now: Instant) -> String {
+        let rest = self.with_what_is_left(now);
+        let arguments = rest.as_ref().unwrap_or(&self.call);
+        let params = CallParams { call_id: self.call_id, tool: self.call.tool().name().into(), arguments };
+        Outgoing::request(&RequestId::Number(number), "call", &params).text()
+    }
+
+    /// Returns a wait with the remaining time, at least a second; `None` for any other call.
+    fn with_what_is_left(&self, now: Instant) -> Option<Call> {
+        let (Call::WaitForMessage(wait), Some(until)) = (&self.call, self.waits_until()) else {
+            return None;
+        };
+        let left = until.saturating_duration_since(now).as_millis().div_ceil(1_000);
+        let seconds = u64::try_from(left).unwrap_or(u64::MAX).max(1);
+        Some(Call::WaitForMessage(WaitForMessage { timeout: Some(seconds), ..wait.clone() }))
+    }
+}
+
+/// A reply that the driver inspects before it goes to the caller.
+pub(super) struct Answered {
+    pub(super) call: Box<OutgoingCall>,
+    pub(super) reply: oneshot::Sender<CallResult>,
+}
+
+impl Answered {
+    pub(super) fn pass_on(self, answer: CallResult) {
+        // The caller may have gone a moment ago.
+        let _ = self.reply.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_wait_that_is_sent_again_asks_for_the_remaining_time() {
+        let (now, wait) = (Instant::now(), json!({"timeout": 60}));
+        let call = Call::of_object("wait_for_message", wait.as_object().cloned().unwrap());
+        let call = OutgoingCall::new(CallId::fresh(), call.unwrap(), now);
+        for (passed, left) in [(0, 60), (20, 40), (59, 1), (70, 1)] {
+            let frame = call.frame(1, now + Duration::from_secs(passed));
+            let frame: Value = serde_json::from_str(&frame).unwrap();
+            assert_eq!(frame["params"]["arguments"]["timeout"], left);
+        }
+    }
+}
